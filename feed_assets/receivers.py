@@ -43,10 +43,8 @@ _ADDRESS = re.compile(r"[^@\s,:/]+@[^@\s,:/]+")  # ops@example.com
 _CHAT = re.compile(r"[a-z][a-z0-9+.-]*://\S+")  # slack://T0/B0/XX
 _REFERENCE = "${"
 _CHANNELS = "mailto:, http://, https://, command:, openlineage+https:// or a URL of apprise, such as slack://"
-OPENLINEAGE = "openlineage+"
-"""What stands before the URL of a receiver of OpenLineage: `openlineage+https://host/api/v1/lineage`."""
+OPENLINEAGE = "openlineage+"  # before a URL: openlineage+https://host/api/v1/lineage
 FILE = "file://"
-"""How the address of a file begins, to which a receiver of OpenLineage appends: `openlineage+file:///var/lineage`."""
 
 
 class Channel(StrEnum):

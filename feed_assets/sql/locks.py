@@ -2,8 +2,7 @@
 
 from sqlalchemy import Connection, text
 
-TELLS_LINEAGE = "tells lineage"
-"""Whether messages about lineage are written in a transaction: a key of the connection's `info`."""
+TELLS_LINEAGE = "tells lineage"  # the key in the `info` of a connection
 LOCK_FAMILY = 0x66656564  # "feed"; advisory locks of this project have it as their first half
 LOCK_KEY = ":family, hashtext(coalesce(current_schema(), '')) # :number"  # each namespace has locks of its own
 STORE_LOCK = 4

@@ -14,7 +14,7 @@ from uuid import NAMESPACE_URL, uuid5
 from sqlalchemy import Connection
 
 from feed_assets.alerts.delivery.dataset_names import locate_path, name_feed
-from feed_assets.alerts.delivery.words import RUN, TEST
+from feed_assets.alerts.delivery.words import RUN
 from feed_assets.catalog.column_sets import ColumnSet, ColumnSets, FeedColumn
 from feed_assets.catalog.run_metadata import QUALITY, RULE, Facts
 from feed_assets.entities.common import LocationKind
@@ -38,12 +38,10 @@ from feed_assets.settings import DEFAULT_NAMESPACE
 from feed_assets.sql.errors import SweepDamagedError
 from feed_assets.timing.dates import render_datetime
 
-PRODUCER = "urn:feed-assets"
-SOURCE = "FEED_ASSETS"
+_PRODUCER = "urn:feed-assets"
+_SOURCE = "FEED_ASSETS"
 _SPEC = "https://openlineage.io/spec"
 _REMOVED = frozenset({ItemOutcome.EVICTED, ItemOutcome.RESTORED, ItemOutcome.OCCUPIED, ItemOutcome.LOST})
-"""What a sweep has removed, also if it was undone by now."""
-_SUBSET = "1-0-0/BaseSubsetDatasetFacet"
 
 Facets = dict[str, dict[str, Any]]
 
@@ -57,20 +55,21 @@ class LineageEvents:
     namespace: str | None
 
     def compose(self, message: OutboxMessage) -> dict[str, Any]:
-        """Return the event that a message is about, as JSON values without secrets. One that tries the receiver is a
-        remark on a job that never runs.
+        """Return the event that a message is about, as JSON values without secrets; of one that only tries the receiver
+        a remark on a job that never runs.
         """
         payload, at = message.payload, message.recorded_at.isoformat()
         content: dict[str, Any]
-        if not isinstance(payload, LineagePayload) or payload.others.get(TEST):
+        if not isinstance(payload, LineagePayload):
             said = _facet("1-1-0/DocumentationJobFacet", description="a test of this receiver: nothing has happened")
-            kind, content = "JobEvent", {"job": self._job("test", {"documentation": said})}
+            job = {"namespace": self._jobs, "name": "test", "facets": {"documentation": said}}
+            kind, content = "JobEvent", {"job": job}
         elif payload.event is not None:
             kind, content = "DatasetEvent", {"dataset": self._changed(payload, payload.event)}
         else:
             kind, content = "RunEvent", {"eventType": payload.happening.value}
             content |= self._attempt(payload) if payload.process is not None else self._sweep(payload)
-        head = {"eventTime": at, "producer": PRODUCER, "schemaURL": f"{_SPEC}/2-0-2/OpenLineage.json#/$defs/{kind}"}
+        head = {"eventTime": at, "producer": _PRODUCER, "schemaURL": f"{_SPEC}/2-0-2/OpenLineage.json#/$defs/{kind}"}
         found: dict[str, Any] = mask_values(head | content)
         return found
 
@@ -78,16 +77,12 @@ class LineageEvents:
     def _jobs(self) -> str:
         return f"feed-assets/{self.namespace or DEFAULT_NAMESPACE}"
 
-    def _job(self, name: str, facets: Facets) -> dict[str, Any]:
-        return {"namespace": self._jobs, "name": name, "facets": facets}
-
     def _run(self, payload: LineagePayload, *names: object) -> dict[str, Any]:
         """Return a run with the id that its begin and end share, whoever tells them."""
         whole = "/".join(map(str, (self._jobs, payload.cluster, *names, payload.begun_at)))
-        facets: Facets = {}
-        if payload.nominal_time is not None:
-            time = payload.nominal_time.isoformat()
-            facets["nominalTime"] = _facet("1-0-1/NominalTimeRunFacet", nominalStartTime=time)
+        time, facets = payload.nominal_time, dict[str, dict[str, Any]]()
+        if time is not None:
+            facets["nominalTime"] = _facet("1-0-1/NominalTimeRunFacet", nominalStartTime=time.isoformat())
         if RUN.fullmatch(payload.run_id or ""):
             job = {"namespace": self._jobs, "name": "dagster"}
             facets["parent"] = _facet("1-2-0/ParentRunFacet", run={"runId": payload.run_id}, job=job)
@@ -101,16 +96,15 @@ class LineageEvents:
         assert payload.nominal_time is not None
         key = ProcessKey(payload.process, payload.cluster, payload.nominal_time)
         process = self.plan.processes.get(key[:2])
-        found = (each for each in Attempts(self.connection).of(key) if each.attempt == payload.attempt)
-        attempt = next(found, None)
-        kind = "PROCESS" if source_of(payload.process) is None else "REPLICATION"
+        found = [each for each in Attempts(self.connection).of(key) if each.attempt == payload.attempt]
+        attempt = found[0] if found else None
         facets = _describe(process.facts, "Job") if process is not None else {}
-        facets["jobType"] = _type(kind)
+        facets["jobType"] = _type("PROCESS" if source_of(payload.process) is None else "REPLICATION")
         if query := self._find_query(attempt, process):
             facets["sql"] = _facet("1-1-0/SQLJobFacet", query=query, dialect="spark")
         return {
             "run": self._run(payload, *key[::2], payload.attempt),
-            "job": self._job(f"{payload.cluster}.{payload.process}", facets),
+            "job": {"namespace": self._jobs, "name": f"{payload.cluster}.{payload.process}", "facets": facets},
             "inputs": list(self._inputs(key, attempt, process)),
             "outputs": list(self._outputs(key, attempt, process, payload.happening)),
         }
@@ -125,9 +119,10 @@ class LineageEvents:
                     removed = (each for each, result in chunk.results.items() if result.outcome in _REMOVED)
                     paths += [locate_path(record.store, each.path) for each in removed]
         facets = {"lifecycleStateChange": _change("DROP")} if paths else {}
+        name, work = f"{payload.cluster}.{payload.entity}.retention", {"jobType": _type("RETENTION")}
         return {
             "run": self._run(payload, "sweep", payload.sweep, payload.entity),
-            "job": self._job(f"{payload.cluster}.{payload.entity}.retention", {"jobType": _type("RETENTION")}),
+            "job": {"namespace": self._jobs, "name": name, "facets": work},
             "inputs": [],
             "outputs": [self._output(payload.entity, payload.cluster, paths, facets)],
         }
@@ -135,11 +130,9 @@ class LineageEvents:
     def _changed(self, payload: LineagePayload, seq: int) -> dict[str, Any]:
         """Return a feed of which an instance has changed without a run; the version names the instance."""
         facets: Facets = {}
-        if payload.nominal_time is not None:
-            version = render_datetime(payload.nominal_time)
+        for event in EventLog(self.connection).of_numbers([seq]).values():
+            version = render_datetime(event.nominal_time)
             facets["version"] = _facet("1-0-1/DatasetVersionDatasetFacet", datasetVersion=version)
-        event = EventLog(self.connection).of_numbers([seq]).get(seq)
-        if event is not None:
             facets["lifecycleStateChange"] = self._lifecycle(event)
         return self._dataset(payload.entity, payload.cluster, facets)
 
@@ -173,17 +166,15 @@ class LineageEvents:
         self, key: ProcessKey, attempt: Attempt | None, process: ProcessRecord | None, happening: Happening
     ) -> Iterator[dict[str, Any]]:
         """Yield what an attempt has published; unless it has succeeded, also what it would."""
-        has_ended = attempt is not None and happening is not Happening.START
-        events = EventLog(self.connection).of_numbers(attempt.outputs if attempt is not None and has_ended else ())
-        judged = self._judged(key, attempt.attempt) if attempt is not None and has_ended else {}
-        names = set()
-        for event in events.values():
-            name = str(event.payload.get("output"))
-            names.add(name)
+        ended = attempt if happening is not Happening.START else None
+        events = EventLog(self.connection).of_numbers(ended.outputs if ended is not None else ())
+        judged = self._judged(key, ended.attempt) if ended is not None else {}
+        published = {str(event.payload.get("output")): event for event in events.values()}
+        for name, event in published.items():
             yield self._published(event, judged.get(name, {}))
         for edge in process.outputs if process is not None and happening is not Happening.COMPLETE else ():
             time = self.plan.output_time(edge, key.nominal_time)
-            if edge.name not in names and time is not None:
+            if edge.name not in published and time is not None:
                 paths = self._paths(self.plan.feeds.get(edge.feed_key), [time])
                 yield self._output(edge.feed, key.cluster, paths, judged.get(edge.name, {}))
 
@@ -201,14 +192,12 @@ class LineageEvents:
 
     def _columns(self, found: ColumnSet, cluster: str) -> dict[str, Any]:
         def render(sources: Iterable[FeedColumn]) -> list[dict[str, Any]]:
-            return [
-                {
-                    **dict(zip(("namespace", "name"), self._name(each.feed, cluster), strict=True)),
-                    "field": each.column,
-                    "transformations": [{"type": each.kind.value.upper(), "description": each.text}],
-                }
-                for each in sources
-            ]
+            found = []
+            for each in sources:
+                (namespace, name), how = self._name(each.feed, cluster), each.kind.value.upper()
+                steps = [{"type": how, "description": each.text}]
+                found.append({"namespace": namespace, "name": name, "field": each.column, "transformations": steps})
+            return found
 
         fields = {name: {"inputFields": render(sources)} for name, sources in found.columns.items()}
         return _facet("1-2-0/ColumnLineageDatasetFacet", fields=fields, dataset=render(found.indirect))
@@ -227,19 +216,7 @@ class LineageEvents:
         for fact in Facts(self.connection).of(key):
             if fact.attempt == attempt and fact.category.startswith(QUALITY):
                 by_output.setdefault(fact.category.removeprefix(QUALITY), {})[fact.name] = fact.value
-        found: dict[str, Facets] = {}
-        for output, facts in by_output.items():
-            success = facts.get("did.dq.pass") == "true"
-            needed, good = facts.get("good.records.threshold"), facts.get("good.records.percent")
-            tests = [{"assertion": "good_rows_percent", "success": success, "expected": needed, "actual": good}]
-            tests += [
-                {"assertion": "rule", "name": name.removeprefix(RULE), "success": value == "0", "actual": value}
-                for name, value in facts.items()
-                if name.startswith(RULE)
-            ]
-            facet = _facet("1-1-0/DataQualityAssertionsDatasetFacet", assertions=tests)
-            found[output] = {"dataQualityAssertions": facet}
-        return found
+        return {output: {"dataQualityAssertions": _assert(facts)} for output, facts in by_output.items()}
 
     def _output(
         self, feed: str, cluster: str, paths: Sequence[str], facets: Facets, more: Mapping[str, Any] = EMPTY
@@ -253,10 +230,7 @@ class LineageEvents:
         facets = _describe(record.facts, "Dataset") if record is not None else {}
         if record is not None and record.columns:
             shown = ((column, describe_column(kind)) for column, kind in parse_columns(record.columns))
-            fields = [
-                {"name": column, "type": it.type, **({"description": it.comment} if it.comment else {})}
-                for column, it in shown
-            ]
+            fields = [{"name": column, "type": it.type, "description": it.comment or ""} for column, it in shown]
             facets["schema"] = _facet("1-2-0/SchemaDatasetFacet", fields=fields)
         return {"namespace": namespace, "name": name, "facets": {**facets, **(more or {})}}
 
@@ -273,12 +247,24 @@ def _facet(schema: str, name: str | None = None, **fields: Any) -> dict[str, Any
     """Return a facet; `schema` is its version and file, and `name` what it is called there, if that is not the same."""
     url = f"{_SPEC}/facets/{schema}.json#/$defs/{name or schema.rpartition('/')[2]}"
     said = {key: value for key, value in fields.items() if value is not None}
-    return {"_producer": PRODUCER, "_schemaURL": url, **said}
+    return {"_producer": _PRODUCER, "_schemaURL": url, **said}
 
 
 def _subset(name: str, **conditions: Sequence[str]) -> dict[str, Any]:
     found = {key: {"type": "location", "locations": list(paths)} for key, paths in conditions.items()}
-    return _facet(_SUBSET, name, **found)
+    return _facet("1-0-0/BaseSubsetDatasetFacet", name, **found)
+
+
+def _assert(facts: Mapping[str, str]) -> dict[str, Any]:
+    needed, good = facts.get("good.records.threshold", ""), facts.get("good.records.percent", "")
+    success = facts.get("did.dq.pass") == "true"
+    tests = [{"assertion": "good_rows_percent", "success": success, "expected": needed, "actual": good}]
+    tests += [
+        {"assertion": "rule", "name": name.removeprefix(RULE), "success": value == "0", "actual": value}
+        for name, value in facts.items()
+        if name.startswith(RULE)
+    ]
+    return _facet("1-1-0/DataQualityAssertionsDatasetFacet", assertions=tests)
 
 
 def _change(state: str) -> dict[str, Any]:
@@ -286,12 +272,12 @@ def _change(state: str) -> dict[str, Any]:
 
 
 def _type(kind: str) -> dict[str, Any]:
-    return _facet("2-0-4/JobTypeJobFacet", processingType="BATCH", integration=SOURCE, jobType=kind)
+    return _facet("2-0-4/JobTypeJobFacet", processingType="BATCH", integration=_SOURCE, jobType=kind)
 
 
 def _describe(facts: EntityFacts, of: str) -> Facets:
     """Return the facets of a job or dataset with what an entity says of itself."""
-    tags = [{"key": name, "value": value, "source": SOURCE} for name, value in facts.tags]
+    tags = [{"key": name, "value": value, "source": _SOURCE} for name, value in facts.tags]
     found: dict[str, tuple[str, dict[str, Any], object]] = {
         "ownership": (f"1-0-1/Ownership{of}Facet", {"owners": [{"name": facts.owner}]}, facts.owner),
         "tags": (f"1-0-0/Tags{of}Facet", {"tags": tags}, tags),

@@ -443,8 +443,7 @@ class ChatSender(Sender):
 
 
 class LineageSender(Sender):
-    """Composes an event of OpenLineage when a letter is sent, and posts it, or appends it to a file. The secret of a
-    receiver is the key of its API.
+    """Composes an event of OpenLineage when a letter is sent, and posts it, or appends it to a file.
 
     Differs from OpenLineage's own client: that takes as long as a receiver drips, sends again by itself, asks the
     environment for proxies, and may leave half a line behind.

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, and_, literal, select, tuple_, update
 
 from feed_assets.log.instances.tables import FEEDS_READ, IS_LONG, LONG, attempts, process_instances
-from feed_assets.log.messages.lineage import tell_attempts
+from feed_assets.log.messages.lineage import tell_attempt
 from feed_assets.log.records import Attempt, FeedEvent, FrozenInput, ProcessInstanceStatus, ProcessKey
 from feed_assets.log.run_names import find_run
 from feed_assets.log.tables import feed_events
@@ -65,7 +65,7 @@ class Attempts(TableStore):
         """Record a new attempt; an earlier attempt at the same instance that never ended becomes FAILED."""
         self.end(attempt.key, ProcessInstanceStatus.FAILED, attempt.started_at, OVERTAKEN)
         _ROWS.put(self._connection, [attempt])
-        tell_attempts(self._connection, [attempt])
+        tell_attempt(self._connection, attempt)
         Totals(self._connection).add([Total(TotalKind.STARTS, attempt.process, attempt.cluster, attempt.cause or "")])
 
     def end(self, key: ProcessKey, status: ProcessInstanceStatus, ended_at: datetime, reason: str | None) -> None:
@@ -75,7 +75,7 @@ class Attempts(TableStore):
         spent = sum(microseconds(ended_at - each.started_at) for each in begun)
         if begun:
             end: dict[str, Any] = {**key._asdict(), "status": status, "ended_at": ended_at, "reason": reason}
-            tell_attempts(self._connection, [Attempt(**end, **each._mapping) for each in begun])
+            tell_attempt(self._connection, Attempt(**end, **begun[0]._mapping))
             total = Total(TotalKind.ATTEMPTS, key.process, key.cluster, status, len(begun), amount=spent)
             Totals(self._connection).add([total])
 

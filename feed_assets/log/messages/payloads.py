@@ -307,15 +307,8 @@ class LineagePayload(InstancesPayload):
     @property
     def level(self) -> MessageLevel:
         """How urgent it is: a failure is an error, an end before the end a warning."""
-        match self.happening:
-            case Happening.FAIL:
-                return MessageLevel.ERROR
-            case Happening.ABORT:
-                return MessageLevel.WARNING
-            case Happening.START | Happening.COMPLETE | Happening.DATA:
-                return MessageLevel.INFO
-            case _:
-                assert_never(self.happening)
+        levels = {Happening.FAIL: MessageLevel.ERROR, Happening.ABORT: MessageLevel.WARNING}
+        return levels.get(self.happening, MessageLevel.INFO)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,12 +3,13 @@
 from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
 from datetime import datetime
-from typing import Unpack
+from typing import Any, Unpack
 
 from sqlalchemy import ColumnElement, func, select, update
 
-from feed_assets.log.messages.lineage import tell_sweep
-from feed_assets.log.messages.payloads import Happening
+from feed_assets.entities.common import Kind
+from feed_assets.log.messages.lineage import tell
+from feed_assets.log.messages.payloads import Happening, LineagePayload
 from feed_assets.log.removals.chunks import SweepChunks
 from feed_assets.log.removals.records import OPEN_STATES, Sweep, SweepChanges, SweepChunk, SweepState
 from feed_assets.log.removals.tables import IS_TO_PURGE, sweeps
@@ -90,9 +91,10 @@ class Sweeps(TableStore):
         if was_running:
             ends = {SweepState.DONE: Happening.COMPLETE, SweepState.UNDOING: Happening.ABORT}
         if sweep is not None and sweep.state in ends and sweep.started_at is not None:
-            feeds, at = [count.feed for count in sweep.counts], sweep.ended_at or sweep.started_at
-            place = (sweep_id, sweep.cluster)
-            tell_sweep(self._connection, ends[sweep.state], *place, feeds, sweep.started_at, at)
+            whole: dict[str, Any] = {"cluster": sweep.cluster, "sweep": sweep_id, "begun_at": sweep.started_at}
+            for feed in (count.feed for count in sweep.counts):
+                payload = LineagePayload(happening=ends[sweep.state], kind=Kind.FEED, entity=feed, **whole)
+                tell(self._connection, f"sweep/{sweep_id}/{feed}", sweep.ended_at or sweep.started_at, payload)
 
 
 def _is_one_of(clusters: Collection[str], states: Collection[SweepState]) -> list[ColumnElement[bool]]:

@@ -1,6 +1,7 @@
 """What receivers of OpenLineage are told of attempts: by HTTP and into a file, each begin and end once."""
 
 import json
+import os
 import random
 import shutil
 from collections.abc import Callable, Mapping
@@ -9,24 +10,31 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from time import sleep
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from openlineage.client.naming import dataset
 
 from feed_assets.alerts.delivery import senders
+from feed_assets.alerts.delivery.dataset_names import name_feed, name_path
 from feed_assets.alerts.delivery.notifier import ReceiverDesk
 from feed_assets.alerts.delivery.receivers import read_receivers
 from feed_assets.alerts.delivery.rounds import find_due
 from feed_assets.clock import FrozenClock
 from feed_assets.engines.port import Work
 from feed_assets.entities.content.column_lineage import ColumnLineage, ColumnSource, SourceKind
+from feed_assets.entities.maps import FrozenMap
 from feed_assets.instances.gates.actions import InstanceAction, apply_action
 from feed_assets.instances.gates.reconciliation import RunState, apply_reconciliation, find_launched
+from feed_assets.instances.leasing import TTL
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.messages.outbox import Outbox
 from feed_assets.log.records import ProcessInstanceStatus, ProcessKey
 from feed_assets.masking import remember_unnamed
+from feed_assets.plan.addresses import StoreAddress
+from feed_assets.plan.records import TableRecord
 from feed_assets.receivers import Topic
 from feed_assets.retention.sweeps.sweeping import begin_sweep
 from feed_assets.settings import Settings, load_settings
@@ -38,9 +46,11 @@ from tests.instances.attempts import test_quality as quality
 from tests.instances.harness import START, LifecycleHarness, at, feed, hours, process
 from tests.processes import PROCESSES
 from tests.receivers import Post, Receiver
+from tests.replication import test_flows as flows
 from tests.retention.harness import RetentionHarness
 
 SOON = START + timedelta(minutes=5)
+ROUNDS = sized(2, 100)
 SCHEMA = "user string COMMENT 'who', n long"
 
 
@@ -108,7 +118,7 @@ def test_an_attempt_is_told_by_http_with_what_it_read_and_wrote(tmp_path: Path, 
     ]
     assert read["facets"]["schema"]["fields"] == [
         {"name": "user", "type": "string", "description": "who"},
-        {"name": "n", "type": "bigint"},
+        {"name": "n", "type": "bigint", "description": ""},
     ]
     assert read["facets"]["tags"]["tags"] == [{"key": "team", "value": "web", "source": "FEED_ASSETS"}]
     assert read["facets"]["documentation"]["description"] == "What people click"
@@ -315,23 +325,23 @@ def test_a_receiver_that_fails_hangs_and_goes_away_gets_each_event_in_order(
     assert [run_id for run_id, _ in firsts][::2] == [run_id for run_id, _ in firsts][1::2]
 
 
-def work_for_ever(root: Path, state: str, file: Path) -> None:
+def work_for_ever(root: Path, state: str, file: Path, number: int) -> None:
     """What a worker does until it is killed: it ends what others have left, runs the hours that are open, and tells."""
     lifecycle = harness_of(root, state)
     way = catalogue(lifecycle, f"openlineage+file://{file}")
     while True:
-        step(lifecycle, way)
+        step(lifecycle, way, number)
 
 
-def step(lifecycle: LifecycleHarness, way: Any) -> None:
-    """End what a killed worker has left, run the next hour, and tell all of it."""
+def step(lifecycle: LifecycleHarness, way: Any, number: int) -> None:
+    """End what a killed worker has left, run the next hour, and tell all of it. Leases end from round to round."""
     database = lifecycle.database
     found = find_launched(database, "primary", SOON)
     gone = {row.run_id or "": RunState.ENDED for row in found.running}
     apply_reconciliation(database, found, gone, {}, SOON, lifecycle.plan)
     hour = START + timedelta(hours=1 + len(lifecycle.times("daily", ProcessInstanceStatus.SUCCEEDED)))
     lifecycle.land("clicks", hour - timedelta(hours=1), hour)
-    lifecycle.run("daily", hour, hour + timedelta(minutes=5), str(uuid4()))
+    lifecycle.run("daily", hour, hour + 2 * number * TTL, str(uuid4()))
     deliver_on(database, way, FrozenClock(START))
 
 
@@ -342,15 +352,15 @@ def test_after_kills_at_any_moment_each_attempt_has_one_begin_and_one_end_in_the
     moments, file = random.Random(drill_seed()), tmp_path / "lineage.ndjson"
     lifecycle = harness_of(tmp_path, state_url)
     way = catalogue(lifecycle, f"openlineage+file://{file}")
-    for _ in range(sized(2, 100)):
+    for number in range(ROUNDS):
         size = file.stat().st_size if file.exists() else 0
-        worker = PROCESSES.Process(target=work_for_ever, args=(tmp_path, state_url, file), daemon=True)
+        worker = PROCESSES.Process(target=work_for_ever, args=(tmp_path, state_url, file, number), daemon=True)
         worker.start()
         wait_until(lambda size=size: file.exists() and file.stat().st_size > size)
         sleep(moments.random() * 0.3)
         worker.kill()
         worker.join()
-    step(lifecycle, way)
+    step(lifecycle, way, ROUNDS)
     told: dict[str, list[tuple[str, str]]] = {}
     for each in runs_of(lines_of(file)):
         told.setdefault(each["run"]["runId"], []).append((each["eventType"], each["eventTime"]))
@@ -361,3 +371,49 @@ def test_after_kills_at_any_moment_each_attempt_has_one_begin_and_one_end_in_the
     ends = [[kind for kind, _ in dict.fromkeys(found)] for found in told.values()]
     assert all(len(kinds) == 2 and kinds[0] == "START" for kinds in ends)
     assert {kinds[1] for kinds in ends} <= {"COMPLETE", "FAIL"}
+
+
+def test_a_copy_reads_at_its_source_and_writes_at_its_target(tmp_path: Path) -> None:
+    lifecycle, file = flows.harness_of(tmp_path, flows.replicated()), tmp_path / "lineage.ndjson"
+    lifecycle.database.tells_lineage = True
+    lifecycle.land("clicks", START)
+    way = catalogue(lifecycle, f"openlineage+file://{file}")
+    flows.pass_time(lifecycle, SOON, "backup")
+    deliver_on(lifecycle.database, way, FrozenClock(START))
+    begun, ended = runs_of(lines_of(file))
+    assert (begun["eventType"], ended["eventType"]) == ("START", "COMPLETE")
+    assert ended["job"]["name"] == "backup.clicks@primary"
+    assert ended["job"]["facets"]["jobType"]["jobType"] == "REPLICATION"
+    (read,), (written,) = ended["inputs"], ended["outputs"]
+    assert (read["name"], written["name"]) == (f"{tmp_path}/primary/clicks", f"{tmp_path}/backup/clicks")
+
+
+def test_a_pipe_is_no_file_of_lineage(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="is no file"):
+        senders.append_line(str(pipe), b"{}")
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "name"),
+    [
+        ("s3a://lake/raw", {}, dataset.S3("lake", "raw/clicks")),
+        ("gcs://lake", {}, dataset.GCS("lake", "clicks")),
+        ("az://box/in", {"account_name": "one"}, dataset.ABFSS("box", "one", "/in/clicks")),
+        ("hdfs://name:8020/data", {}, dataset.HDFS("name", "8020", "/data/clicks")),
+        ("/data", {}, dataset.LocalFileSystem("/data/clicks")),
+        ("file:///data/", {}, dataset.LocalFileSystem("/data/clicks")),
+        ("sftp://me:pass@host/in", {}, None),
+    ],
+)
+def test_a_dataset_is_named_as_the_client_of_openlineage_does(url: str, options: dict[str, object], name: Any) -> None:
+    wanted = ("sftp://host", "/in/clicks") if name is None else (name.get_namespace(), name.get_name())
+    assert name_path(StoreAddress(url=url, options=FrozenMap(options)), "/clicks/") == wanted
+
+
+def test_a_table_is_named_by_its_metastore() -> None:
+    table = TableRecord(catalog="thrift://one:9083,thrift://two:9083", database="web", name="clicks")
+    record: Any = SimpleNamespace(table=table)
+    wanted = dataset.Hive("one", "9083", "web", "clicks")
+    assert name_feed(record) == (wanted.get_namespace(), wanted.get_name())

@@ -52,6 +52,7 @@ def project(folder: Path, notify: dict[str, Any], **notification: Any) -> Settin
         ),
         ({"type": "email", "to": ["ops"]}, "notification.to 'ops': it is no address of electronic mail"),
         ({"type": "command", "to": ["ops"]}, "only the settings can name a command"),
+        ({"type": "openlineage", "to": ["ops"]}, "only the settings can name a receiver of OpenLineage"),
     ],
 )
 def test_a_listener_that_nobody_declares_is_refused_with_file_and_line(
