@@ -17,8 +17,7 @@ from feed_assets.cli.main import main
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.loading.bundles import load_files, usable_bundle
-from feed_assets.loading.entity_files import EntityFile
-from feed_assets.loading.interpolation import Values
+from feed_assets.loading.entity_files import EntityFile, Values
 from feed_assets.plan.location import load_location
 from feed_assets.settings import load_settings
 from feed_assets.validation.rules import validate_bundle

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LISTING = """
     feed_assets.storage.local.walk.x_walk_below__mutmut_1: killed
     feed_assets.storage.local.walk.xǁLocalMeasureǁclose__mutmut_2: survived
-    feed_assets.retention.rules.limits.x__obstacle__mutmut_1: no tests
+    feed_assets.retention.rules.eligibility.x__obstacle__mutmut_1: no tests
 """
 
 

@@ -27,6 +27,8 @@ from feed_assets.entities.workflow import order_steps
 from feed_assets.issues import EntityKey
 from feed_assets.log.definitions.records import Recorded, Schedule, ScheduleState
 from feed_assets.masking import encodable, mask
+from feed_assets.plan.edges import All, Condition, Name, TriggerRecord
+from feed_assets.plan.edges import Any as AnyOf
 from feed_assets.plan.records import (
     ClusterRecord,
     EntityFacts,
@@ -36,8 +38,6 @@ from feed_assets.plan.records import (
     ProcessRecord,
     RetentionRecord,
 )
-from feed_assets.plan.trigger_records import All, Condition, Name, TriggerRecord
-from feed_assets.plan.trigger_records import Any as AnyOf
 from feed_assets.setting_sections import EVERYTHING, SystemMetadataSettings
 from feed_assets.timing.dates import render_datetime
 

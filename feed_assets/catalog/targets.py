@@ -18,8 +18,7 @@ from feed_assets.entities.metadata import MetadataKey
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.plan.records import Plan
 from feed_assets.timing.dates import render_datetime
-from feed_assets.timing.instance_texts import parse_instance, zone_of_keys
-from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.sequence import InstanceSequence, parse_instance, zone_of_keys
 
 RUN = "run"
 INSTANCE = "instance"

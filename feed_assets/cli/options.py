@@ -21,8 +21,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.json_form import parse_json
 from feed_assets.settings import ENV_SETTINGS, Settings, find_settings_file, load_settings, project_environment
 from feed_assets.timing.errors import TimingError
-from feed_assets.timing.instance_texts import UTC_KEYS, parse_instance, parse_time
-from feed_assets.timing.sequence import parse_frequency
+from feed_assets.timing.sequence import UTC_KEYS, parse_frequency, parse_instance, parse_time
 
 if TYPE_CHECKING:
     from feed_assets.definitions.verbs.context import EntityContext
@@ -127,7 +126,7 @@ def find_times(ctx: click.Context) -> Iterable[str]:
 
 def find_zone(given: Mapping[str, Any]) -> ZoneInfo:
     """Return the zone of days and keys of the process or feed that the parameters of a command name, else UTC."""
-    from feed_assets.timing.instance_texts import UTC_KEYS, zone_of_keys
+    from feed_assets.timing.sequence import UTC_KEYS, zone_of_keys
 
     name = _named(given)
     return next(map(zone_of_keys, _sequences(_load_plan(), name, given.get("kind")) if name else ()), UTC_KEYS)

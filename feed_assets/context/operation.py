@@ -20,7 +20,7 @@ from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.errors import AmbiguousNameError, DefinitionsError, EntityNotFoundError
 from feed_assets.entities.flow_names import describe_process, is_flow
 from feed_assets.issues import Issue
-from feed_assets.loading.interpolation import values_of
+from feed_assets.loading.entity_files import values_of
 from feed_assets.log.audit import Audit
 from feed_assets.log.definitions.records import AuditEntry, ScheduleState
 from feed_assets.log.definitions.schedules import state_without_row
@@ -37,8 +37,7 @@ from feed_assets.sql.database import Database
 from feed_assets.storage.pool import StorePool
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.errors import InstanceError
-from feed_assets.timing.instance_texts import parse_instance, zone_of_keys
-from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.sequence import InstanceSequence, parse_instance, zone_of_keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,14 +7,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from feed_assets.definitions.documents import DocumentSpan, digest_as_written, find_documents, format_of
-from feed_assets.definitions.folder import DefinitionFolder
+from feed_assets.definitions.folder import DefinitionFolder, DocumentSpan, digest_as_written, find_documents, format_of
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import label_of
 from feed_assets.issues import EntityKey, Issue
 from feed_assets.loading.bundles import LoadedBundle, ParsedFile, decode_file, gather_files, parse_file
-from feed_assets.loading.entity_files import EntityFile, References, digest_used_files, references_of
-from feed_assets.loading.interpolation import Values
+from feed_assets.loading.entity_files import EntityFile, References, Values, digest_used_files, references_of
 from feed_assets.log.definitions.records import DocumentFormat
 
 

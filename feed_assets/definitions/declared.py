@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from feed_assets.definitions.documents import digest_as_written
+from feed_assets.definitions.folder import digest_as_written
 from feed_assets.definitions.ownership import (
     PYTHON_ORIGIN,
     find_places,
@@ -16,8 +16,7 @@ from feed_assets.definitions.recording import is_gone
 from feed_assets.definitions.store import FOLDER_ORIGIN, open_store
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.issues import EntityKey
-from feed_assets.loading.entity_files import digest_files, read_declared_files
-from feed_assets.loading.interpolation import values_of
+from feed_assets.loading.entity_files import digest_files, read_declared_files, values_of
 from feed_assets.loading.yaml_writer import render_yaml
 from feed_assets.log.definitions.records import DefinitionAction, DefinitionVersion, DocumentFormat, NewDefinition
 from feed_assets.log.definitions.store import Definitions

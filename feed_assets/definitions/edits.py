@@ -6,14 +6,13 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from feed_assets.definitions.contents import Contents, StoredFile
-from feed_assets.definitions.documents import Splice, edit_text, find_documents, format_of, only_document
 from feed_assets.definitions.errors import DefinitionStoreError
+from feed_assets.definitions.folder import Splice, edit_text, find_documents, format_of, only_document
 from feed_assets.entities.common import label_of
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.issues import EntityKey
 from feed_assets.loading.bundles import parse_file
-from feed_assets.loading.entity_files import EntityFile
-from feed_assets.loading.interpolation import Values
+from feed_assets.loading.entity_files import EntityFile, Values
 from feed_assets.log.definitions.records import DocumentFormat
 
 _SUBMITTED = "submitted"

@@ -17,7 +17,7 @@ from feed_assets.definitions.folder import open_folder
 from feed_assets.definitions.recording import is_gone
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.issues import EntityKey
-from feed_assets.loading.interpolation import values_of
+from feed_assets.loading.entity_files import values_of
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.definitions.records import DefinitionAction, NewDefinition
 from feed_assets.log.definitions.store import Definitions

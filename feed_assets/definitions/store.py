@@ -28,7 +28,7 @@ from feed_assets.entities.common import label_of
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.issues import EntityKey
 from feed_assets.loading.bundles import LoadedBundle
-from feed_assets.loading.interpolation import Values, values_of
+from feed_assets.loading.entity_files import Values, values_of
 from feed_assets.log.definitions.changes import Changes
 from feed_assets.log.definitions.records import Change, ChangeState, DefinitionVersion, FileChange, digest_content
 from feed_assets.log.definitions.store import REVISION_CURSOR, Definitions

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from feed_assets.definitions.contents import Contents, ContentsReader
-from feed_assets.definitions.documents import digest_as_written, find_version_entity
-from feed_assets.definitions.folder import DefinitionFolder
+from feed_assets.definitions.folder import DefinitionFolder, digest_as_written, find_version_entity
 from feed_assets.definitions.recording import decide_versions
 from feed_assets.definitions.store import find_digest
 from feed_assets.entities.common import label_of
 from feed_assets.issues import EntityKey, Issue, Severity, Source
-from feed_assets.loading.interpolation import Values
+from feed_assets.loading.entity_files import Values
 from feed_assets.log.definitions.changes import Changes
 from feed_assets.log.definitions.records import Change, ChangeState, DefinitionAction, DefinitionVersion, NewDefinition
 from feed_assets.log.definitions.store import Definitions

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from feed_assets.catalog.run_metadata import Fact
     from feed_assets.context.operation import OperationContext
     from feed_assets.instances.arrival.arrival_notices import NoticeResult
-    from feed_assets.instances.inbox.inbox_lists import InboxResult
-    from feed_assets.instances.lists.contents import FileList
+    from feed_assets.instances.inbox.ingest import InboxResult
     from feed_assets.instances.lists.control import Controlled
     from feed_assets.instances.lists.feed_events import FeedEvents
+    from feed_assets.instances.lists.feed_listings import FileList
     from feed_assets.instances.lists.polled_ranges import PolledRanges
 
 GROUPS = {
@@ -156,7 +156,7 @@ def take(
     and tries again what was refused before. With --dry-run it shows the files in the inbox and what is known of them;
     one that is READY would be taken, if no file with its content was taken before.
     """
-    from feed_assets.instances.inbox.inbox_lists import take_from_inboxes
+    from feed_assets.instances.inbox.ingest import take_from_inboxes
 
     return take_from_inboxes(context, feed, author=author, cluster=cluster, dry_run=dry_run, progress=progress)
 
@@ -183,7 +183,7 @@ def files(
     of the instances; both ends are included. Without them, all events count. A file that nobody has read has no
     checksum.
     """
-    from feed_assets.instances.lists.contents import list_files
+    from feed_assets.instances.lists.feed_listings import list_files
 
     if (from_event or to_event) and (start or end):
         raise WrongUsageError("Give either events or times.")

@@ -8,8 +8,7 @@ from feed_assets.entities.common import label_of
 from feed_assets.entities.graph import DependencyGraph
 from feed_assets.issues import BLOCKED, EntityKey, FieldSources, Issue, Severity, Source, SourceMap, internal_error
 from feed_assets.loading.entity_documents import EntityDocument, iter_entities
-from feed_assets.loading.entity_files import MAX_FILE_BYTES, EntityFile, digest_files
-from feed_assets.loading.interpolation import Values
+from feed_assets.loading.entity_files import MAX_FILE_BYTES, EntityFile, Values, digest_files
 
 MAX_MISTAKES = 200
 """Mistakes in one file after which the rest of the file is skipped."""

@@ -12,7 +12,7 @@ from feed_assets.entities.common import Kind, LocationKind, Validity, label_of
 from feed_assets.entities.fields import LONGEST_NAME
 from feed_assets.issues import EntityKey, FieldPath, FieldSources, Finding, Issue, Severity, Source, internal_error
 from feed_assets.loading.documents import Note, PlainDocument
-from feed_assets.loading.interpolation import Interpolation, MissingValue, Values
+from feed_assets.loading.entity_files import Interpolation, MissingValue, Values
 from feed_assets.loading.messages import alternatives, closest, explain
 from feed_assets.loading.yaml_nodes import iter_documents
 from feed_assets.masking import remember_credentials

@@ -14,7 +14,7 @@ import yaml
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.cluster import LOCAL_MASTER, Cluster, InterfaceType
 from feed_assets.entities.common import Entity, Kind
-from feed_assets.loading.interpolation import escape_references
+from feed_assets.loading.entity_files import escape_references
 from feed_assets.loading.yaml_nodes import parse_scalar
 
 WIDTH = 100

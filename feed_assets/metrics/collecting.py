@@ -25,8 +25,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.instances.gates.reconciliation import find_last_times
 from feed_assets.instances.inbox.inbox_files import find_ahead
 from feed_assets.instances.late.store import LateChecks
-from feed_assets.loading.entity_files import digest_files, read_declared_files
-from feed_assets.loading.interpolation import values_of
+from feed_assets.loading.entity_files import digest_files, read_declared_files, values_of
 from feed_assets.log.definitions.store import Definitions
 from feed_assets.log.instances.arrival_polls import ArrivalPolls
 from feed_assets.log.instances.tables import arrival_polls, process_instances

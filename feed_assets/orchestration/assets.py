@@ -15,8 +15,7 @@ from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.runs.feed_checks import RunResult, build_column_check, build_quality_check
 from feed_assets.plan.edges import InputEdge, Key, OutputEdge
 from feed_assets.plan.records import FeedRecord, ProcessRecord
-from feed_assets.timing.calendar_offsets import Truncation
-from feed_assets.timing.expressions import TimeExpression
+from feed_assets.timing.expressions import TimeExpression, Truncation
 from feed_assets.timing.sequence import InstanceSequence, Unit
 from feed_assets.timing.windows import Window
 from feed_assets.timing.zones import offset_spread

@@ -44,7 +44,7 @@ from feed_assets.entities.triggers import OnUpdate
 from feed_assets.issues import EntityKey, SourceMap
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.copy_records import CopyOptions, Directory, MirrorRecord, OnError
-from feed_assets.plan.edges import InputEdge, Key, OutputEdge, Pending
+from feed_assets.plan.edges import InputEdge, Key, OutputEdge, Pending, compile_trigger
 from feed_assets.plan.places import address_of, locate, locate_table
 from feed_assets.plan.records import (
     ClusterRecord,
@@ -63,9 +63,7 @@ from feed_assets.plan.records import (
 )
 from feed_assets.plan.release_fingerprint import flow_fingerprint, release_fingerprint
 from feed_assets.plan.retention import compile_retention
-from feed_assets.plan.trigger_records import compile_trigger
-from feed_assets.timing.calendar_offsets import Truncation
-from feed_assets.timing.expressions import TimeExpression
+from feed_assets.timing.expressions import TimeExpression, Truncation
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.templates import PathTemplate
 from feed_assets.timing.windows import Window, parse_window

@@ -19,11 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from feed_assets.entities.errors import DefinitionsError
-from feed_assets.entities.locations.places import Places
+from feed_assets.entities.locations.overlaps import Places
 from feed_assets.entities.maps import EMPTY, FrozenMap
 from feed_assets.issues import Issue, Severity, SourceMap
-from feed_assets.loading.entity_files import digest_files, read_declared_files
-from feed_assets.loading.interpolation import values_of
+from feed_assets.loading.entity_files import digest_files, read_declared_files, values_of
 from feed_assets.masking import SecretPart, get_logger, remember_credentials, split_secrets
 from feed_assets.plan.pinned_files import with_pinned_files
 from feed_assets.plan.records import Plan

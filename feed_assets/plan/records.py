@@ -23,8 +23,7 @@ from feed_assets.entities.workflow import Workflow, WorkflowEngine, order_steps
 from feed_assets.issues import EntityKey
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.copy_records import CopyOptions, MirrorRecord
-from feed_assets.plan.edges import InputEdge, Key, OutputEdge
-from feed_assets.plan.trigger_records import TriggerInput, TriggerRecord
+from feed_assets.plan.edges import InputEdge, Key, OutputEdge, TriggerInput, TriggerRecord
 from feed_assets.receivers import Channel
 from feed_assets.timing.sequence import Frequency, InstanceSequence
 from feed_assets.timing.templates import PathTemplate

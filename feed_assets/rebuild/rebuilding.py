@@ -48,9 +48,8 @@ from feed_assets.log.records import (
 )
 from feed_assets.log.removals.records import Hold
 from feed_assets.log.watermarks import Watermarks
-from feed_assets.plan.edges import Key
+from feed_assets.plan.edges import Key, TriggerRecord
 from feed_assets.plan.records import FeedRecord, ProcessRecord
-from feed_assets.plan.trigger_records import TriggerRecord
 from feed_assets.rebuild.surveying import (
     PROCESS,
     FoundInstance,

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from feed_assets.context.operation import OperationContext
 from feed_assets.instances.arrival.store_polls import Candidate, poll_instances
-from feed_assets.instances.arrival.watching import find_standing
+from feed_assets.instances.arrival.stored_data import find_standing
 from feed_assets.instances.attempts.made_from import TakenEvent, parse_taken
 from feed_assets.instances.inbox.ingest import is_taken
 from feed_assets.log.records import WatermarkKind

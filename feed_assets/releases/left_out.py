@@ -14,8 +14,7 @@ from sqlalchemy import Connection
 from feed_assets.entities.common import Kind, Validity
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.flow_names import declared_by
-from feed_assets.entities.locations.overlaps import FixedPlace, describe_location, iter_locations
-from feed_assets.entities.locations.places import Places
+from feed_assets.entities.locations.overlaps import FixedPlace, Places, describe_location, iter_locations
 from feed_assets.log.definitions.records import Member
 from feed_assets.log.definitions.store import Definitions
 from feed_assets.log.removals.records import Hold

@@ -18,8 +18,7 @@ from sqlalchemy import Connection
 
 from feed_assets.entities.flow_names import declared_by
 from feed_assets.loading.bundles import LoadedBundle, load_files
-from feed_assets.loading.entity_files import EntityFile
-from feed_assets.loading.interpolation import Values
+from feed_assets.loading.entity_files import EntityFile, Values
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.definitions.records import DefinitionVersion, Member, Release
 from feed_assets.log.definitions.store import Definitions

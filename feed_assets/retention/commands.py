@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from feed_assets.log.removals.records import Hold, Sweep
     from feed_assets.retention.holding import HoldChange
     from feed_assets.retention.planning import RetentionPlan
-    from feed_assets.retention.reading import EvictionReports, ShownSweep
-    from feed_assets.retention.running import PurgeResult, SweepRuns, UndoResult
+    from feed_assets.retention.running import EvictionReports, PurgeResult, ShownSweep, SweepRuns, UndoResult
 
 GROUPS = {
     "hold": "Manage holds: they protect instances against retention until they are released or expire.",
@@ -96,8 +95,7 @@ def run(
     something, a sweep cannot run now, or other workers hold a part of one.
     """
     from feed_assets.retention.planning import plan_retention
-    from feed_assets.retention.reading import find_sweep
-    from feed_assets.retention.running import find_runnable, run_sweeps
+    from feed_assets.retention.running import find_runnable, find_sweep, run_sweeps
 
     if plan is not None and (feeds or clusters):
         raise WrongUsageError("PLAN cannot be combined with --feed or --clusters.")
@@ -117,8 +115,7 @@ def approve(context: "OperationContext", *, plan: Plan, author: str, dry_run: bo
 
     If the clock is the reason, the approval also confirms that the clock is right.
     """
-    from feed_assets.retention.reading import find_sweep
-    from feed_assets.retention.running import approve_sweep
+    from feed_assets.retention.running import approve_sweep, find_sweep
 
     return approve_sweep(context, find_sweep(context, plan), author=author, dry_run=dry_run)
 
@@ -126,8 +123,7 @@ def approve(context: "OperationContext", *, plan: Plan, author: str, dry_run: bo
 @operation("retention cancel", does=Does.ACTS, safe=True, table=_SWEEPS, rows="sweep", spare=SPARE)
 def cancel(context: "OperationContext", *, plan: Plan, author: str, dry_run: bool = False) -> "Sweep":
     """Cancel a sweep that has not begun. The retention schedule of its feeds does not change."""
-    from feed_assets.retention.reading import find_sweep
-    from feed_assets.retention.running import cancel_sweep
+    from feed_assets.retention.running import cancel_sweep, find_sweep
 
     return cancel_sweep(context, find_sweep(context, plan), author=author, dry_run=dry_run)
 
@@ -145,7 +141,7 @@ def show(
 ) -> "ShownSweep":
     """Show a sweep with its paths: nominal time, size, rule and outcome of each."""
     from feed_assets.log.removals.chunks import SweepChunks
-    from feed_assets.retention.reading import ShownSweep, find_sweep, iter_items
+    from feed_assets.retention.running import ShownSweep, find_sweep, iter_items
 
     sweep = find_sweep(context, plan)
     with context.database.read() as connection:
@@ -202,8 +198,7 @@ def undo(
     instances come back from the archive once the trash is purged. A time is UTC (`2013-11-02T04:00Z`), or a day or a
     partition key in the time zone of the feed.
     """
-    from feed_assets.retention.reading import find_sweep
-    from feed_assets.retention.running import undo_removals
+    from feed_assets.retention.running import find_sweep, undo_removals
 
     return undo_removals(
         context,
@@ -237,8 +232,7 @@ def purge(
 
     Held instances stay in the trash.
     """
-    from feed_assets.retention.reading import find_sweep
-    from feed_assets.retention.running import empty_trash
+    from feed_assets.retention.running import empty_trash, find_sweep
 
     only = [find_sweep(context, plan) for plan in plans]
     return empty_trash(context, author=author, clusters=clusters, only=only, at_once=now, dry_run=dry_run)
@@ -247,7 +241,7 @@ def purge(
 @operation("retention report", rows="feeds", text="lines")
 def report(context: "OperationContext", *, plan: Plan) -> "EvictionReports":
     """Show what a sweep evicted, in Falcon's form: the line of paths of its report file, and the line of instances."""
-    from feed_assets.retention.reading import find_sweep, report_evictions
+    from feed_assets.retention.running import find_sweep, report_evictions
 
     return report_evictions(context, find_sweep(context, plan))
 

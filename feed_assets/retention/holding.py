@@ -18,8 +18,7 @@ from feed_assets.log.removals.records import Hold, Sweep
 from feed_assets.retention.queries import HoldQuery
 from feed_assets.retention.rules.hold_traces import HoldTraces, UnsettledStore
 from feed_assets.timing.dates import render_datetime
-from feed_assets.timing.instance_texts import parse_instance
-from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.sequence import InstanceSequence, parse_instance
 
 _UTC = ZoneInfo("UTC")
 _MOMENT = timedelta(microseconds=1)

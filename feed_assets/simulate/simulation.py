@@ -16,13 +16,12 @@ from typing import assert_never
 from feed_assets.clock import FrozenClock
 from feed_assets.context.operation import AttemptContext, OperationContext
 from feed_assets.context.tick import open_tick
-from feed_assets.definitions.verbs.decide_schedules import apply_schedules, decide_schedules
+from feed_assets.definitions.verbs.settling import apply_schedules, decide_schedules
 from feed_assets.entities.common import Kind
 from feed_assets.errors import FeedAssetsError
 from feed_assets.instances.arrival.arrival_notices import Notice, NoticeOutcome, record_notice
 from feed_assets.instances.arrival.polling import apply_arrivals
-from feed_assets.instances.arrival.stored_data import apply_stored_looks
-from feed_assets.instances.arrival.watching import apply_watches
+from feed_assets.instances.arrival.stored_data import apply_stored_looks, apply_watches
 from feed_assets.instances.attempts.attempts import Published, begin_attempt
 from feed_assets.instances.attempts.execution import InstanceRunner
 from feed_assets.instances.gates.plan_changes import apply_plan

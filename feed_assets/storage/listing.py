@@ -10,7 +10,7 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import NamedTuple
 
-from feed_assets.entities.locations.places import HIDDEN_FOLDER
+from feed_assets.entities.locations.overlaps import HIDDEN_FOLDER
 from feed_assets.storage.checksums import is_of_content
 from feed_assets.storage.copy_port import SourceFile, Standing
 from feed_assets.storage.errors import StorageError

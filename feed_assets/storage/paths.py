@@ -8,7 +8,7 @@ import re
 from functools import lru_cache
 from pathlib import PurePosixPath
 
-from feed_assets.entities.locations.places import HIDDEN_FOLDER
+from feed_assets.entities.locations.overlaps import HIDDEN_FOLDER
 from feed_assets.storage.errors import PathRefusedError
 
 CONTROL_FOLDER = HIDDEN_FOLDER

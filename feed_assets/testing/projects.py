@@ -23,8 +23,7 @@ from feed_assets.entities.maps import EMPTY
 from feed_assets.explain.explanations import explain_instance
 from feed_assets.instances.arrival.arrival_notices import Notice, NoticeResult, record_notice
 from feed_assets.loading.bundles import load_files
-from feed_assets.loading.entity_files import read_declared_files
-from feed_assets.loading.interpolation import values_of
+from feed_assets.loading.entity_files import read_declared_files, values_of
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.orchestration import names

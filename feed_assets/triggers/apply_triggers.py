@@ -23,9 +23,8 @@ from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.definitions.schedules import Schedules
 from feed_assets.log.events import EventLog
 from feed_assets.log.records import EntityKey, ProcessKey
-from feed_assets.plan.edges import Key
+from feed_assets.plan.edges import Key, TriggerInput, TriggerRecord
 from feed_assets.plan.records import Plan, ProcessRecord
-from feed_assets.plan.trigger_records import TriggerInput, TriggerRecord
 from feed_assets.sql.locks import lock_queues
 from feed_assets.triggers.cuts import Cut, apply_cuts, decide_cut, keep_newest, pass_over
 from feed_assets.triggers.decide_firing import Pending, decide_fire, first_times

@@ -12,8 +12,8 @@ from feed_assets.log.instances.overdue_notices import first_notice_at
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.messages.outbox import tell_arrived
 from feed_assets.log.records import EntityKey, ProcessInstance, ProcessInstanceStatus, ProcessKey
+from feed_assets.plan.edges import TriggerInput, TriggerRecord
 from feed_assets.plan.records import ProcessRecord
-from feed_assets.plan.trigger_records import TriggerInput, TriggerRecord
 from feed_assets.releases.timeline import note_changed
 from feed_assets.triggers.queue.batches import Batches
 from feed_assets.triggers.queue.changes import QueueChanges

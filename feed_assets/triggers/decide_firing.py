@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from feed_assets.plan.edges import All, Any, Condition, Name, TriggerInput, TriggerRecord
 from feed_assets.plan.records import ProcessRecord
-from feed_assets.plan.trigger_records import All, Any, Condition, Name, TriggerInput, TriggerRecord
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.triggers.input_windows import InputState

@@ -17,9 +17,9 @@ from feed_assets.log.events import EventLog
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import EntityKey, FeedEvent, ProcessInstance, ProcessKey
 from feed_assets.pages import Page
+from feed_assets.plan.edges import TriggerInput, TriggerRecord
 from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.plan.rendering import counted
-from feed_assets.plan.trigger_records import TriggerInput, TriggerRecord
 from feed_assets.sql.locks import lock_queues
 from feed_assets.timing.dates import render_datetime
 from feed_assets.triggers.apply_triggers import find_routed, input_key, is_followed, pending_of

@@ -17,9 +17,9 @@ from feed_assets.log.definitions.schedules import Schedules
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import EntityKey, ProcessInstanceStatus
+from feed_assets.plan.edges import TriggerRecord
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.plan.rendering import counted
-from feed_assets.plan.trigger_records import TriggerRecord
 from feed_assets.timing.dates import render_datetime
 from feed_assets.triggers.apply_triggers import decide_batch, decide_following, find_routed, is_followed, pending_of
 from feed_assets.triggers.cuts import Cut

@@ -9,8 +9,8 @@ from feed_assets.entities.feed import ClusterRole, Feed
 from feed_assets.issues import FieldPath
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.sequence import Unit
-from feed_assets.validation.retention_periods import find_retention_period
 from feed_assets.validation.rules_paths import default_place, listed, variables_of
+from feed_assets.validation.rules_retention import find_retention_period
 from feed_assets.validation.scope import Complaint, Scope
 
 

@@ -1,18 +1,21 @@
-"""Rules about what files say of entities and columns: names, values, sizes, priorities, and which columns
-there are.
+"""Rules about what files say of entities and columns: names, values, sizes, priorities, and which columns there are;
+about notifications, and what is declared without effect: imports, exports, queues.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
 from feed_assets.entities.common import PRIORITY_PROPERTY, Entity, JobPriority, find_priority, iter_metadata
 from feed_assets.entities.content.columns import iter_columns
 from feed_assets.entities.errors import ColumnsError
-from feed_assets.entities.feed import Feed
+from feed_assets.entities.feed import Feed, Lifecycle
 from feed_assets.entities.metadata import MOST_BYTES, MetadataKey, find_fault
-from feed_assets.entities.process import Process
-from feed_assets.issues import Severity
+from feed_assets.entities.process import Process, ProcessSla
+from feed_assets.entities.triggers import OnUpdate
+from feed_assets.issues import FieldPath, Severity
+from feed_assets.receivers import NAME, Channel, find_chat_fault, split_addresses
+from feed_assets.receivers import find_fault as find_address_fault
 from feed_assets.validation.scope import Complaint, Scope
 
 
@@ -88,3 +91,84 @@ def check_priority(_: Scope, entity: Feed | Process) -> Iterator[Complaint]:
             remedy=f"Write one of {', '.join(JobPriority)}.",
             severity=Severity.WARNING,
         )
+
+
+_PROPERTIES: Mapping[str, str] = {
+    "catalog.table": "no data are imported into a table of the catalog",
+}
+
+_REMEDIES: Mapping[Channel, str] = {
+    Channel.EMAIL: "Write it like ops@example.com.",
+    Channel.WEBHOOK: "Write it like https://example.com/hook.",
+    Channel.CHAT: "Write a URL of apprise: https://github.com/caronc/apprise/wiki lists them.",
+}
+
+
+def check_effect(_: Scope, entity: Feed | Process) -> Iterator[Complaint]:
+    """What is declared should have an effect."""
+    for path, effect in iter_without_effect(entity):
+        yield Complaint(
+            path=path,
+            message=f"{'.'.join(map(str, path))} has no effect yet: {effect}",
+            remedy="Keep it for a later release, or remove it.",
+            severity=Severity.WARNING,
+        )
+
+
+def check_recipients(scope: Scope, entity: Feed | Process) -> Iterator[Complaint]:
+    """The recipients of a notification must be addresses, URLs, or receivers that the settings declare."""
+    found = entity.notification
+    if found is None:
+        return
+    for position, text in enumerate(found.to):
+        for part in split_addresses(text) if found.type is Channel.EMAIL else (text,):
+            refusal = None if "${" in part else _refuse_recipient(scope, found.type, part)
+            if refusal is not None:
+                reason, remedy = refusal
+                message = f"notification.to {text!r}: {reason}"
+                yield Complaint(path=("notification", "to", position), message=message, remedy=remedy)
+
+
+def _refuse_recipient(scope: Scope, channel: Channel, text: str) -> tuple[str, str] | None:
+    """Return what is wrong with a recipient, and a remedy; None if nothing is, or if the settings are not known."""
+    is_name = channel is not Channel.EMAIL and NAME.fullmatch(text) is not None
+    if is_name:
+        if scope.listeners is None or text in scope.listeners:
+            return None
+        similar = get_close_matches(text, scope.listeners)
+        remedy = f"Write {similar[0]!r}, or declare it." if similar else "Declare it there, or write a URL."
+        return "the settings declare no receiver of this name in notify", remedy
+    fault = find_address_fault(channel, text) or find_chat_fault(channel, text)
+    return None if fault is None else (fault, _REMEDIES[channel])
+
+
+def iter_without_effect(entity: Feed | Process) -> Iterator[tuple[FieldPath, str]]:
+    """Yield the path of each part that is declared and not acted on, and what does not happen."""
+    for name, effect in _PROPERTIES.items():
+        if name in entity.properties:
+            yield ("properties", name), effect
+    if not isinstance(entity, Feed):
+        yield from _iter_of_process(entity)
+        return
+    lifecycles: list[tuple[FieldPath, Lifecycle | None]] = [((), entity.lifecycle)]
+    lifecycles += [(("clusters", name), on.lifecycle) for name, on in entity.clusters.items()]
+    for path, lifecycle in lifecycles:
+        if lifecycle is not None and lifecycle.retention_stage is not None and lifecycle.retention_stage.queue:
+            yield (*path, "lifecycle", "retention_stage", "queue"), "the retention of a cluster's feeds is one run"
+    for name, on in entity.clusters.items():
+        if on.import_ is not None:
+            yield ("clusters", name, "import"), "no data are imported from the datasource"
+        if on.export is not None:
+            yield ("clusters", name, "export"), "no data are exported to the datasource"
+
+
+def _iter_of_process(process: Process) -> Iterator[tuple[FieldPath, str]]:
+    if process.makes_batches:
+        places: list[tuple[FieldPath, ProcessSla | None]] = [(("sla",), process.sla)]
+        places += [(("clusters", name, "sla"), entry.sla) for name, entry in process.clusters.items()]
+        for path, sla in places:
+            if sla is not None:
+                yield path, "batches are made of what has come, and none is expected at a time"
+    on_update = OnUpdate.IGNORE if process.trigger is None else process.trigger.on_update
+    if on_update is not OnUpdate.IGNORE and all(item.start.startswith("latest") for item in process.inputs.values()):
+        yield ("trigger", "on_update"), "which instances have read what follows from no window"

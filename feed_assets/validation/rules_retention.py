@@ -1,6 +1,7 @@
 """Rules about the retention of feeds: its settings are complete, and instances are kept as long as others need them."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 
 from feed_assets.entities.common import Kind, LocationKind, Retention, RetentionAction
@@ -9,8 +10,54 @@ from feed_assets.issues import FieldPath, Severity
 from feed_assets.timing.errors import TemplateError
 from feed_assets.timing.sequence import Frequency
 from feed_assets.timing.templates import PathTemplate, parse_path_template
-from feed_assets.validation.retention_periods import find_retention_period
 from feed_assets.validation.scope import Complaint, Scope, with_cluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionPeriod:
+    """A period for which instances are kept, its text, the key that declares it, and the feed's frequency."""
+
+    duration: timedelta
+    text: str
+    key: str
+    frequency: Frequency
+
+    def enough(self, least: Frequency) -> str:
+        """Return the value that replaces `text` so that instances are kept for `least`."""
+        if self.key == "limit":
+            return least.render()
+        return str(-(-least.as_duration() // self.frequency.as_duration()))
+
+
+def find_retention_period(feed: Feed, cluster: str) -> RetentionPeriod | None:
+    """Return how long instances are kept on a cluster; None if neither age nor number limits that.
+
+    The period is the limit (a stage's, if there is one) or `max_instances`, whichever is shorter, but at least the
+    `keep_newest` instances.
+    """
+    limit, retention = feed.retention_limit_on(cluster), feed.clusters[cluster].retention
+    found = []
+    if limit is not None:
+        found.append(
+            RetentionPeriod(duration=limit.as_duration(), text=limit.render(), key="limit", frequency=feed.frequency)
+        )
+    if retention is not None and retention.max_instances is not None:
+        found.append(_counted(feed.frequency, retention.max_instances, "max_instances"))
+    if not found:
+        return None
+    shortest = min(found, key=lambda each: each.duration)
+    if retention is None or retention.keep_newest == 0:
+        return shortest
+    return max(shortest, _counted(feed.frequency, retention.keep_newest, "keep_newest"), key=lambda each: each.duration)
+
+
+def _counted(frequency: Frequency, count: int, key: str) -> RetentionPeriod:
+    try:
+        duration = frequency.as_duration() * count
+    except OverflowError:
+        duration = timedelta.max
+    return RetentionPeriod(duration=duration, text=f"{count:,} instances", key=key, frequency=frequency)
+
 
 _LIMITS = "limit, max_instances or max_bytes"
 

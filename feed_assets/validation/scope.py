@@ -20,12 +20,12 @@ from feed_assets.entities.locations.overlaps import (
     FixedPlace,
     LocationKey,
     Overlaps,
+    Places,
     describe_location,
     describe_overlaps,
     iter_locations,
     iter_mirror_locations,
 )
-from feed_assets.entities.locations.places import Places
 from feed_assets.entities.process import Process
 from feed_assets.issues import EntityKey, FieldPath, Severity, Source, SourceMap, split_error
 from feed_assets.timing.dates import parse_timezone

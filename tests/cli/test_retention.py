@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.entities.locations import places
+from feed_assets.entities.locations import overlaps
 from feed_assets.log.removals.records import SweepState
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.patience import Patience
@@ -66,7 +66,7 @@ def test_a_storage_that_never_answers_keeps_no_other_sweep_from_running(
     for hour in range(2):
         (project / f"away/2013-11-03/{hour:02d}").mkdir(parents=True)
     away, here = planned("views"), planned("clicks")
-    monkeypatch.setattr(places, "_PATIENCE", Patience(0.2))
+    monkeypatch.setattr(overlaps, "_PATIENCE", Patience(0.2))
     with hanging(project / "away"):
         told = refused(run("retention", "run"))
     assert told.startswith(f"feed-assets: file://{project}/away: it has not answered within 0.2 seconds. Check that")

@@ -20,7 +20,7 @@ from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import Attempt, ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.sql.database import Database
-from feed_assets.timing.instance_texts import parse_time
+from feed_assets.timing.sequence import parse_time
 from tests.databases import open_migrated
 from tests.instances.harness import LifecycleHarness, feed
 from tests.lineage.accesses import data, read_accesses, written

@@ -16,8 +16,7 @@ from feed_assets.entities.flow_names import flow_name
 from feed_assets.entities.replication import complete_replication
 from feed_assets.issues import Severity
 from feed_assets.loading.bundles import load_files
-from feed_assets.loading.entity_files import EntityFile
-from feed_assets.loading.interpolation import Values
+from feed_assets.loading.entity_files import EntityFile, Values
 from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.compile import compile_plan, copy_options, normalize_slice, slice_path

@@ -16,9 +16,9 @@ from feed_assets.entities.feed import LIMIT_PROPERTY, Feed
 from feed_assets.issues import SourceMap
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.records import FeedRecord, RetentionRecord
-from feed_assets.retention.reading import render_evicted_paths, render_evicted_times
 from feed_assets.retention.rules.eligibility import collect_candidates, cutoff, decide_eligible, find_before
 from feed_assets.retention.rules.schedule import decide_next_retention
+from feed_assets.retention.running import render_evicted_paths, render_evicted_times
 from feed_assets.storage.registry import open_store
 from feed_assets.timing.dates import parse_datetime, parse_timezone
 from feed_assets.timing.errors import TableAddressError

@@ -9,8 +9,7 @@ from sqlalchemy import Connection
 
 from feed_assets.clock import FrozenClock
 from feed_assets.context.bulkheads import Bulkheads, TickStep
-from feed_assets.context.handlers import Handler, work_off
-from feed_assets.context.tick import Tick
+from feed_assets.context.tick import Handler, Tick, work_off
 from feed_assets.log.agenda import Agenda, AgendaKind, Entry
 from tests.instances.harness import LifecycleHarness
 from tests.log.samples import entry, hour

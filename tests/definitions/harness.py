@@ -9,7 +9,7 @@ from feed_assets.definitions.edits import Edit, Put, Remove
 from feed_assets.definitions.folder import DefinitionFolder, open_folder
 from feed_assets.definitions.store import Check, DefinitionStore
 from feed_assets.definitions.verification import verify_store
-from feed_assets.loading.interpolation import Values
+from feed_assets.loading.entity_files import Values
 from feed_assets.log.definitions.records import Change, DefinitionVersion
 from feed_assets.log.definitions.store import Definitions
 from feed_assets.sql.database import Database

@@ -1,8 +1,8 @@
 import pytest
 
 from feed_assets.definitions.contents import StoredDocument
-from feed_assets.definitions.documents import split_documents
 from feed_assets.definitions.errors import DefinitionStoreError
+from feed_assets.definitions.folder import split_documents
 from feed_assets.definitions.verbs.cloning import clone_text
 from feed_assets.log.definitions.records import DocumentFormat
 

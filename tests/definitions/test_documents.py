@@ -3,8 +3,8 @@ import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from feed_assets.definitions.documents import Splice, edit_text, find_documents, only_document, split_documents
 from feed_assets.definitions.errors import DefinitionStoreError
+from feed_assets.definitions.folder import Splice, edit_text, find_documents, only_document, split_documents
 from feed_assets.loading.bundles import parse_file
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.loading.yaml_nodes import iter_documents

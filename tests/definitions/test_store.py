@@ -10,8 +10,7 @@ from feed_assets.definitions.lists.lookup import FeedLookup
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.entities.graph import DependencyGraph
 from feed_assets.loading.bundles import LoadedBundle
-from feed_assets.loading.entity_files import EntityFile
-from feed_assets.loading.interpolation import Values
+from feed_assets.loading.entity_files import EntityFile, Values
 from feed_assets.log.definitions.changes import Changes
 from feed_assets.log.definitions.records import ChangeState, DocumentFormat
 from feed_assets.sql.database import Database

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from feed_assets.entities.common import Kind
-from feed_assets.loading.falcon.grammar import Element, Form
-from feed_assets.loading.falcon.schemas import SCHEMAS
+from feed_assets.loading.falcon.grammar import SCHEMAS, Element, Form
 from feed_assets.loading.falcon.xml_nodes import MAX_ATTRIBUTES, MAX_BYTES, MAX_DEPTH, MAX_ELEMENTS
 from tests.documents.markdown import NONE, ROOT, plain, tables_of
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from feed_assets.context import bulkheads
 from feed_assets.entities.process import RetryPolicy
 from feed_assets.instances import leasing
-from feed_assets.instances.arrival import polling, watching
+from feed_assets.instances.arrival import polling, stored_data
 from feed_assets.instances.gates import readiness, reconciliation, requests
 from feed_assets.instances.gates.staging_sweep import ABANDONED_AFTER
 from feed_assets.instances.inbox import ingest
@@ -54,7 +54,7 @@ def test_the_numbers_are_those_of_the_code() -> None:
         "instances of a feed or process that come before its past": str(watermarks.NEWEST),
         "instances of its past a tick": str(watermarks.PAST_A_TICK),
         "minutes before the newest instance from which a watched location is looked at": str(
-            int(watching.OVERLAP / timedelta(minutes=1))
+            int(stored_data.OVERLAP / timedelta(minutes=1))
         ),
         "files that are taken from an inbox into one instance": str(ingest.MOST_FILES),
         "bytes of the largest file that a tick takes from an inbox": str(ingest.LARGEST_IN_TICKS),

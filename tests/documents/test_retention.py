@@ -20,9 +20,8 @@ from feed_assets.log.removals.records import CHUNK_ITEMS, ItemOutcome, SweepChun
 from feed_assets.orchestration import names
 from feed_assets.orchestration.sensors.building import EVERY_MINUTE
 from feed_assets.receivers import Topic
-from feed_assets.retention.rules import limits, schedule
-from feed_assets.retention.rules.eligibility import Rule
-from feed_assets.retention.rules.limits import ObstacleCode
+from feed_assets.retention.rules import eligibility, schedule
+from feed_assets.retention.rules.eligibility import ObstacleCode, Rule
 from feed_assets.retention.rules.protections import ProtectionKind
 from feed_assets.retention.sweeps import movers
 from feed_assets.retention.sweeps.removal_records import Removal, _message
@@ -95,9 +94,9 @@ def test_the_numbers_are_those_of_the_code() -> None:
         "paths measured by a process if sizes decide nothing": str(movers.MEASURED_BY_DRIVER),
         "paths measured with Spark if sizes decide nothing": str(movers.SparkMeasurer.at_most),
         "due feeds a run": str(schedule.FEEDS_A_RUN),
-        "minimum days that count as a clock jump": str(limits._LEAST_JUMP.days),
-        "cadences that count as a clock jump": str(limits._CLOCK_CADENCES),
-        "cadences whose instances any sweep may remove": str(limits._CADENCES),
+        "minimum days that count as a clock jump": str(eligibility._LEAST_JUMP.days),
+        "cadences that count as a clock jump": str(eligibility._CLOCK_CADENCES),
+        "cadences whose instances any sweep may remove": str(eligibility._CADENCES),
     }
     assert f"of any other after {TTL.total_seconds():.0f} seconds" in PAGE
     assert f"`{Retention.model_fields['trash'].default}` unless declared" in PAGE

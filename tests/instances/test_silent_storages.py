@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from feed_assets.clock import Stopwatch
-from feed_assets.entities.locations import places
+from feed_assets.entities.locations import overlaps
 from feed_assets.log.records import FeedInstanceStatus, ProcessInstanceStatus
 from feed_assets.log.removals.records import SweepState
 from feed_assets.patience import Patience
@@ -42,7 +42,7 @@ def retention_of(folder: Path, *away: str) -> RetentionHarness:
 
 @pytest.fixture(autouse=True)
 def roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "_PATIENCE", Patience(SECONDS))
+    monkeypatch.setattr(overlaps, "_PATIENCE", Patience(SECONDS))
     for name in ("here/primary", "aside", "beside", "copies/primary", "copies/backup", "copies/other"):
         (tmp_path / name).mkdir(parents=True)
 

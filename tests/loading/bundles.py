@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from feed_assets.loading.bundles import LoadedBundle, load_files
-from feed_assets.loading.entity_files import read_entity_files
-from feed_assets.loading.interpolation import Values
+from feed_assets.loading.entity_files import Values, read_entity_files
 
 
 def load_bundle(

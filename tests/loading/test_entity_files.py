@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.loading.bundles import LoadedBundle, load_files, usable_bundle
-from feed_assets.loading.entity_files import EntityFile
+from feed_assets.loading.entity_files import EntityFile, Values
 from feed_assets.loading.errors import LocationUnreadableError
-from feed_assets.loading.interpolation import Values
 from feed_assets.validation.rules import validate_bundle
 from tests.entities.samples import BASE, bundle
 from tests.loading.bundles import load_bundle

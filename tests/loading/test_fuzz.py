@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from feed_assets.errors import MOST_CHARACTERS
 from feed_assets.loading.bundles import MAX_MISTAKES, LoadedBundle, load_files, usable_bundle
-from feed_assets.loading.entity_files import MAX_FILE_BYTES, EntityFile
-from feed_assets.loading.interpolation import Values
+from feed_assets.loading.entity_files import MAX_FILE_BYTES, EntityFile, Values
 from feed_assets.plan.compile import compile_plan
 from feed_assets.validation.rules import validate_bundle
 from tests.entities.samples import documents

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from feed_assets.loading.interpolation import Values
 
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
@@ -20,7 +21,6 @@ from feed_assets.loading.documents import Note, NoteKind, PlainDocument
 from feed_assets.loading.entity_documents import read_entity
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.loading.falcon import documents
-from feed_assets.loading.interpolation import Values
 from feed_assets.validation.rules import _RULES_OF, validate_bundle
 from feed_assets.validation.scope import Complaint, Rule
 

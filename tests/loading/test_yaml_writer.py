@@ -2,7 +2,7 @@ from hypothesis import given, settings
 
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.loading.entity_documents import iter_entities
-from feed_assets.loading.interpolation import Values
+from feed_assets.loading.entity_files import Values
 from feed_assets.loading.yaml_writer import render_yaml
 from tests.entities.samples import build, documents
 from tests.loading.entity_strategies import ENTITIES

@@ -17,8 +17,7 @@ from feed_assets.entities.process import Process
 from feed_assets.instances.gates.readiness import ON_TIME
 from feed_assets.json_form import render_document
 from feed_assets.log.records import ProcessInstanceStatus
-from feed_assets.plan.change_impact import decide_impact
-from feed_assets.plan.differences import decide_processes, diff_bundles, find_affected_processes
+from feed_assets.plan.differences import decide_impact, decide_processes, diff_bundles, find_affected_processes
 from feed_assets.plan.edges import Key
 from feed_assets.plan.release_fingerprint import Step
 from feed_assets.plan.rendering import (

@@ -5,8 +5,8 @@ from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
+from feed_assets.plan.edges import All, Any, Name, TriggerInput, TriggerRecord, compile_trigger
 from feed_assets.plan.release_fingerprint import release_fingerprint
-from feed_assets.plan.trigger_records import All, Any, Name, TriggerInput, TriggerRecord, compile_trigger
 
 ON = {"primary": {"validity": {"start": "2026-01-01T00:00Z"}}}
 ORDERS = {"orders": {"feed": "orders", "take": "new"}}

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from feed_assets.retention.reading import render_evicted_paths, render_evicted_times
+from feed_assets.retention.running import render_evicted_paths, render_evicted_times
 from feed_assets.timing.dates import parse_timezone
 from tests.retention.reports import parse_evicted_paths
 

@@ -10,8 +10,8 @@ from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.definitions.schedules import ScheduleView
 from feed_assets.log.messages.payloads import EvictionOperation
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus
-from feed_assets.retention.reading import render_evicted_paths, render_evicted_times
 from feed_assets.retention.rules.schedule import apply_retention_schedule, find_due, reschedule_retention
+from feed_assets.retention.running import render_evicted_paths, render_evicted_times
 from feed_assets.timing.sequence import parse_frequency
 from tests.instances.harness import START, at
 from tests.retention.harness import RetentionHarness, hourly, kept_feed

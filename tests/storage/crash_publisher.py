@@ -14,7 +14,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from feed_assets.storage.errors import StagingLostError
-from feed_assets.storage.local import exchange as local_exchange
+from feed_assets.storage.local import store as local_exchange
 from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.records import StagingPlace
 from tests.storage.harnesses import allow, cannot_exchange, publish, read_all, stage

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from feed_assets.entities.locations.places import Mount, MountTable
+from feed_assets.entities.locations.overlaps import Mount, MountTable
 
 LONGEST = 30.0
 """Seconds after which a call is answered all the same, so that a test fails instead of waiting."""

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from feed_assets.timing.dates import NEVER, parse_datetime, parse_timezone, render_datetime
 from feed_assets.timing.errors import DateTimeError, InstanceError
-from feed_assets.timing.instance_texts import parse_instance
-from feed_assets.timing.sequence import InstanceSequence, parse_frequency
+from feed_assets.timing.sequence import InstanceSequence, parse_frequency, parse_instance
 from tests.timing.strategies import moments, sequences
 
 

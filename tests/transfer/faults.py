@@ -11,11 +11,11 @@ import pytest
 
 from feed_assets.storage.local import calls as local_calls
 from feed_assets.storage.local import documents as local_documents
-from feed_assets.storage.local import exchange as local_exchange
 from feed_assets.storage.local import files as local_files
 from feed_assets.storage.local import reader as local_reader
 from feed_assets.storage.local import staging as local_staging
 from feed_assets.storage.local import store as local
+from feed_assets.storage.local import store as local_exchange
 from feed_assets.storage.local import tree as local_tree
 from feed_assets.storage.object.store import ObjectStore
 from feed_assets.storage.pool import StorePool

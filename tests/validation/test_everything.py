@@ -13,8 +13,7 @@ from feed_assets.entities.bundle import ENTITY_TYPES
 from feed_assets.entities.common import Kind
 from feed_assets.issues import Issue, Severity
 from feed_assets.loading.bundles import LoadedBundle, load_files
-from feed_assets.loading.entity_files import EntityFile
-from feed_assets.loading.interpolation import Values
+from feed_assets.loading.entity_files import EntityFile, Values
 from feed_assets.loading.messages import keys_of, type_at
 from feed_assets.validation.rules import validate_bundle
 

@@ -29,9 +29,8 @@ from feed_assets.alerts.forecasting.chains import Chain, ChainReader, OpenDeadli
 from feed_assets.alerts.forecasting.outlooks import FEWEST
 from feed_assets.context.bulkheads import TickStep
 from feed_assets.context.errors import InstanceQueryError
-from feed_assets.context.handlers import Handler, work_off
 from feed_assets.context.operation import OperationContext
-from feed_assets.context.tick import Tick, tick_step
+from feed_assets.context.tick import Handler, Tick, tick_step, work_off
 from feed_assets.entities.common import Kind
 from feed_assets.json_form import Hidden, shows
 from feed_assets.log.agenda import Agenda, AgendaKey, AgendaKind, Entry

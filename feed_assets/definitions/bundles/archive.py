@@ -31,7 +31,7 @@ from feed_assets.entities.graph import DependencyGraph
 from feed_assets.entities.process import Process, iter_workflows
 from feed_assets.issues import EntityKey
 from feed_assets.json_form import Hidden, ShownKey, parse_json, render_document
-from feed_assets.validation.rules_workflow import iter_files
+from feed_assets.validation.rules_process import iter_files
 
 VERSION = 1
 MOST_BYTES = 256 * 1024**2

@@ -13,8 +13,8 @@ from feed_assets.catalog.store import MetadataStore
 from feed_assets.context.errors import BundleRefusedError, PlanOutdatedError
 from feed_assets.context.operation import OperationContext, open_context
 from feed_assets.definitions.bundles.archive import BundleArchive, BundledEntity, iter_paths
-from feed_assets.definitions.documents import digest_as_written
 from feed_assets.definitions.edits import Put
+from feed_assets.definitions.folder import digest_as_written
 from feed_assets.definitions.store import Loaded
 from feed_assets.definitions.verbs.changes import read_documents
 from feed_assets.definitions.verbs.context import EntityContext, require_reachable

@@ -13,8 +13,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.issues import Issue, Severity, Source, order_of
 from feed_assets.json_form import Hidden, shown
 from feed_assets.loading.bundles import load_files, usable_bundle
-from feed_assets.loading.entity_files import read_declared_files, read_entity_files
-from feed_assets.loading.interpolation import values_of
+from feed_assets.loading.entity_files import read_declared_files, read_entity_files, values_of
 from feed_assets.settings import Settings
 from feed_assets.validation.rules import validate_bundle
 

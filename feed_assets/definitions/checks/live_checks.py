@@ -37,7 +37,7 @@ from feed_assets.storage.records import Availability
 from feed_assets.storage.registry import open_store
 from feed_assets.timing.errors import TableAddressError
 from feed_assets.timing.tables import parse_table_address
-from feed_assets.validation.rules_workflow import iter_files
+from feed_assets.validation.rules_process import iter_files
 from feed_assets.validation.scope import Complaint
 
 if TYPE_CHECKING:

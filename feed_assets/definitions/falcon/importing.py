@@ -26,7 +26,7 @@ from feed_assets.loading.yaml_writer import render_yaml
 from feed_assets.log.definitions.records import DocumentFormat
 from feed_assets.storage.errors import StoreUnknownError
 from feed_assets.storage.registry import open_store
-from feed_assets.validation.rules_notices import iter_without_effect
+from feed_assets.validation.rules_metadata import iter_without_effect
 
 
 class ImportOutcome(StrEnum):

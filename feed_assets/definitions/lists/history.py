@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from feed_assets.context.errors import VersionNotFoundError
-from feed_assets.definitions.documents import find_version_entity
+from feed_assets.definitions.folder import find_version_entity
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.differences import FieldChange, diff_entities, render_field
 from feed_assets.entities.errors import EntityNotFoundError

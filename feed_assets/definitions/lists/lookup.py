@@ -8,7 +8,7 @@ from enum import StrEnum
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.copies.mirror import url_of
 from feed_assets.entities.feed import Feed
-from feed_assets.entities.locations.places import Places
+from feed_assets.entities.locations.overlaps import Places
 from feed_assets.json_form import NominalTime
 from feed_assets.timing.errors import TemplateError
 from feed_assets.timing.sequence import InstanceSequence

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line
 from feed_assets.context.errors import VerbRefusedError
-from feed_assets.definitions.documents import find_entity, find_version_entity
+from feed_assets.definitions.folder import find_entity, find_version_entity
 from feed_assets.definitions.lists.listing import (
     EntityPage,
     SaidTags,

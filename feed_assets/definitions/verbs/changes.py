@@ -12,14 +12,15 @@ from datetime import datetime
 
 from feed_assets.context.errors import EntityExistsError, EntityReferencedError, VerbRefusedError
 from feed_assets.context.safe_mode import require_update_mode
-from feed_assets.definitions.documents import digest_as_written, find_entity
 from feed_assets.definitions.edits import Edit, Put, Remove, read_puts
+from feed_assets.definitions.folder import digest_as_written, find_entity
 from feed_assets.definitions.store import Loaded
 from feed_assets.definitions.verbs.context import AppliedChange, EntityContext, find_kind, get_declared, make_change
-from feed_assets.definitions.verbs.decide_schedules import DELETED, TAKEN_OFF
 from feed_assets.definitions.verbs.plan_effects import describe_left
 from feed_assets.definitions.verbs.schedules import require_schedulable, set_state
 from feed_assets.definitions.verbs.settling import (
+    DELETED,
+    TAKEN_OFF,
     end_work,
     find_held,
     find_remains,
@@ -39,9 +40,8 @@ from feed_assets.entities.maps import FrozenMap
 from feed_assets.entities.process import Process
 from feed_assets.issues import EntityKey, FieldPath, Issue
 from feed_assets.loading.bundles import LoadedBundle, parse_file
-from feed_assets.loading.entity_files import EntityFile
+from feed_assets.loading.entity_files import EntityFile, Values
 from feed_assets.loading.falcon.writing import render_falcon
-from feed_assets.loading.interpolation import Values
 from feed_assets.loading.yaml_writer import render_yaml
 from feed_assets.log.definitions.records import DocumentFormat, ScheduleState
 from feed_assets.log.definitions.schedules import ScheduleView

@@ -6,8 +6,8 @@ import yaml
 
 from feed_assets.context.errors import EntityExistsError, VerbRefusedError
 from feed_assets.definitions.contents import StoredDocument
-from feed_assets.definitions.documents import find_entity
 from feed_assets.definitions.errors import DefinitionStoreError
+from feed_assets.definitions.folder import find_entity
 from feed_assets.definitions.verbs.changes import submit
 from feed_assets.definitions.verbs.context import EntityContext, get_declared
 from feed_assets.definitions.verbs.verb_results import VerbResult

@@ -25,10 +25,9 @@ from feed_assets.log.instances.feed_places import OWN_PATHS, FeedPlaces, describ
 from feed_assets.log.watermarks import NEWEST, PAST_A_TICK
 from feed_assets.plan.compile import compile_plan, compile_process
 from feed_assets.plan.differences import find_running
-from feed_assets.plan.edges import Key
+from feed_assets.plan.edges import Key, TriggerInput, compile_trigger
 from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import BatchesDifference, EntityDifference, InputDifference, counted, render_length
-from feed_assets.plan.trigger_records import TriggerInput, compile_trigger
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.overlaps import find_nesting
 from feed_assets.triggers.cuts import Share

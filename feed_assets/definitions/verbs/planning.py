@@ -15,20 +15,19 @@ from feed_assets.command_lines import command_line
 from feed_assets.context.errors import PlanOutdatedError, VerbRefusedError
 from feed_assets.context.safe_mode import require_mode, require_update_mode
 from feed_assets.definitions.contents import StoredDocument
-from feed_assets.definitions.documents import (
+from feed_assets.definitions.edits import Edit, Remove
+from feed_assets.definitions.errors import MassDeletionError
+from feed_assets.definitions.folder import (
     digest_as_written,
     find_entity,
     find_version_entity,
     has_references,
 )
-from feed_assets.definitions.edits import Edit, Remove
-from feed_assets.definitions.errors import MassDeletionError
 from feed_assets.definitions.ownership import is_mass_deletion
 from feed_assets.definitions.recording import is_in_folder
 from feed_assets.definitions.store import Loaded
 from feed_assets.definitions.verbs.changes import read_documents, require_updatable, with_next_version
 from feed_assets.definitions.verbs.context import EntityContext, find_new_issues, make_change
-from feed_assets.definitions.verbs.decide_schedules import DELETED, TAKEN_OFF
 from feed_assets.definitions.verbs.plan_effects import (
     find_claimed_metadata,
     find_first_batches,
@@ -37,7 +36,7 @@ from feed_assets.definitions.verbs.plan_effects import (
     find_staying,
     find_unseen_feeds,
 )
-from feed_assets.definitions.verbs.settling import end_work, settle_releases
+from feed_assets.definitions.verbs.settling import DELETED, TAKEN_OFF, end_work, settle_releases
 from feed_assets.definitions.verbs.verb_results import EntityOutcome, EntityVerb, VerbOutcome, VerbResult
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.common import Kind, label_of
@@ -53,8 +52,13 @@ from feed_assets.log.definitions.store import Definitions
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import ProcessInstance
 from feed_assets.log.removals.holds import Holds
-from feed_assets.plan.change_impact import decide_impact
-from feed_assets.plan.differences import AffectedProcess, decide_processes, diff_bundles, find_affected_processes
+from feed_assets.plan.differences import (
+    AffectedProcess,
+    decide_impact,
+    decide_processes,
+    diff_bundles,
+    find_affected_processes,
+)
 from feed_assets.plan.edges import Key
 from feed_assets.plan.rendering import EntityChange, EntityDifference, PlanDifference, ProcessState
 from feed_assets.releases.decide_releases import load_histories

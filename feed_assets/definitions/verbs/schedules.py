@@ -7,8 +7,7 @@ from feed_assets.catalog.describing import apply_schedule_description
 from feed_assets.context.errors import NotSchedulableError, NotScheduledError, VerbRefusedError
 from feed_assets.definitions.store import Loaded
 from feed_assets.definitions.verbs.context import EntityContext, get_declared, require_reachable
-from feed_assets.definitions.verbs.decide_schedules import apply_schedules, decide_schedules
-from feed_assets.definitions.verbs.settling import apply_releases, load_timeline
+from feed_assets.definitions.verbs.settling import apply_releases, apply_schedules, decide_schedules, load_timeline
 from feed_assets.definitions.verbs.states import works_here
 from feed_assets.definitions.verbs.verb_results import EntityOutcome, EntityVerb, VerbOutcome, VerbResult
 from feed_assets.entities.bundle import AnyEntity, Bundle

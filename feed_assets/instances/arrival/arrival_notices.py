@@ -19,7 +19,7 @@ from feed_assets.entities.content.event_messages import (
     find_marking_fault,
     find_payload_fault,
 )
-from feed_assets.entities.locations.places import Places
+from feed_assets.entities.locations.overlaps import Places
 from feed_assets.instances.arrival.instance_paths import plain_template
 from feed_assets.instances.arrival.polling import PollResult, decide_poll_result, describe_owner, record_poll_results
 from feed_assets.instances.arrival.recording import Signal, content_digest, record_signals

@@ -16,8 +16,7 @@ from typing import assert_never
 from sqlalchemy import Connection
 
 from feed_assets.context.bulkheads import TickStep
-from feed_assets.context.handlers import Handler, work_off
-from feed_assets.context.tick import Tick, tick_step
+from feed_assets.context.tick import Handler, Tick, tick_step, work_off
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import is_flow
 from feed_assets.entities.process import CatchUp, Order

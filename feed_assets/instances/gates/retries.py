@@ -8,8 +8,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from feed_assets.context.bulkheads import TickStep
-from feed_assets.context.handlers import Handler, work_off
-from feed_assets.context.tick import Tick, tick_step
+from feed_assets.context.tick import Handler, Tick, tick_step, work_off
 from feed_assets.instances.gates.decide_retries import LONGEST_OUTAGE, RetryDecision, decide_retry
 from feed_assets.instances.gates.end_messages import tell_exhausted
 from feed_assets.log.instances.attempts import Attempts

@@ -1,13 +1,14 @@
-"""Look into the inboxes of feeds, and take files that have settled there into one new instance of the feed.
+"""Look into the inboxes of feeds, when it is due or at once, and take files that have settled there into one new
+instance of the feed.
 
 A file is taken once, by its content. What is taken is recorded before anything is moved, so that after an interruption
 the next look goes on with the same files and the same instance. A file leaves the inbox last, when the instance is an
 event.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -15,7 +16,9 @@ from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line
 from feed_assets.context.bulkheads import TickStep
-from feed_assets.context.errors import NotAskedError
+from feed_assets.context.errors import InstanceQueryError, NotAskedError
+from feed_assets.context.operation import OperationContext, note_target
+from feed_assets.context.safe_mode import require_mode
 from feed_assets.context.tick import Tick, ask_stores, find_silent, tick_step
 from feed_assets.instances.arrival.polling import ArrivalResult
 from feed_assets.instances.arrival.recording import find_free_time, record_arrival
@@ -48,6 +51,7 @@ from feed_assets.storage.paths import SINGLE_FILE
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import DeliveredFile
 from feed_assets.storage.records import Availability, Manifest, ManifestEntry, StagingPlace
+from feed_assets.timing.dates import render_datetime
 
 ORIGIN = "inbox"
 MOST_FILES = 1_000
@@ -477,3 +481,93 @@ def preview_files(
         state = InboxState.parse(record, Cursors(connection).get(cursor_of(record)))
     judged = [(file, judge_file(record, file, state.left.get(file.name), real_now, None)) for file in found]
     return tuple(SeenFile(name=file.name, bytes=file.size, status=status, reason=why) for file, (status, why) in judged)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboxResult:
+    """The files of an inbox, and what became of them, or would."""
+
+    feed: str
+    cluster: str
+    url: str
+    dry_run: bool
+    files: tuple[SeenFile, ...]
+
+
+def take_from_inboxes(
+    context: OperationContext,
+    feed: str,
+    *,
+    author: str,
+    cluster: str | None = None,
+    dry_run: bool = False,
+    progress: Callable[[str, int, int], object] = lambda *_: None,
+) -> tuple[InboxResult, ...]:
+    """Take all files that have settled in the inboxes of a feed, of any size, also those that ticks have left there.
+
+    With `dry_run`, nothing is read or taken. `progress` receives the files that were dealt with, and all.
+
+    Raises:
+        EntityNotFoundError: there is no such feed.
+        InstanceQueryError: it has no inbox on the cluster, or none at all, or no instance at present.
+        SafeModeError: safe mode is on.
+        StorageError: a storage refused; what was taken is recorded, and the next call goes on.
+    """
+    with_inbox = [
+        record for record in context.feeds_of(feed, cluster) if record.is_external and record.inbox is not None
+    ]
+    if not with_inbox:
+        place = f" on {cluster}" if cluster else ""
+        raise InstanceQueryError(
+            subject=f"feed {feed!r}{place}", reason="it has no inbox", next_step="Name a feed that declares an inbox."
+        )
+    for record in with_inbox:
+        if not takes_at(record, context.as_of):
+            raise InstanceQueryError(
+                subject=f"feed {feed!r} on {record.cluster}",
+                reason="the present is outside its validity",
+                next_step="Correct the validity.",
+            )
+    if not dry_run:
+        require_mode(context.database, "take from inboxes")
+    return tuple(_take(context, record, author, progress, dry_run=dry_run) for record in with_inbox)
+
+
+def _take(
+    context: OperationContext,
+    record: FeedRecord,
+    author: str,
+    progress: Callable[[str, int, int], object],
+    *,
+    dry_run: bool,
+) -> InboxResult:
+    seen: dict[str, SeenFile] = {}
+    done, goes_on = 0, True
+    while goes_on:
+        before = done
+        found = find_files(context.stores, record)
+        real_now = context.real_clock.now()
+        if dry_run:
+            files = preview_files(context.database, record, found, real_now)
+        else:
+            is_first = not seen  # later ones remember what the first has found out
+            files = take_files(
+                context.database, context.stores, record, found, context.as_of, real_now, is_asked=is_first
+            )
+        seen |= {file.name: file for file in files}
+        done = sum(file.status is not FileStatus.READY for file in seen.values())
+        progress("files taken", done, len(seen))
+        goes_on = not dry_run and before < done < len(seen)
+    taken = [file.nominal_time for file in seen.values() if file.status is FileStatus.TAKEN and file.nominal_time]
+    if taken:
+        instances = sorted({render_datetime(time) for time in taken})
+        target = f"feed {record.feed!r} on {record.cluster}"
+        note_target(context, author, "feed take", target, files=len(taken), instances=instances)
+    inbox = inbox_of(record)
+    return InboxResult(
+        feed=record.feed,
+        cluster=record.cluster,
+        url=context.stores.url(inbox.store, inbox.directory),
+        dry_run=dry_run,
+        files=tuple(seen.values()),
+    )

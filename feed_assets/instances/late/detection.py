@@ -13,8 +13,7 @@ from typing import ClassVar, NamedTuple
 from sqlalchemy import Connection
 
 from feed_assets.context.bulkheads import TickStep
-from feed_assets.context.handlers import Handler, work_off
-from feed_assets.context.tick import Tick, tick_step
+from feed_assets.context.tick import Handler, Tick, tick_step, work_off
 from feed_assets.entities.triggers import OnUpdate
 from feed_assets.instances.late.contents import Content, RecordedContents, record_contents, scan_contents
 from feed_assets.instances.late.lateness import (

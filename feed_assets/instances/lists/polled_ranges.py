@@ -15,8 +15,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.instances.arrival.arrival_notices import look_for_vanished, notice_origin
 from feed_assets.instances.arrival.polling import BATCH, decide_poll_result, record_poll_results
 from feed_assets.instances.arrival.store_polls import Candidate, poll_instances, require_unobstructed
-from feed_assets.instances.arrival.stored_data import present_inputs
-from feed_assets.instances.arrival.watching import find_standing
+from feed_assets.instances.arrival.stored_data import find_standing, present_inputs
 from feed_assets.instances.lists.ranges import render_ranges
 from feed_assets.json_form import NominalTime
 from feed_assets.log.instances.feed_instances import SETTLED, FeedInstances

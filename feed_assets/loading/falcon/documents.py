@@ -6,8 +6,8 @@ from typing import Any
 from feed_assets.entities.common import Kind
 from feed_assets.issues import FieldPath
 from feed_assets.loading.documents import Note, NoteKind, PlainDocument, Problem
+from feed_assets.loading.falcon.grammar import SCHEMAS, namespace_of
 from feed_assets.loading.falcon.reading import Reading, TooManyProblemsError, quote, read_element
-from feed_assets.loading.falcon.schemas import SCHEMAS, namespace_of
 from feed_assets.loading.falcon.to_entities import convert
 from feed_assets.loading.falcon.xml_nodes import XmlElement, read_xml
 

@@ -20,9 +20,8 @@ from feed_assets.entities.fields import to_plain_text
 from feed_assets.entities.replication import Replication, render_properties
 from feed_assets.loading.falcon import reserved
 from feed_assets.loading.falcon.documents import read_falcon
-from feed_assets.loading.falcon.grammar import Element, Form
+from feed_assets.loading.falcon.grammar import SCHEMAS, Element, Form, namespace_of
 from feed_assets.loading.falcon.reserved import Override, iter_overrides
-from feed_assets.loading.falcon.schemas import SCHEMAS, namespace_of
 from feed_assets.loading.falcon.spark_options import render_spark_options
 from feed_assets.loading.falcon.to_entities import ENGINES
 from feed_assets.loading.falcon.xml_nodes import MAX_BYTES

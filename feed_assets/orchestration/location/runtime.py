@@ -153,7 +153,7 @@ class Runtime:
 
     def timeline(self, location: Location | None = None) -> "ReleaseTimeline":
         """Return the release timeline for the plan of a location, by default the runtime's."""
-        from feed_assets.loading.interpolation import values_of
+        from feed_assets.loading.entity_files import values_of
         from feed_assets.releases.timeline import ReleaseTimeline
 
         location = location or self.location

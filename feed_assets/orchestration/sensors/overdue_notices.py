@@ -20,9 +20,8 @@ from sqlalchemy import Connection
 from feed_assets.command_lines import command_line
 from feed_assets.context.bulkheads import TickStep
 from feed_assets.context.errors import InstanceQueryError
-from feed_assets.context.handlers import Handler, work_off
 from feed_assets.context.operation import OperationContext, resolve_subject
-from feed_assets.context.tick import Tick, tick_step
+from feed_assets.context.tick import Handler, Tick, tick_step, work_off
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.explain.explanations import explain, explain_process_instances

@@ -17,8 +17,7 @@ from feed_assets.context.tick import Tick, tick_step
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.explain.tick_failures import note_tick
 from feed_assets.instances.arrival.polling import ArrivalResult, apply_arrivals, apply_past_polls
-from feed_assets.instances.arrival.stored_data import apply_stored_looks
-from feed_assets.instances.arrival.watching import apply_watches
+from feed_assets.instances.arrival.stored_data import apply_stored_looks, apply_watches
 from feed_assets.instances.gates.readiness import ReadinessResult, apply_readiness
 from feed_assets.instances.gates.reconciliation import apply_clock
 from feed_assets.instances.gates.requests import LaunchMode, LaunchRequest, apply_requests

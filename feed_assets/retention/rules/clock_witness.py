@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.events import EventLog
-from feed_assets.retention.rules.limits import KnownTimes, decide_clock
+from feed_assets.retention.rules.eligibility import KnownTimes, decide_clock
 from feed_assets.timing.sequence import Frequency, Unit
 
 DAILY = Frequency(unit=Unit.DAYS, count=1)

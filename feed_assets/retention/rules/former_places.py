@@ -8,8 +8,7 @@ from operator import itemgetter
 from typing import TypeAlias
 
 from feed_assets.entities.common import LocationKind
-from feed_assets.entities.locations.overlaps import FixedPlace, LocationKey, describe_location, iter_locations
-from feed_assets.entities.locations.places import Places
+from feed_assets.entities.locations.overlaps import FixedPlace, LocationKey, Places, describe_location, iter_locations
 from feed_assets.instances.arrival.polling import fingerprint
 from feed_assets.instances.arrival.store_polls import Candidate, poll_instances
 from feed_assets.instances.late.contents import to_scan

@@ -15,7 +15,7 @@ from typing import Literal, Self
 
 from pydantic import AwareDatetime, BaseModel
 
-from feed_assets.entities.locations.places import Places
+from feed_assets.entities.locations.overlaps import Places
 from feed_assets.log.removals.holds import Holds
 from feed_assets.log.removals.records import Hold
 from feed_assets.masking import get_logger

@@ -32,9 +32,9 @@ from feed_assets.plan.records import FeedRecord
 from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.retention.errors import SweepRefusedError
 from feed_assets.retention.rules.clock_witness import load_known_times, note_clock
+from feed_assets.retention.rules.eligibility import Amounts, KnownTimes, ObstacleCode, decide_clock, decide_limits
 from feed_assets.retention.rules.former_places import Neighbours, find_former
 from feed_assets.retention.rules.hold_traces import HoldTraces
-from feed_assets.retention.rules.limits import Amounts, KnownTimes, ObstacleCode, decide_clock, decide_limits
 from feed_assets.retention.rules.protections import ProtectionQuery
 from feed_assets.retention.rules.schedule import Grace, digest_policy, find_graces, schedule_retention_now
 from feed_assets.retention.sweeps.movers import DriverMeasurer, Measurer

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from feed_assets.entities.locations.places import Places
+from feed_assets.entities.locations.overlaps import Places
 from feed_assets.log.events import EventLog
 from feed_assets.log.records import FeedEventKind
 from feed_assets.log.removals.chunks import SweepChunks
@@ -17,8 +17,8 @@ from feed_assets.masking import get_logger
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.retention.errors import SweepRefusedError
 from feed_assets.retention.rules.clock_witness import DAILY, load_known_times
+from feed_assets.retention.rules.eligibility import decide_clock
 from feed_assets.retention.rules.hold_traces import HoldTraces
-from feed_assets.retention.rules.limits import decide_clock
 from feed_assets.retention.rules.locations import store_addresses
 from feed_assets.retention.sweeps.sweep_context import SweepContext
 from feed_assets.retention.sweeps.undoing import REMOVED_OUTCOMES

@@ -19,13 +19,13 @@ from feed_assets.retention.rules.eligibility import (
     Eligible,
     Weight,
     collect_candidates,
+    count_enough,
     count_newest,
     decide_eligible,
     find_before,
     garbage_collection_paused,
 )
 from feed_assets.retention.rules.former_places import At, find_differing
-from feed_assets.retention.rules.limits import count_enough
 from feed_assets.retention.rules.locations import find_location
 from feed_assets.retention.rules.protections import (
     Protection,

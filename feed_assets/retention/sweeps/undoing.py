@@ -34,7 +34,7 @@ from feed_assets.storage.errors import StorageError
 from feed_assets.storage.port import InstanceStore, StorePath
 from feed_assets.storage.records import Moved, Outcome
 from feed_assets.timing.dates import render_datetime
-from feed_assets.transfer.archiving import copy_exactly
+from feed_assets.transfer.copying import copy_exactly
 
 _OUTCOME = {
     Outcome.MOVED: ItemOutcome.RESTORED,

@@ -1,13 +1,22 @@
-"""Implement the store for a local or mounted filesystem. Instances are published by exchanging directories."""
-# System calls on text and descriptors: half of them have no pathlib form, and `look` is a hot path.
-# ruff: noqa: PTH100, PTH110, PTH112, PTH114, PTH120
+"""Implement the store for a local or mounted filesystem.
 
+An instance is replaced by a staged directory: in one exchange, or by two renames that a later process can finish. If
+the system cannot exchange directories, the old instance is renamed away and the staged directory is renamed to its
+path. A record file exists while these two renames are in progress.
+"""
+# System calls on text and descriptors: half of them have no pathlib form, and `look` is a hot path.
+# ruff: noqa: PTH100, PTH104, PTH108, PTH110, PTH112, PTH114, PTH119, PTH120, PTH123
+
+import ctypes
+import errno
 import fcntl
+import json
 import os
 import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from errno import EACCES, ENOTDIR
 from functools import partial
@@ -29,14 +38,13 @@ from feed_assets.storage.errors import (
     Translated,
 )
 from feed_assets.storage.listing import NOTHING, Entry, Listing, View
-from feed_assets.storage.local.calls import OBSTACLES, LocalCalls, find_mounts, is_network, touches_mount
+from feed_assets.storage.local.calls import OBSTACLES, LocalCalls, find_mounts, is_network, load_function, touches_mount
 from feed_assets.storage.local.documents import LocalDocuments, LocalSnapshots
-from feed_assets.storage.local.exchange import Exchange, find_token
 from feed_assets.storage.local.files import Follow, entry_of, opened, read_chunks
 from feed_assets.storage.local.reader import FILE, LocalReader, LocalReading
 from feed_assets.storage.local.staging import LocalStaging, StagingState, find_header, remove_staging
 from feed_assets.storage.local.trash import LocalTrash
-from feed_assets.storage.local.tree import flush_file, list_directory, make_directories, newest_change
+from feed_assets.storage.local.tree import flush_file, list_directory, make_directories, newest_change, write_flushed
 from feed_assets.storage.local.walk import LocalMeasure, open_measure, walk_below
 from feed_assets.storage.paths import (
     CONTROL_FOLDER,
@@ -56,6 +64,107 @@ from feed_assets.storage.port import (
 )
 from feed_assets.storage.records import Clearing, Extra, Guard, Manifest, StagingPlace
 from feed_assets.storage.scratch import keep_files
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+_NO_EXCHANGE = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
+_OCCUPIED = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EISDIR})
+_TRIES = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """The exchange of `data` in a staging `folder` with `target`; `record` is the record file of two renames."""
+
+    folder: str
+    target: str
+    record: str
+
+    @property
+    def data(self) -> str:
+        return f"{self.folder}/data"
+
+    @property
+    def old(self) -> str:
+        """The path of the old instance between and after two renames."""
+        return f"{self.folder}/old"
+
+    def run(self, *, flush: bool) -> None:
+        """Move the staged directory to the target; the old instance, if any, is in the staging afterwards.
+
+        Without `flush` the caller must flush the renames to disk.
+        """
+        for _ in range(_TRIES):
+            try:
+                os.rename(self.data, self.target)
+                break
+            except FileNotFoundError:  # a sweep removed the empty parents
+                if not os.path.lexists(self.data):
+                    raise
+                make_directories(os.path.dirname(self.target))
+                continue
+            except OSError as exc:
+                if exc.errno not in _OCCUPIED:
+                    raise
+            try:
+                if not exchange(self.data, self.target):
+                    self._rename_twice()
+                break
+            except FileNotFoundError:
+                if not os.path.lexists(self.data):
+                    raise
+        else:
+            raise OSError(errno.EBUSY, "another program keeps making and removing the instance", self.target)
+        if flush:
+            flush_file(os.path.dirname(self.target))
+            flush_file(self.folder)
+
+    def finish(self) -> None:
+        """Finish two interrupted renames, or restore the old instance."""
+        if not os.path.lexists(self.target):
+            os.rename(self.data if os.path.lexists(self.data) else self.old, self.target)
+            flush_file(os.path.dirname(self.target))
+        os.unlink(self.record)
+
+    def _rename_twice(self) -> None:
+        make_directories(os.path.dirname(self.record))
+        token = os.path.basename(os.path.dirname(self.folder))
+        write_flushed(self.record, json.dumps({"version": 1, "token": token}).encode())
+        flush_file(os.path.dirname(self.record))
+        os.rename(self.target, self.old)
+        flush_file(self.folder)
+        os.rename(self.data, self.target)
+        flush_file(os.path.dirname(self.target))
+        os.unlink(self.record)
+
+
+def find_token(record: str) -> str | None:
+    """Return the token of the staging that a record file names; None if there is no record.
+
+    A half-written record is removed: it is on disk before the first rename, so nothing was renamed.
+    """
+    try:
+        with open(record, "rb") as stream:
+            return str(json.load(stream)["token"])
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        os.unlink(record)
+        return None
+
+
+def exchange(one: str, other: str) -> bool:
+    """Exchange two existing paths of one filesystem atomically; return False if system or filesystem cannot."""
+    renameat2 = load_function("renameat2")
+    if renameat2 is None:
+        return False
+    if renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in _NO_EXCHANGE:
+        return False
+    raise OSError(number, os.strerror(number), one, None, other)
+
 
 _WORTH_FLUSHING_ALL = 64
 

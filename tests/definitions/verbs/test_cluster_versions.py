@@ -4,7 +4,7 @@ import pytest
 
 from feed_assets.context.errors import SafeModeError
 from feed_assets.context.safe_mode import set_safe_mode
-from feed_assets.definitions.documents import find_entity
+from feed_assets.definitions.folder import find_entity
 from feed_assets.definitions.verbs import changes as entity_changes
 from feed_assets.definitions.verbs.changes import update_cluster_dependents, with_version
 from feed_assets.definitions.verbs.context import EntityContext
@@ -12,9 +12,8 @@ from feed_assets.definitions.verbs.verb_results import VerbOutcome
 from feed_assets.entities.bundle import entity_digest
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
-from feed_assets.loading.entity_files import EntityFile
+from feed_assets.loading.entity_files import EntityFile, Values
 from feed_assets.loading.falcon.writing import render_falcon
-from feed_assets.loading.interpolation import Values
 from feed_assets.log.definitions.records import DocumentFormat
 from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.releases.store import Releases

@@ -6,8 +6,8 @@ import pytest
 
 from feed_assets.clock import Stopwatch
 from feed_assets.entities.cluster import Cluster
-from feed_assets.entities.locations import places as places_module
-from feed_assets.entities.locations.places import Mount, MountTable, Places
+from feed_assets.entities.locations import overlaps as places_module
+from feed_assets.entities.locations.overlaps import Mount, MountTable, Places
 from feed_assets.patience import Patience
 from tests.storage.hanging import LONGEST, hanging
 

@@ -11,9 +11,9 @@ import pytest
 from feed_assets.clock import FrozenClock
 from feed_assets.context.bulkheads import Bulkheads, TickStep
 from feed_assets.entities.feed import Feed
-from feed_assets.instances.arrival import watching
+from feed_assets.instances.arrival import stored_data
 from feed_assets.instances.arrival.polling import ArrivalResult
-from feed_assets.instances.arrival.watching import OVERLAP, apply_watches
+from feed_assets.instances.arrival.stored_data import OVERLAP, apply_watches
 from feed_assets.log.instances.arrival_polls import ArrivalPolls
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus
@@ -143,7 +143,7 @@ def test_a_look_that_the_budget_ends_goes_on_where_it_was(tmp_path: Path, monkey
     lifecycle = LifecycleHarness.of(tmp_path, orders())
     times = [second(f"01T05:30:{number:02}") for number in range(25)]
     lifecycle.land("orders", *times)
-    monkeypatch.setattr(watching, "BATCH", 10)
+    monkeypatch.setattr(stored_data, "BATCH", 10)
     results = [apply_watches(lifecycle.open_tick(at("01T05:31"), seconds=0.0)) for _ in range(3)]
     assert [(each.arrived, each.is_complete) for each in results] == [(10, False), (10, False), (5, True)]
     assert come(lifecycle) == times

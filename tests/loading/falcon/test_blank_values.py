@@ -14,7 +14,7 @@ from feed_assets.entities.datasource import Datasource
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.loading.entity_documents import EntityDocument, iter_entities
-from feed_assets.loading.interpolation import Values
+from feed_assets.loading.entity_files import Values
 
 FOLDER = Path(__file__).parent / "documents"
 

@@ -14,11 +14,10 @@ from feed_assets.entities.process import Process
 from feed_assets.entities.workflow import Workflow, WorkflowEngine
 from feed_assets.loading.documents import NoteKind
 from feed_assets.loading.entity_documents import EntityDocument, iter_entities
-from feed_assets.loading.falcon.grammar import Element
-from feed_assets.loading.falcon.schemas import SCHEMAS
+from feed_assets.loading.entity_files import Values
+from feed_assets.loading.falcon.grammar import SCHEMAS, Element
 from feed_assets.loading.falcon.writing import render_falcon
 from feed_assets.loading.falcon.xml_nodes import XmlElement, read_xml
-from feed_assets.loading.interpolation import Values
 from feed_assets.loading.yaml_writer import render_yaml
 from feed_assets.timing.sequence import parse_frequency
 

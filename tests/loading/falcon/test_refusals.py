@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from feed_assets.loading.bundles import load_files
 from feed_assets.loading.documents import PlainDocument
 from feed_assets.loading.entity_documents import iter_entities
-from feed_assets.loading.entity_files import EntityFile
+from feed_assets.loading.entity_files import EntityFile, Values
 from feed_assets.loading.falcon.documents import read_falcon
 from feed_assets.loading.falcon.reading import MAX_PROBLEMS
 from feed_assets.loading.falcon.xml_nodes import MAX_ATTRIBUTES, MAX_BYTES, MAX_DEPTH, MAX_ELEMENTS
-from feed_assets.loading.interpolation import Values
 
 FOLDER = Path(__file__).parent / "documents"
 TEXTS = [file.read_text("utf-8") for file in sorted(FOLDER.glob("*.xml"))]
@@ -289,7 +288,7 @@ def test_attacks_are_refused_within_seconds_and_100_megabytes(make: str, codes: 
         import resource, time
         from feed_assets.loading.bundles import load_files
         from feed_assets.loading.entity_files import MAX_FILE_BYTES, EntityFile
-        from feed_assets.loading.interpolation import Values
+        from feed_assets.loading.entity_files import Values
         content = {make}
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         began = time.process_time()

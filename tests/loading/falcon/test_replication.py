@@ -15,8 +15,8 @@ from feed_assets.entities.replication import (
 )
 from feed_assets.loading.documents import NoteKind
 from feed_assets.loading.entity_documents import EntityDocument, iter_entities
+from feed_assets.loading.entity_files import Values
 from feed_assets.loading.falcon.writing import render_falcon
-from feed_assets.loading.interpolation import Values
 from feed_assets.timing.sequence import parse_frequency
 
 VALUES = Values(variables={}, environ={})

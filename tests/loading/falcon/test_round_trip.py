@@ -5,8 +5,8 @@ from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.loading.entity_documents import iter_entities
+from feed_assets.loading.entity_files import Values
 from feed_assets.loading.falcon.writing import render_falcon
-from feed_assets.loading.interpolation import Values
 from tests.loading.entity_strategies import ENTITIES
 from tests.loading.falcon.falcon_schema import find_faults
 

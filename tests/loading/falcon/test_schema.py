@@ -11,8 +11,8 @@ from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.feed import LIMIT_PROPERTY, Feed
 from feed_assets.entities.process import Retry
 from feed_assets.loading.entity_documents import iter_entities
+from feed_assets.loading.entity_files import Values
 from feed_assets.loading.falcon.writing import render_falcon
-from feed_assets.loading.interpolation import Values
 from tests.loading.falcon.falcon_schema import find_faults
 
 ROOT = Path(__file__).parents[3]

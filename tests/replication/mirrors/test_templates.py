@@ -15,8 +15,7 @@ from feed_assets.entities.copies.mirror import Mirror
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.entities.process import Process
 from feed_assets.loading.bundles import load_files
-from feed_assets.loading.entity_files import EntityFile
-from feed_assets.loading.interpolation import Values
+from feed_assets.loading.entity_files import EntityFile, Values
 from feed_assets.replication.mirrors.queries import MirrorRequest
 from feed_assets.replication.mirrors.templates import COMMENTS, KNOWN, MirrorTemplate, make_mirror, read_properties
 from feed_assets.timing.sequence import parse_frequency

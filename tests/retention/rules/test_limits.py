@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from feed_assets.plan.records import RetentionRecord, SweepLimits
-from feed_assets.retention.rules.limits import (
+from feed_assets.retention.rules.eligibility import (
     Amounts,
     KnownTimes,
     ObstacleCode,

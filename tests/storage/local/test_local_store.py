@@ -20,9 +20,9 @@ from feed_assets.storage.errors import (
     StagingLostError,
     StorageError,
 )
-from feed_assets.storage.local import exchange as local_exchange
 from feed_assets.storage.local import reader as local_reader
 from feed_assets.storage.local import staging as local_staging
+from feed_assets.storage.local import store as local_exchange
 from feed_assets.storage.local.files import iter_files
 from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.records import Availability, Look, Manifest
