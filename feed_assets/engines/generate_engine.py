@@ -19,6 +19,7 @@ from feed_assets.engines.errors import OutputMismatchError
 from feed_assets.engines.failures import reporting_failures
 from feed_assets.engines.port import Engine, MadeUpRows, Work, WorkReport
 from feed_assets.engines.spark.sessions import open_session
+from feed_assets.entities.content.column_lineage import ColumnLineage
 from feed_assets.entities.content.made_up import MadeUpColumn, MadeUpDecimal, span_of
 from feed_assets.entities.content.patterns import Alternatives, OneOf, Pattern, Repetition, Sequence, parse_pattern
 from feed_assets.timing.dates import render_datetime
@@ -49,10 +50,10 @@ class GenerateEngine(Engine):
         made_up, (target,) = work.made_up, work.outputs
         assert made_up is not None
         with reporting_failures(work):
-            spark = open_session(session, work.run_id)
+            spark, lineage = open_session(session, work.run_id), ColumnLineage(unknown="its rows are made up")
             frame = make_up_frame(spark, made_up, target.columns or "", work.timezone)
             options = {**target.options, **_SAME_BYTES.get(target.format, {})}
-            report = write_output(frame, replace(target, options=options))
+            report = replace(write_output(frame, replace(target, options=options)), lineage=lineage)
         return WorkReport(outputs=(report,), details={"seed": made_up.seed})
 
 

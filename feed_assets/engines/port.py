@@ -101,7 +101,8 @@ class InputData:
 
     `columns` is the feed's schema as Spark DDL; with None, Spark infers it. `options` are Spark's reader options.
     `partition` is a path or glob below each instance; `partitions` are the partition names that the feed declares. An
-    `optional` input may have no instance. For a feed in a `table`, Spark takes format and schema from the table.
+    `optional` input may have no instance. For a feed in a `table`, Spark takes format and schema from the table. A
+    frame of an earlier step has what its columns are `made_of`.
     """
 
     name: str
@@ -114,6 +115,7 @@ class InputData:
     partitions: tuple[str, ...] = ()
     optional: bool = False
     table: TableName | None = None
+    made_of: ColumnLineage | None = None
 
     @property
     def paths(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from feed_assets.engines.column_capture import mark_input, with_lineage
 from feed_assets.engines.data.frames import frame_targets, name_single, read_input, render_subject, write_output
 from feed_assets.engines.errors import (
     EventRefusedError,
@@ -62,17 +63,18 @@ class PythonEngine(Engine):
                 context = work.context()
                 known: dict[str, object] = {SPARK: spark, CONTEXT: context}
                 taken = {name: data for data in work.inputs if (name := parameter_name(data.name)) in names}
-                known |= {name: read_input(spark, data) for name, data in taken.items()}
+                inputs = {data.name: mark_input(read_input(spark, data), data.name) for data in taken.values()}
+                known |= {name: inputs[data.name] for name, data in taken.items()}
                 result = function(**{name: known[name] for name in names})
                 frames = _match_outputs(work, result) if work.step is None else _match_frames(work, work.step, result)
                 targets = _targets_of(work, frames)
                 messages = match_messages(context, [target.name for target in targets])
-                reports = tuple(
-                    replace(write_output(frames[target.name], target), message=messages[target.name])
-                    for target in targets
-                )
+                reports = []
+                for target in targets:
+                    report = replace(write_output(frames[target.name], target), message=messages[target.name])
+                    reports.append(with_lineage(report, frames[target.name], work, inputs))
         details = {"function": f"{function.__module__}:{function.__qualname__}"}
-        return WorkReport(outputs=reports, details=details, reported=context.reported)
+        return WorkReport(outputs=tuple(reports), details=details, reported=context.reported)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
@@ -16,6 +17,7 @@ from feed_assets.engines.run_metadata import ReportedMetadata, parse_reported
 from feed_assets.engines.spark.sessions import YARN_QUEUE, catalog_conf, open_session, spark_environment, spark_home
 from feed_assets.engines.spark.supervised import SupervisedProcess
 from feed_assets.engines.workflow.files import PYTHON_SUFFIXES, place_file
+from feed_assets.entities.content.column_lineage import ColumnLineage
 from feed_assets.masking import get_logger
 from feed_assets.timing.dates import render_datetime
 
@@ -86,6 +88,8 @@ class SparkSubmitEngine(Engine):
                 else OutputReport(name=target.name, rows=None)
                 for target in work.outputs
             )
+        untold = ColumnLineage(unknown="an application that is submitted does not tell its plans")
+        reports = tuple(replace(report, lineage=untold) for report in reports)
         return WorkReport(outputs=reports, details={"application": work.path}, reported=reported)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from feed_assets.engines.column_capture import mark_input, with_lineage
 from feed_assets.engines.data.frames import frame_targets, name_single, read_input, render_subject, write_output
 from feed_assets.engines.errors import OutputMismatchError, WorkflowNotFoundError, WorkflowSignatureError
 from feed_assets.engines.failures import reporting_failures
@@ -39,7 +40,7 @@ class SqlEngine(Engine):
         with reporting_failures(work):
             spark = open_session(session, work.run_id)
             add_libraries(spark, work)
-            with views_of(spark, work):
+            with views_of(spark, work) as inputs:
                 for statement in statements:
                     result = spark.sql(statement.text, args=dict(parameters(work)))
                     if work.step is not None and statement.output is None and not result.columns:
@@ -47,7 +48,7 @@ class SqlEngine(Engine):
                     for target in makers.get(statement, ()):
                         report = _write_result(result, target, work, statement)
                         if not (target.optional and _is_empty(report, result)):
-                            reports[target.name] = report
+                            reports[target.name] = with_lineage(report, result, work, inputs)
         ordered = reports if work.step is not None else [each.name for each in work.outputs if each.name in reports]
         return WorkReport(
             outputs=tuple(reports[name] for name in ordered), details={"statements": str(len(statements))}
@@ -123,12 +124,13 @@ def parameters(work: Work) -> Iterator[tuple[str, object]]:
 
 
 @contextmanager
-def views_of(spark: "SparkSession", work: Work) -> Iterator[None]:
-    """Create the inputs as temporary views. Afterwards the session is as it was before."""
+def views_of(spark: "SparkSession", work: Work) -> "Iterator[Mapping[str, DataFrame]]":
+    """Create the inputs as temporary views, and yield them. Afterwards the session is as it was before."""
     with restored(spark):
-        for data in work.inputs:
-            read_input(spark, data).createOrReplaceTempView(data.name.replace("-", "_"))
-        yield
+        inputs = {data.name: mark_input(read_input(spark, data), data.name) for data in work.inputs}
+        for name, frame in inputs.items():
+            frame.createOrReplaceTempView(name.replace("-", "_"))
+        yield inputs
 
 
 def _is_empty(report: OutputReport, result: "DataFrame") -> bool:

@@ -52,7 +52,11 @@ def run_works(spark: SparkSession, folder: Path) -> None:
         except EngineError as exc:
             print(engine, type(exc).__name__, exc)
         else:
-            print(engine, report.outputs[0].rows, written_lines(output))
+            lineage = report.outputs[0].lineage
+            made_of = (
+                {name: [each.column for each in found] for name, found in lineage.columns.items()} if lineage else {}
+            )
+            print(engine, report.outputs[0].rows, written_lines(output), made_of, lineage and lineage.unknown)
     print("left", spark.conf.getAll == before, spark.catalog.listTables())
     for rule in ("delay < 10", "dely < 10"):
         output = replace(target(folder, columns=FLIGHTS), quality=Quality(rules={"punctual": rule}, unique=("origin",)))

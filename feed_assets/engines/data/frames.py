@@ -13,6 +13,7 @@ from feed_assets.engines.data.tables import columns_of, read_partitions, write_p
 from feed_assets.engines.errors import InputReadError, OutputMismatchError
 from feed_assets.engines.failures import render_cause
 from feed_assets.engines.port import InputData, InputInstance, OutputReport, OutputTarget, StepPlace, Work
+from feed_assets.entities.content.column_lineage import ColumnLineage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -273,7 +274,7 @@ def frame_targets(work: Work, step: StepPlace, names: Collection[str]) -> tuple[
     )
 
 
-def frame_input(work: Work, step: str, name: str, url: str) -> InputData:
+def frame_input(work: Work, step: str, name: str, url: str, made_of: ColumnLineage | None = None) -> InputData:
     """Return a frame of a step as an input of the steps after it."""
     instance = InputInstance(nominal_time=work.nominal_time, url=f"{url}/{name}")
-    return InputData(name=name, feed=step, instances=(instance,), format=_FORMAT)
+    return InputData(name=name, feed=step, instances=(instance,), format=_FORMAT, made_of=made_of)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from feed_assets.engines.errors import CodeFault, OutputMismatchError
 from feed_assets.engines.failures import render_cause
 from feed_assets.engines.port import Judged, OutputReport, OutputTarget
+from feed_assets.engines.spark.sessions import with_settings
 from feed_assets.entities.content.quality import BROKEN_RULES, UNIQUE, OnFail, Quality
 
 if TYPE_CHECKING:
@@ -168,16 +169,11 @@ def _flag_broken(frame: "DataFrame", quality: Quality, subject: str) -> "dict[st
 @contextmanager
 def _kept(frame: "DataFrame", *, is_needed: bool) -> Iterator[None]:
     """Keep the rows of a frame once they are computed, as long as the block lasts, if that `is_needed`."""
-    spark = frame.sparkSession
-    before = {name: spark.conf.get(name, None) for name in _SETTINGS}
-    for name, value in _SETTINGS.items():
-        spark.conf.set(name, value)
-    if is_needed:
-        frame.persist()
-    try:
-        yield
-    finally:
+    with with_settings(frame.sparkSession, _SETTINGS):
         if is_needed:
-            frame.unpersist()
-        for name, former in before.items():
-            spark.conf.unset(name) if former is None else spark.conf.set(name, former)
+            frame.persist()
+        try:
+            yield
+        finally:
+            if is_needed:
+                frame.unpersist()

@@ -167,6 +167,19 @@ def restored(spark: "SparkSession") -> Iterator["SparkSession"]:
     _put_back(spark, *before)
 
 
+@contextmanager
+def with_settings(spark: "SparkSession", settings: Mapping[str, str]) -> Iterator[None]:
+    """Change settings of a session as long as the block lasts."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, former in before.items():
+            spark.conf.unset(name) if former is None else spark.conf.set(name, former)
+
+
 def _state_of(spark: "SparkSession") -> tuple[dict[str, str], tuple[str, str], set[str]]:
     """Return the settings, the current catalog and database, and the names of the temporary views."""
     views = spark.sql("SHOW VIEWS IN global_temp").collect()  # with those of the session, and without a metastore

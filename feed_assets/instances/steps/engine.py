@@ -86,7 +86,9 @@ class StepsEngine(Engine):
         is_last = run.step in last_steps(self.workflow.steps)
         place = StepPlace(name=run.step, frames_url=None if is_last else StepFrames.of(self.context).stage(run))
         frames = [
-            frame_input(work, before, name, done[before].url) for before in step.after for name in done[before].rows
+            frame_input(work, before, name, done[before].url, done[before].made_of(name))
+            for before in step.after
+            for name in done[before].rows
         ]
         _refuse_equal_names(run, work.inputs, frames)
         return replace(

@@ -13,11 +13,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
+from pydantic import TypeAdapter
 from sqlalchemy import Connection
 
 from feed_assets.context.operation import AttemptContext
 from feed_assets.engines.port import Work, WorkReport
 from feed_assets.engines.run_metadata import ReportedMetadata
+from feed_assets.entities.content.column_lineage import ColumnLineage
 from feed_assets.instances.steps.records import StepRun, StepStatus
 from feed_assets.instances.steps.store import Steps
 from feed_assets.log.instances.feed_instances import FeedInstances
@@ -85,6 +87,7 @@ def measure_inputs(connection: Connection, states: Sequence[InputState]) -> tupl
     return tuple(parts)
 
 
+_LINEAGE = TypeAdapter(ColumnLineage)
 _logger = get_logger(__name__)
 
 
@@ -93,13 +96,15 @@ class StepResult:
     """What a finished step has yielded: the rows of each frame, None if they are not known, and where the frames are.
 
     A last step has no `url`: its frames are outputs of its attempt. `digest` is that of the names and sizes of files.
-    `words` is what the step has said, as JSON: an attempt that keeps the step says it.
+    `words` is what the step has said, as JSON: an attempt that keeps the step says it. `lineage` has what the columns
+    of each frame are made of, as JSON.
     """
 
     rows: Mapping[str, int | None] = field(default_factory=dict)
     url: str = ""
     digest: str = ""
     words: Mapping[str, Any] = field(default_factory=dict)
+    lineage: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, run: StepRun) -> Self:
@@ -116,9 +121,14 @@ class StepResult:
         """The frames, for the log of a run."""
         return tuple(StepPart(name=name, rows=rows) for name, rows in self.rows.items())
 
+    def made_of(self, frame: str) -> ColumnLineage:
+        """Return what the columns of a frame are made of."""
+        return _LINEAGE.validate_python(self.lineage.get(frame, {"unknown": "its step has not told"}))
+
     def render(self) -> dict[str, object]:
-        words = {"words": dict(self.words)} if self.words else {}
-        return {"rows": dict(self.rows), "url": self.url, "digest": self.digest, **words}
+        told = {"words": dict(self.words), "lineage": dict(self.lineage)}
+        told = {name: words for name, words in told.items() if words}
+        return {"rows": dict(self.rows), "url": self.url, "digest": self.digest, **told}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +153,9 @@ class StepFrames:
         words = report.reported.render() if report.reported else {}
         if url is None:
             return StepResult(rows=rows, words=words)
-        return StepResult(rows=rows, url=url, digest=self._digest(run), words=words)
+        told = {output.name: output.lineage for output in report.outputs if output.lineage is not None}
+        lineage = {name: _LINEAGE.dump_python(found, mode="json") for name, found in told.items()}
+        return StepResult(rows=rows, url=url, digest=self._digest(run), words=words, lineage=lineage)
 
     def find_loss(self, run: StepRun) -> str | None:
         """Return why a finished step's frames are gone, as a clause; None if they are there."""

@@ -358,7 +358,7 @@ class InstanceRun:
             context=self._context_of(active),
             root=self.runtime.root,
             session=self._session,
-            on_report=self.reports.__setitem__,
+            on_report=self._keep,
             on_progress=self.log.progress,
             on_step=self.log.step,
             on_verdict=self._report_verdict,
@@ -404,6 +404,14 @@ class InstanceRun:
         self.log.session(watch.seconds)
         self.executors.begin(session)
         return session
+
+    def _keep(self, nominal_time: datetime, report: WorkReport) -> None:
+        self.reports[nominal_time] = report
+        lineages = [output.lineage for output in report.outputs if output.lineage is not None]
+        for address in sorted({each for lineage in lineages for each in lineage.beyond}):
+            read = f"process {self.process.process!r} has read {address.removeprefix('external/')}"
+            why = "it is not among its inputs, so no run waits for it, and none follows when it changes"
+            self._say(logging.WARNING, f"{read}: {why}. Declare it as a feed, and as an input of the process.")
 
     def _report(self, done: Published) -> None:
         found = self.find_asset(done.record.key)

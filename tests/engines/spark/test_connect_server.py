@@ -80,9 +80,9 @@ def test_engines_run_on_a_server(server: ConnectServer, tmp_path: Path) -> None:
     with client(server, str(uuid.uuid4()), "work", tmp_path) as process:
         output, _ = process.communicate()
     assert output.splitlines() == [
-        "python 2 ['EWR,40', 'JFK,2']",
-        "sql 1 ['EWR,20']",
-        "sql 1 ['EWR,20']",
+        "python 2 ['EWR,40', 'JFK,2'] {'origin': ['origin'], 'delay': ['delay']} None",
+        "sql 1 ['EWR,20'] {'origin': ['origin'], 'delay': ['delay']} None",
+        "sql 1 ['EWR,20'] {'origin': ['origin'], 'delay': ['delay']} None",
         "sql OutputMismatchError output 'out' (feed 'out-feed'): column `delay` is \"STRING\", but the schema says "
         '"INT". Cast it in the workflow, which can handle invalid values, or change the schema.',
         "left True []",

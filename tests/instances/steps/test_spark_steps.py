@@ -91,6 +91,15 @@ def test_bd_15_16_30_31_a_rerun_runs_the_steps_behind_the_newest_recoverable_one
         "step clean made clean (2 rows)",
         "step load made loaded (2 rows)",
     ]
+    lineage = reports[0].outputs[0].lineage
+    assert lineage is not None
+    made_of = {name: [(each.input, each.column) for each in found] for name, found in lineage.columns.items()}
+    assert made_of == {
+        "user": [("orders", "user")],
+        "refunds": [("orders", "user")],
+        "amount": [("orders", "amount")],
+    }
+    assert {each.column for each in lineage.indirect} == {"user", "amount"}
     assert reports[0].details["step extract"] == "kept from attempt 1"
     assert {name for name in reports[0].details if name.startswith("code")} == {"code of clean", "code of load"}
     with lifecycle.database.read() as connection:

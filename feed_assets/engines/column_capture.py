@@ -1,0 +1,82 @@
+"""Ask Spark what the columns of an output were made of, beside the run: whatever goes wrong, only this is unknown."""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from feed_assets.engines.failures import render_cause
+from feed_assets.engines.plan_columns import FILES, INPUT_MARK, InputColumns, PlanNotReadError, read_plan
+from feed_assets.engines.port import OutputReport, Work
+from feed_assets.engines.spark.sessions import with_settings
+from feed_assets.entities.content.column_lineage import ColumnLineage
+from feed_assets.masking import get_logger, mask
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_logger = get_logger(__name__)
+_SETTINGS = MappingProxyType(
+    {"spark.sql.debug.maxToStringFields": str(2**31 - 1), "spark.sql.maxPlanStringLength": str(2**31 - 16)}
+)
+_LONGEST_PLAN = 2_000_000
+_MOST_FOLDERS = 20
+
+
+def mark_input(frame: "DataFrame", name: str) -> "DataFrame":
+    """Return a frame that a plan shows to be an input. It costs nothing, and code cannot tell it from the frame: an
+    alias would replace the qualifiers of a table and hide the columns of its metadata.
+    """
+    from pyspark.sql import functions as sf
+
+    return frame.where(sf.lit(f"{INPUT_MARK}{name}").isNotNull())
+
+
+def with_lineage(
+    report: OutputReport, frame: "DataFrame", work: Work, inputs: "Mapping[str, DataFrame]"
+) -> OutputReport:
+    """Return the report of an output with what the columns of its frame were made of; `inputs` were handed in."""
+    try:
+        lineage = _read(frame, work, inputs)
+        columns = {name.lower(): sources for name, sources in lineage.columns.items()}
+        names = [name for name, _ in report.columns or ()] or list(lineage.columns)
+        lineage = replace(lineage, columns={name: columns[name.lower()] for name in names})
+    except Exception as exc:  # noqa: BLE001 - a run never fails for it
+        reason = mask(str(exc) if isinstance(exc, PlanNotReadError) else render_cause(exc))
+        _log_once(work.process, report.name, reason)
+        lineage = ColumnLineage(unknown=reason)
+    return replace(report, lineage=lineage)
+
+
+@lru_cache(maxsize=1_000)
+def _log_once(process: str, output: str, reason: str) -> None:
+    _logger.info("what columns of output %r of process %r are made of is unknown: %s", output, process, reason)
+
+
+def _read(frame: "DataFrame", work: Work, inputs: "Mapping[str, DataFrame]") -> ColumnLineage:
+    made_of = {data.name: data.made_of for data in work.inputs}
+    known = {name: InputColumns(names=each.columns, made_of=made_of[name]) for name, each in inputs.items()}
+    root = f"feed_assets_{uuid.uuid4().hex}"
+    text = _explain(frame.alias(root))
+    if len(text) > _LONGEST_PLAN:
+        raise PlanNotReadError(f"its plan has more than {_LONGEST_PLAN:,} characters")
+    lineage = read_plan(text, root, frame.columns, known)
+    if FILES not in lineage.beyond:
+        return lineage
+    handed_in = tuple(f"{unquote(each.url).rstrip('/')}/" for data in work.inputs for each in data.instances)
+    files = (file for file in map(unquote, frame.inputFiles()) if not file.startswith(handed_in))
+    folders = sorted({mask(f"external/{file.rpartition('/')[0]}") for file in files})[:_MOST_FOLDERS] or [FILES]
+    return replace(lineage, beyond=tuple(sorted({*lineage.beyond, *folders} - ({FILES} - set(folders)))))
+
+
+def _explain(frame: "DataFrame") -> str:
+    """Return the analyzed plan of a frame as text. Spark Connect tells it only with the plans that are made of it."""
+    from pyspark.sql import is_remote
+
+    with with_settings(frame.sparkSession, _SETTINGS):
+        if is_remote():
+            return str(frame._explain_string(extended=True))  # type: ignore[operator]
+        return str(frame._jdf.queryExecution().analyzed().treeString())

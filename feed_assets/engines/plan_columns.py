@@ -1,0 +1,588 @@
+"""Read from the text of an analyzed plan of Spark of which columns of the inputs the columns of a frame are made.
+
+Spark names no files in it and no frames, so inputs are marked. Columns have ids, by which edges follow expressions.
+Literals stand unquoted, and names may have any character: an id counts only where the operator below yields it under
+that name, and each operator is read by its own grammar. What does not fit it is refused, and the lineage is unknown.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any, TypeAlias
+
+from feed_assets.entities.content.column_lineage import ColumnLineage, ColumnSource, SourceKind
+from feed_assets.masking import mask
+
+INPUT_MARK = "feed_assets_input:"
+"""A filter `isnotnull(feed_assets_input:NAME)`, which Spark removes when it optimizes, stands above each input."""
+FILES = "external/files"
+_MARKED = re.compile(rf"Filter isnotnull\({INPUT_MARK}(.*)\)")
+_LINE = re.compile(r"((?::  |   )*)(?::- |\+- )(.*)", re.DOTALL)  # :  +- Project [a#1]
+_ID = re.compile(r"#(\d+)L?(?![\w#])")  # of delay#12 and number#12L
+_ENDS = (", ", "], [", "]", "")
+_SUBQUERY = re.compile(r"(?:scalar-subquery|list|exists)#\d+ \[")
+_BY_SEQUENCE = re.compile(
+    r"\b(?:monotonically_increasing_id|rand\w*|uuid|spark_partition_id|shuffle|first\w*|last\w*|any_value|row_number|lag|"
+    r"lead|nth_value|ntile|collect_\w+|array_agg|listagg|string_agg|max_by|min_by|mode)\(|\)#\d|"
+    r"RowFrame, (?!unboundedpreceding\$\(\), unboundedfollowing)"
+)
+"""What depends on the order of rows where nothing orders them: such functions, those of Python, and frames of rows."""
+_RELATION = re.compile(r"Relation (?P<table>\S*)\[(?P<columns>.*)\] (?P<kind>[^\[\]]+)(?:\[.*\])?", re.DOTALL)
+_TABLE = re.compile(r"(?:RelationV2|DataSourceV2Relation)\[(?P<columns>.*)\] (?P<table>\S+).*", re.DOTALL)
+_HIVE = re.compile(r"HiveTableRelation \[(?P<table>[^,]+), .*?Data Cols: \[(?P<columns>.*)\]\]", re.DOTALL)
+_CTE = re.compile(r"CTERelationRef (\d+), true, \[(.*)\], (?:true|false), (?:true|false)(?:, \d+)?", re.DOTALL)
+_VIEW = re.compile(r"View \(.*, \[(.*)\]\)", re.DOTALL)
+_YIELDS = re.compile(r".*, \[(.*)\](?:, (?:true|false))?", re.DOTALL)  # MapInPandas f(a#1)#2, [b#3], false
+_LONGEST_TEXT = 300
+_MOST_SOURCES = 20_000
+
+Sources: TypeAlias = dict[tuple[str, str], str]
+"""Columns of inputs, as (input, column), each with the text by which it has gone in."""
+
+
+class PlanNotReadError(ValueError):
+    """A plan has what this module does not understand."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputColumns:
+    """The columns of an input, and what they are `made_of` if it is the frame of an earlier step."""
+
+    names: Sequence[str]
+    made_of: ColumnLineage | None = None
+
+
+def read_plan(text: str, root: str, names: Sequence[str], inputs: Mapping[str, InputColumns]) -> ColumnLineage:
+    """Read the analyzed plan, or the whole explanation, of a frame with columns `names` that has the alias `root`.
+
+    `beyond` names tables that are no input; files that are none are `FILES`, for a plan does not tell their paths.
+
+    Raises:
+        PlanNotReadError: something in the plan is not understood; the message is a clause.
+    """
+    reader = _Reader(inputs)
+    try:
+        rows = reader.read(_parse_tree(text, root), {})
+    except RecursionError as exc:
+        raise PlanNotReadError("its plan is too deep") from exc
+    if len(rows.order) != len(names):
+        raise PlanNotReadError("the columns of its plan are not those of the result")
+    columns = {name: _render(rows.columns[key]) for name, key in zip(names, rows.order, strict=True)}
+    if sum(map(len, columns.values())) > _MOST_SOURCES:
+        raise PlanNotReadError(f"its columns have more than {_MOST_SOURCES:,} sources")
+    indirect = _render(_Column(name="", indirect=rows.indirect))
+    return ColumnLineage(columns=columns, indirect=indirect, beyond=tuple(sorted(reader.beyond)))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Node:
+    text: str
+    children: "list[_Node]" = field(default_factory=list)
+    subqueries: "list[_Node]" = field(default_factory=list)
+
+    def iter_texts(self) -> Iterator[str]:
+        """Yield the texts of the operators below."""
+        for node in (*self.children, *self.subqueries):
+            yield node.text
+            yield from node.iter_texts()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Column:
+    """A column: its name, or what is certainly its `end`, its sources, and its expression if it has only one."""
+
+    name: str
+    end: str = ""
+    text: str | None = None
+    direct: Sources = field(default_factory=dict)
+    indirect: Sources = field(default_factory=dict)
+
+
+_NUMBERS, _UNTOLD = _Column(name="id", text="id"), -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rows:
+    """What an operator yields: columns by id, ids in order, and what decides which rows there are.
+
+    `sequence` decides about their order only, so about rows where some are taken. A frame of numbers, which tells no
+    id of its column, `is_open`.
+    """
+
+    columns: dict[int, _Column] = field(default_factory=dict)
+    order: tuple[int, ...] = ()
+    indirect: Sources = field(default_factory=dict)
+    sequence: Sources = field(default_factory=dict)
+    is_open: bool = False
+
+    def all(self, text: str) -> Sources:
+        """Return the sources of all columns."""
+        return dict.fromkeys(chain(*((*column.direct, *column.indirect) for column in self.columns.values())), text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reference:
+    start: int
+    end: int
+    key: int
+    column: _Column
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scope:
+    """The columns that the text of an operator may refer to, and what its subqueries are made of."""
+
+    node: _Node
+    columns: Mapping[int, _Column]
+    values: _Column
+
+    def find(self, text: str) -> list[_Reference]:
+        found = []
+        for each in _ID.finditer(text):
+            key, start = int(each[1]), each.start()
+            column = self.columns.get(key)
+            if column is not None and text.endswith(column.end or column.name, 0, start):
+                shown = column.name if text.endswith(column.name, 0, start) else column.end
+                found.append(_Reference(start=start - len(shown), end=each.end(), key=key, column=column))
+            elif start and self._is_lost(text[start - 1], key):
+                raise PlanNotReadError(f"column #{key} of its plan is not among those of the operator below")
+        return found
+
+    def _is_lost(self, before: str, key: int) -> bool:
+        """Return whether a column of this id is made below, so that the text of an operator was misunderstood."""
+        made = re.compile(rf" AS [^#]*{re.escape(before)}#{key}L?(?=, |\]|$)")
+        return any(made.search(text) for text in self.node.iter_texts())
+
+    def sources(self, text: str, label: str) -> Sources:
+        """Return all that a condition or a list of keys is made of."""
+        found = self.find(text)
+        shown = _shorten(f"{label} {_expand(text, 0, len(text), found)}".strip())
+        columns = [each.column for each in found] + [self.values] * bool(_SUBQUERY.search(text))
+        return dict.fromkeys(chain(*((*column.direct, *column.indirect) for column in columns)), shown)
+
+
+class _Reader:
+    """Reads operators from the leaves up."""
+
+    def __init__(self, inputs: Mapping[str, InputColumns]) -> None:
+        self._inputs = inputs
+        self._ctes: dict[int, _Rows] = {}
+        self.beyond: set[str] = set()
+
+    def read(self, node: _Node, outer: Mapping[int, _Column]) -> _Rows:
+        """Return what an operator yields; `outer` are the columns of the operators around its subquery."""
+        if (marked := _MARKED.fullmatch(node.text)) is not None and len(node.children) == 1:
+            return self._read_input(marked[1], node.children[0])
+        operator = re.split(r"[ \[]", node.text, maxsplit=1)[0]
+        if operator == "WithCTE":
+            return self._read_ctes(node, outer)
+        if node.subqueries and operator != "LateralJoin" and _SUBQUERY.search(node.text) is None:
+            raise _unknown(operator)
+        below = [_opened(self.read(child, outer), node.text) for child in node.children]
+        columns = {**outer, **{key: column for rows in below for key, column in rows.columns.items()}}
+        inner = [self.read(each, columns) for each in node.subqueries]
+        scope = _Scope(node=node, columns=columns, values=_values_of(inner))
+        match operator, below:
+            case _, []:
+                return self._read_leaf(node)
+            case "LateralJoin", [left] if len(inner) == 1:
+                return _join(node, [left, inner[0]], scope)
+            case "Join" | "AsOfJoin", [_, _]:
+                return _join(node, below, scope)
+            case "Union" | "Intersect" | "Except", [_, _, *_]:
+                return _combine(operator, below)
+            case "FlatMapCoGroupsInPandas" | "FlatMapCoGroupsInArrow", [one, other]:
+                return _call(node.text, _both([one, other]))
+            case _, [rows]:
+                return _read_unary(operator, node.text, rows, scope)
+        raise _unknown(operator)
+
+    def _read_input(self, name: str, child: _Node) -> _Rows:
+        if (known := self._inputs.get(name)) is None:
+            raise PlanNotReadError(f"its plan has an input {name!r}, which was not handed in")
+        relation = _RELATION.fullmatch(child.text)
+        if relation is not None and not child.children:
+            found = _split(relation["columns"], known.names)
+        else:
+            rows = _Reader({}).read(child, {})
+            found = [(rows.columns[key].name, key) for key in rows.order]
+        if [column for column, _ in found[: len(known.names)]] != list(known.names):
+            raise PlanNotReadError(f"the columns of input {name!r} have names that cannot be told apart in its plan")
+        if known.made_of is not None and known.made_of.unknown is not None:
+            raise PlanNotReadError(f"that of the frame {name!r} is unknown: {known.made_of.unknown}")
+        self.beyond |= set(() if known.made_of is None else known.made_of.beyond)
+        columns = {key: _column_of(name, column, known.made_of) for column, key in found[: len(known.names)]}
+        columns |= {key: _Column(name=column, text=column) for column, key in found[len(known.names) :]}
+        indirect = {} if known.made_of is None else _sources_of(known.made_of.indirect)
+        return _Rows(columns=columns, order=tuple(key for _, key in found), indirect=indirect)
+
+    def _read_leaf(self, node: _Node) -> _Rows:
+        text = node.text
+        if text.startswith("Range ("):
+            return _Rows(columns={_UNTOLD: _NUMBERS}, order=(_UNTOLD,), is_open=True)
+        if text == "OneRowRelation":
+            return _Rows()
+        if (local := re.fullmatch(r"LocalRelation (?:<empty>, )?\[(.*)\]", text, re.DOTALL)) is not None:
+            return _plain_rows(local[1])
+        if (cte := _CTE.fullmatch(text)) is not None and int(cte[1]) in self._ctes:
+            return _renamed(self._ctes[int(cte[1])], cte[2])
+        if (table := _RELATION.fullmatch(text) or _TABLE.fullmatch(text) or _HIVE.fullmatch(text)) is not None:
+            kind = table.groupdict().get("kind") or ""
+            name = table["table"].replace("`", "") or (kind if "(" in kind else "")  # JDBCRelation(flights)
+            self.beyond.add(mask(f"external/{name}") if name else FILES)
+            return _plain_rows(table["columns"].replace("], Partition Cols: [", ", "))
+        raise _unknown(re.split(r"[ \[]", text, maxsplit=1)[0])
+
+    def _read_ctes(self, node: _Node, outer: Mapping[int, _Column]) -> _Rows:
+        *definitions, last = node.children
+        for each in definitions:
+            found = re.fullmatch(r"CTERelationDef (\d+), (?:true|false)(?:, .*)?", each.text)
+            if found is None or len(each.children) != 1:
+                raise _unknown("WithCTE")
+            self._ctes[int(found[1])] = self.read(each.children[0], outer)
+        return self.read(last, outer)
+
+
+def _read_unary(operator: str, text: str, rows: _Rows, scope: _Scope) -> _Rows:
+    match operator:
+        case "SubqueryAlias" | "ResolvedHint" | "Repartition" | "RebalancePartitions" | "CollectMetrics":
+            return rows
+        case "View" if (view := _VIEW.fullmatch(text)) is not None:
+            return _renamed(rows, view[1])
+        case "Filter":
+            return replace(rows, indirect=scope.sources(text[len("Filter ") :], "where") | rows.indirect)
+        case "Sort":
+            keys = scope.sources(_inside(text.rpartition("]")[0] + "]", operator), "order by")
+            return replace(rows, indirect=keys | rows.indirect)
+        case "RepartitionByExpression":
+            return replace(rows, sequence=scope.sources(text, "") | rows.sequence)
+        case "GlobalLimit" | "LocalLimit" | "Offset" | "Tail" | "Sample":
+            return replace(rows, indirect=rows.sequence | rows.indirect)
+        case "Distinct":
+            return replace(rows, indirect=rows.all("distinct") | rows.indirect)
+        case "Deduplicate":
+            keys = scope.sources(_inside(text, operator), "distinct")
+            return replace(rows, indirect=keys | rows.sequence | rows.indirect)
+        case "Project":
+            return replace(rows, **_yielded(_read_items(_inside(text, operator), rows, scope)))
+        case "Aggregate":
+            return _aggregate(_inside(text, operator), rows, scope)
+        case "Window":
+            return _window(text, rows, scope)
+        case "Generate":
+            return _generate(text, rows, scope)
+        case "Expand":
+            return _expand_rows(text, rows, scope)
+        case "MapInPandas" | "MapInArrow" | "FlatMapGroupsInPandas" | "FlatMapGroupsInArrow":
+            return _call(text, rows)
+    raise _unknown(operator)
+
+
+def _aggregate(text: str, rows: _Rows, scope: _Scope) -> _Rows:
+    plain, keys = _blank(text, scope.find(text)), ""
+    if "], [" in plain:
+        cuts = [each.start() for each in re.finditer(re.escape("], ["), plain)]
+        cuts = [at for at in cuts if _depth(plain[:at]) == 0 and plain.count("[", 0, at) == plain.count("]", 0, at)]
+        if (cut := next(iter(cuts), None)) is None:
+            raise PlanNotReadError("the keys of an aggregate cannot be told from its values")
+        keys, text = text[:cut], text[cut + len("], [") :]
+    indirect = scope.sources(keys, "group by") | rows.indirect
+    return _Rows(**_yielded(_read_items(text, rows, scope)), indirect=indirect)
+
+
+def _window(text: str, rows: _Rows, scope: _Scope) -> _Rows:
+    if not text.startswith("Window [") or not text.endswith("]"):
+        raise _unknown("Window")
+    text = text[len("Window [") :]
+    items, end = _iter_items(text, rows, scope)
+    keys = scope.sources(text[end:].removeprefix("], [").removesuffix("]"), "over")
+    columns = rows.columns | dict(items)
+    order = (*rows.order, *(key for key, _ in items))
+    return replace(rows, columns=columns, order=order, sequence=keys | rows.sequence)
+
+
+def _generate(text: str, rows: _Rows, scope: _Scope) -> _Rows:
+    found = re.fullmatch(r"Generate (.*), (?:true|false)(?:, [^\[\]]*)?, \[(.*)\]", text, re.DOTALL)
+    if found is None:
+        raise _unknown("Generate")
+    sources = scope.sources(found[1], "")
+    made = {key: _Column(name=name, direct=sources) for name, key in _split(found[2])}
+    return replace(rows, columns=rows.columns | made, order=(*rows.order, *made), indirect=sources | rows.indirect)
+
+
+def _expand_rows(text: str, rows: _Rows, scope: _Scope) -> _Rows:
+    """Read copies of rows with other values: by their place if each has as many as there are columns, else as one."""
+    lists, cut, names = text.rpartition("]], [")
+    if not cut or not lists.startswith("Expand [[") or not names.endswith("]"):
+        raise _unknown("Expand")
+    made = _split(names[:-1])
+    copies = [each.split(", ") for each in lists[len("Expand [[") :].split("], [")]
+    if any(len(copy) != len(made) for copy in copies):
+        copies = [[lists] * len(made)]
+    columns = {}
+    for place, (name, key) in enumerate(made):
+        found = [each.column for copy in copies for each in scope.find(copy[place])]
+        columns[key] = _merged(_Column(name=name), found)
+    return replace(rows, columns=columns, order=tuple(key for _, key in made))
+
+
+def _call(text: str, rows: _Rows) -> _Rows:
+    """Read a function over whole frames: each column that it yields, and each row, may be made of all columns."""
+    if (found := _YIELDS.fullmatch(text)) is None:
+        raise PlanNotReadError("what a function yields cannot be read in its plan")
+    shown = f"{text.split(' ', 1)[1].split('(')[0].split(', ')[-1]}(…)"
+    sources = rows.all(shown)
+    made = _split(found[1])
+    columns = {key: _Column(name=name, text=shown, direct=sources) for name, key in made}
+    indirect = sources | rows.sequence | rows.indirect
+    return _Rows(columns=columns, order=tuple(key for _, key in made), indirect=indirect)
+
+
+def _join(node: _Node, sides: Sequence[_Rows], scope: _Scope) -> _Rows:
+    kind, _, condition = node.text.partition(", ")
+    rows = _both(sides)
+    shown = sides[0] if any(word in kind for word in ("LeftSemi", "LeftAnti")) else rows
+    if node.text.startswith("LateralJoin"):
+        condition = node.text.removeprefix("LateralJoin ")
+    indirect = scope.sources(condition, "join on") | rows.indirect
+    return replace(rows, columns=shown.columns, order=shown.order, indirect=indirect)
+
+
+def _both(sides: Sequence[_Rows]) -> _Rows:
+    one, other = sides
+    return _Rows(
+        columns=one.columns | other.columns,
+        order=(*one.order, *other.order),
+        indirect=one.indirect | other.indirect,
+        sequence=one.sequence | other.sequence,
+        is_open=one.is_open or other.is_open,
+    )
+
+
+def _combine(operator: str, sides: Sequence[_Rows]) -> _Rows:
+    """Read a union, or an operation on sets, whose rows depend on all columns of both."""
+    first = sides[0]
+    if any(len(each.order) != len(first.order) for each in sides):
+        raise PlanNotReadError("the sides of a union cannot be told apart in its plan")
+    places = zip(*([each.columns[key] for key in each.order] for each in sides), strict=True)
+    taken = len(sides) if operator == "Union" else 1
+    merged = {key: _merged(found[0], found[:taken]) for key, found in zip(first.order, places, strict=True)}
+    indirect: Sources = {}
+    sequence: Sources = {}
+    for each in sides:
+        indirect |= each.indirect | ({} if operator == "Union" else each.all(operator.lower()))
+        sequence |= each.sequence
+    return _Rows(columns=merged, order=first.order, indirect=indirect, sequence=sequence)
+
+
+def _read_items(text: str, rows: _Rows, scope: _Scope) -> list[tuple[int, _Column]]:
+    items, end = _iter_items(text, rows, scope)
+    if end != len(text):
+        raise PlanNotReadError("a list of columns cannot be read in its plan")
+    return items
+
+
+def _iter_items(text: str, rows: _Rows, scope: _Scope) -> tuple[list[tuple[int, _Column]], int]:
+    """Read columns that are passed on, as `a#1`, or made, as `(a#1 + 1) AS b#2`, and return where they end."""
+    found = scope.find(text)
+    plain, at = _blank(text, found), {each.start: each for each in found}
+    ends = [each for each in _ID.finditer(plain) if plain.startswith(_ENDS[:3], each.end()) or each.end() == len(plain)]
+    items: list[tuple[int, _Column]] = []
+    open_brackets = 0
+    begin, number = 0, 0
+    while begin < len(text):
+        passed = at.get(begin)
+        if passed is not None and (passed.end == len(text) or plain.startswith(_ENDS[:2], passed.end)):
+            items.append((passed.key, passed.column))
+            begin = end = passed.end
+        else:
+            while number < len(ends) and plain.rfind(" AS ", begin, ends[number].start()) < begin:
+                number += 1
+            if number == len(ends):
+                break
+            made, number = ends[number], number + 1
+            parts = [each for each in found if begin <= each.start < made.start()]
+            items.append((int(made[1]), _make(text, begin, made.start(), plain, parts, rows, scope)))
+            depth = _depth(plain[begin : plain.index(" AS ", begin)])
+            if depth < 0 < open_brackets:
+                raise PlanNotReadError("a literal in its plan cannot be told from columns")
+            open_brackets = max(open_brackets, depth)
+            begin = end = made.end()
+        if not plain.startswith(", ", end):
+            break
+        begin = end + 2
+    return items, begin
+
+
+def _make(
+    text: str, begin: int, end: int, plain: str, parts: Sequence[_Reference], rows: _Rows, scope: _Scope
+) -> _Column:
+    """Read `expression AS name`. A name or literal may have ` AS `, so only the end of the name is certain."""
+    cut, last = plain.index(" AS ", begin, end), plain.rindex(" AS ", begin, end)
+    name, certain = text[cut + len(" AS ") : end], text[last + len(" AS ") : end]
+    if len(parts) == 1 and (parts[0].start, parts[0].end) == (begin, cut):
+        return replace(parts[0].column, name=name, end=certain)
+    keys = plain.find("windowspecdefinition(", begin, end)
+    values = [each.column for each in parts if keys < 0 or each.start < keys]
+    others = [each.column for each in parts if each.start > keys >= 0]
+    shown = _shorten(_expand(text, begin, cut, parts))
+    if _SUBQUERY.search(plain, begin, end):
+        values.append(scope.values)
+    direct = dict.fromkeys(chain(*(each.direct for each in values)), shown)
+    indirect = dict.fromkeys(chain(*(each.indirect for each in values)), shown)
+    indirect |= dict.fromkeys(chain(*((*each.direct, *each.indirect) for each in others)), shown)
+    if _BY_SEQUENCE.search(plain, begin, end):
+        indirect |= rows.sequence
+    return _Column(name=name, end=certain, text=shown, direct=direct, indirect=indirect)
+
+
+def _parse_tree(text: str, root: str) -> _Node:
+    """Read operators by their indentation: children stand one step deeper, subqueries two."""
+    start = text.rfind(f"SubqueryAlias {root}\n")
+    if start < 0:
+        raise PlanNotReadError("Spark has not told its plan")
+    lines = text[start:].split("\n\n== Optimized Logical Plan ==", 1)[0].rstrip("\n").split("\n")
+    top = _Node(text=lines[0])
+    path = [(0, top)]
+    for line in lines[1:]:
+        found = _LINE.fullmatch(line)
+        depth = 0 if found is None else len(found[1]) // 3 + 1
+        if found is None or depth > path[-1][0] + 2:
+            path[-1][1].text += f"\n{line}"  # of a name or literal
+            continue
+        while path[-1][0] >= depth:
+            path.pop()
+        above, parent = path[-1]
+        node = _Node(text=found[2])
+        (parent.children if depth == above + 1 else parent.subqueries).append(node)
+        path.append((depth, node))
+    return top
+
+
+def _split(text: str, names: Sequence[str] = ()) -> list[tuple[str, int]]:
+    """Return names and ids of a list of columns, of which the first names may be known."""
+    found, begin = [], 0
+    for name in (*names, *[None] * (len(text) + 1)):
+        if begin == len(text):
+            break
+        known = ".*?" if name is None else re.escape(name)
+        part = re.compile(rf"({known})#(\d+)L?(?:, ?|$)", re.DOTALL).match(text, begin)
+        if part is None:
+            raise PlanNotReadError("a list of columns cannot be read in its plan")
+        found.append((part[1], int(part[2])))
+        begin = part.end()
+    return found
+
+
+def _blank(text: str, found: Iterable[_Reference]) -> str:
+    """Return a text of the same length without the names and ids that are understood."""
+    parts, begin = [], 0
+    for each in found:
+        parts += [text[begin : each.start], "\0" * (each.end - max(each.start, begin))]
+        begin = each.end
+    return "".join([*parts, text[begin:]])
+
+
+def _expand(text: str, begin: int, end: int, found: Iterable[_Reference]) -> str:
+    """Return an expression over the inputs, as far as it stays short, without ids, which differ from run to run."""
+    for is_deep in (True, False):
+        parts, at = [], begin
+        for each in found:
+            parts += [_ID.sub("", text[at : each.start]), (each.column.text if is_deep else None) or each.column.name]
+            at = each.end
+        shown = "".join([*parts, _ID.sub("", text[at:end])])
+        if len(shown) <= _LONGEST_TEXT:
+            break
+    return shown
+
+
+def _shorten(text: str) -> str:
+    text = mask(text)
+    return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 2]} …"
+
+
+def _depth(text: str) -> int:
+    return text.count("(") - text.count(")")
+
+
+def _inside(text: str, operator: str) -> str:
+    """Return the lists of an operator, without the first and the last bracket."""
+    if text == operator:
+        return ""
+    if not text.startswith(f"{operator} [") or not text.endswith("]"):
+        raise _unknown(operator)
+    return text[len(operator) + 2 : -1]
+
+
+def _opened(rows: _Rows, text: str) -> _Rows:
+    """Return the rows of numbers with the columns `id` that the operator above names."""
+    found = re.finditer(r"\bid#(\d+)L", text) if rows.is_open else ()
+    return replace(rows, columns=dict.fromkeys((int(each[1]) for each in found), _NUMBERS) | rows.columns)
+
+
+def _yielded(items: Sequence[tuple[int, _Column]]) -> dict[str, Any]:
+    return {"columns": dict(items), "order": tuple(key for key, _ in items), "is_open": False}
+
+
+def _plain_rows(columns: str) -> _Rows:
+    found = _split(columns)
+    made = {key: _Column(name=name, text=name) for name, key in found}
+    return _Rows(columns=made, order=tuple(key for _, key in found))
+
+
+def _renamed(rows: _Rows, columns: str) -> _Rows:
+    """Return rows with the ids that a view or a reference gives them."""
+    keys = [key for _, key in _split(columns)]
+    if len(keys) != len(rows.order):
+        raise PlanNotReadError("the columns of a view cannot be told apart in its plan")
+    renamed = {key: rows.columns[former] for key, former in zip(keys, rows.order, strict=True)}
+    return replace(rows, columns=renamed, order=tuple(keys))
+
+
+def _merged(named: _Column, found: Sequence[_Column]) -> _Column:
+    texts = {each.text for each in found}
+    direct: Sources = {}
+    indirect: Sources = {}
+    for each in found:
+        direct = each.direct | direct
+        indirect = each.indirect | indirect
+    return replace(named, text=texts.pop() if len(texts) == 1 else None, direct=direct, indirect=indirect)
+
+
+def _values_of(subqueries: Iterable[_Rows]) -> _Column:
+    found = list(subqueries)
+    values = _merged(_Column(name=""), [column for rows in found for column in rows.columns.values()])
+    return replace(values, indirect=dict(chain(values.indirect.items(), *(rows.indirect.items() for rows in found))))
+
+
+def _column_of(name: str, column: str, made_of: ColumnLineage | None) -> _Column:
+    """Return a column of an input, or of a frame, which has the sources of the frame."""
+    text = f"{name}.{column}"
+    if made_of is None:
+        return _Column(name=column, text=text, direct={(name, column): text})
+    if (found := made_of.columns.get(column)) is None:
+        raise PlanNotReadError(f"the column {text} is not in what is known of its step")
+    direct = _sources_of(each for each in found if each.kind is SourceKind.DIRECT)
+    indirect = _sources_of(each for each in found if each.kind is SourceKind.INDIRECT)
+    texts = set(direct.values())
+    return _Column(name=column, text=texts.pop() if len(texts) == 1 else text, direct=direct, indirect=indirect)
+
+
+def _sources_of(sources: Iterable[ColumnSource]) -> Sources:
+    return {(each.input, each.column): each.text for each in sources}
+
+
+def _render(column: _Column) -> tuple[ColumnSource, ...]:
+    found = [(SourceKind.DIRECT, column.direct), (SourceKind.INDIRECT, column.indirect)]
+    return tuple(
+        ColumnSource(input=name, column=of, kind=kind, text=text)
+        for kind, sources in found
+        for (name, of), text in sorted(sources.items())
+    )
+
+
+def _unknown(operator: str) -> PlanNotReadError:
+    if operator == "LogicalRDD":
+        return PlanNotReadError("rows come from an RDD, a checkpoint or values of Python, which have no plan")
+    return PlanNotReadError(mask(f"what the operator {operator!r} of its plan does is not known"))
