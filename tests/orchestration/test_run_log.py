@@ -2,8 +2,10 @@
 
 from datetime import UTC, datetime, timedelta
 
+from feed_assets.engines.port import OutputReport, WorkReport
+from feed_assets.entities.content.column_lineage import ColumnLineage
 from feed_assets.instances.steps.frames import AttemptStep, StepKind, StepPart
-from feed_assets.orchestration.runs.instance_runs import DETAILED, RunLog
+from feed_assets.orchestration.runs.instance_runs import DETAILED, RunLog, describe_beyond
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -62,4 +64,18 @@ def test_each_declared_step_has_a_line_the_first_without_the_start_of_the_sessio
     assert lines[1:] == [
         "2026-01-01T00:00Z step extract made paid (2 rows) in 5.0 s",
         "2026-01-01T00:00Z step clean made paid (2 rows) in 3.0 s",
+    ]
+
+
+def test_what_was_read_and_is_no_input_is_told_once_with_the_next_step() -> None:
+    lineages = (
+        ColumnLineage(beyond=("external/file:///b", "external/db.t")),
+        ColumnLineage(beyond=("external/db.t",)),
+        None,
+    )
+    report = WorkReport(outputs=tuple(OutputReport(name="sums", rows=1, lineage=each) for each in lineages))
+    assert describe_beyond("sum-up", report) == [
+        f"process 'sum-up' has read {address}, which is none of its inputs: no run waits for it, and none follows "
+        "when it changes. Declare a feed for it, and an input."
+        for address in ("db.t", "file:///b")
     ]

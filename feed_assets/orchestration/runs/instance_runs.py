@@ -407,11 +407,8 @@ class InstanceRun:
 
     def _keep(self, nominal_time: datetime, report: WorkReport) -> None:
         self.reports[nominal_time] = report
-        lineages = [output.lineage for output in report.outputs if output.lineage is not None]
-        for address in sorted({each for lineage in lineages for each in lineage.beyond}):
-            read = f"process {self.process.process!r} has read {address.removeprefix('external/')}"
-            why = "it is not among its inputs, so no run waits for it, and none follows when it changes"
-            self._say(logging.WARNING, f"{read}: {why}. Declare it as a feed, and as an input of the process.")
+        for line in describe_beyond(self.process.process, report):
+            self._say(logging.WARNING, line)
 
     def _report(self, done: Published) -> None:
         found = self.find_asset(done.record.key)
@@ -471,6 +468,14 @@ class InstanceRun:
         except (FeedAssetsError, OSError, ValueError) as exc:
             self._say(logging.INFO, mask(f"no preview of {done.url}: {exc}"))
             return None
+
+
+def describe_beyond(process: str, report: WorkReport) -> list[str]:
+    """Return a line for each table or path that a process has read and that is none of its inputs."""
+    lineages = [output.lineage for output in report.outputs if output.lineage is not None]
+    addresses = sorted({each.removeprefix("external/") for lineage in lineages for each in lineage.beyond})
+    why = "no run waits for it, and none follows when it changes. Declare a feed for it, and an input"
+    return [f"process {process!r} has read {each}, which is none of its inputs: {why}." for each in addresses]
 
 
 @contextmanager
