@@ -18,6 +18,7 @@ from benchmarks.deliveries import measure_deliveries
 from benchmarks.explaining import measure_explaining
 from benchmarks.inboxes import measure_inboxes
 from benchmarks.keeping import measure_keeping
+from benchmarks.lineage import measure_lineage
 from benchmarks.loading import measure_loading
 from benchmarks.millions import measure_millions
 from benchmarks.probes import ProbeError, say
@@ -109,6 +110,8 @@ def _measure(part: Part, folder: Path, scale: Scale) -> Iterator[Figure]:
             measure = measure_keeping
         case Part.MILLIONS:
             measure = measure_millions
+        case Part.LINEAGE:
+            measure = measure_lineage
         case _:
             assert_never(part)
     folder.mkdir()

@@ -59,6 +59,7 @@ class Part(StrEnum):
     STARTING = "n"
     KEEPING = "o"
     MILLIONS = "p"
+    LINEAGE = "q"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,7 @@ MARKS = {
     Part.INBOXES: [pytest.mark.server],
     Part.KEEPING: [pytest.mark.server],
     Part.MILLIONS: [pytest.mark.drill],
+    Part.LINEAGE: [pytest.mark.server],
 }
 
 OF_FILES = {
