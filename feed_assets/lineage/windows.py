@@ -279,7 +279,7 @@ def _require_known(context: OperationContext, definitions: Definitions, kind: Ki
 
 def _read_accesses(connection: Connection, active: Sequence[ActiveAttempt]) -> tuple[list[DataAccess], int]:
     """Return what attempts have read and written, and how many outputs are not in the log any more."""
-    events = EventLog(connection).places_of({seq for each in active for seq in each.outputs})
+    events = EventLog(connection).of_numbers(seq for each in active for seq in each.outputs)
     named = {seq: str(event.payload[COLUMNS]) for seq, event in events.items() if COLUMNS in event.payload}
     sets = ColumnSets(connection).find(named.values())
     found, unknown = [], 0

@@ -1,6 +1,6 @@
 """Append events of feed instances to a log, and read them."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -27,15 +27,6 @@ class EventHead(NamedTuple):
     cluster: str
     kind: FeedEventKind
     recorded_at: datetime
-
-
-class EventPlace(NamedTuple):
-    """Which feed an event is of, when it was recorded, and what it says."""
-
-    feed: str
-    cluster: str
-    recorded_at: datetime
-    payload: Mapping[str, object]
 
 
 class EventLog(TableStore):
@@ -157,12 +148,6 @@ class EventLog(TableStore):
         """Return the events with some numbers in one statement, in order."""
         found = _ROWS.of_keys(self._connection, ("seq",), [(seq,) for seq in seqs])
         return {event.seq: event for event in sorted(found, key=lambda event: event.seq)}
-
-    def places_of(self, seqs: Iterable[int]) -> dict[int, EventPlace]:
-        """Return the feeds of the events with some numbers; of those in the log."""
-        columns = (_T.seq, *(_T[name] for name in EventPlace._fields))
-        rows = select_keys(self._connection, feed_events, ("seq",), columns, [(seq,) for seq in seqs])
-        return {row.seq: EventPlace(*row[1:]) for row in rows}
 
     def newest(
         self,
