@@ -58,8 +58,8 @@ class LineagePort(ABC):
         """Return who has frozen instances, or taken events of them."""
 
     @abstractmethod
-    def find_published(self, attempts: Collection[Attempt]) -> Mapping[int, FeedEvent]:
-        """Return the events that attempts have made, by their numbers."""
+    def find_published(self, attempts: Collection[Attempt]) -> Mapping[FeedKey, Sequence[FeedEvent]]:
+        """Return as `find_events` what happened to the instances that attempts have made."""
 
     @abstractmethod
     def find_copies(self, keys: Collection[FeedKey]) -> Mapping[FeedKey, Sequence[FeedEvent]]:

@@ -163,10 +163,10 @@ class RecordedLineage(LineagePort):
                 start = page[-1].nominal_time
         return found
 
-    def find_published(self, attempts: Collection[Attempt]) -> Mapping[int, FeedEvent]:
+    def find_published(self, attempts: Collection[Attempt]) -> Mapping[FeedKey, Sequence[FeedEvent]]:
         seqs = {seq for each in attempts for seq in each.outputs}
-        found = EventLog(self._connection).of_numbers(seqs).values() if seqs else ()
-        return {each.seq: each for each in self._known(found)}
+        found = EventLog(self._connection).beside(seqs) if seqs else {}
+        return {key: [*self._known(events)] for key, events in found.items()}
 
     def find_copies(self, keys: Collection[FeedKey]) -> Mapping[FeedKey, Sequence[FeedEvent]]:
         targets = {

@@ -94,11 +94,15 @@ class _Walk:
         """Ask for what happened to the data of instances; their events become nodes."""
         new = dict.fromkeys(key for key in keys if key not in self.histories)
         found = self.port.find_events(new) if new else {}
-        for key in new:
-            events = self.histories[key] = found.get(key, ())
-            self.nodes |= {event_id(each): _event_node(each) for each in events}
-            for one, other in pairwise(events):
-                self.link(event_id(one), event_id(other), EdgeKind.THEN)
+        self._tell({key: found.get(key, ()) for key in new})
+
+    def _tell(self, histories: Mapping[FeedKey, Sequence[FeedEvent]]) -> None:
+        for key, events in histories.items():
+            if key not in self.histories:
+                self.histories[key] = events
+                self.nodes |= {event_id(each): _event_node(each) for each in events}
+                for one, other in pairwise(events):
+                    self.link(event_id(one), event_id(other), EdgeKind.THEN)
 
     def add(self, attempts: Iterable[Attempt], seen: set[str]) -> list[Attempt]:
         """Make attempts nodes; return those that were not seen before."""
@@ -178,9 +182,11 @@ class _Walk:
             newest = {each.key: each for each in events}
             readers = self._tell_readers(newest, visited)
             asked = self.add([*attempts, *readers], seen)
-            published = self.port.find_published(asked) if asked else {}
+            made_here = self.port.find_published(asked) if asked else {}
+            self._tell(made_here)
+            published = {each.seq: each for each in _flat(made_here)}
             copies = [*self._find_copies(newest)]
-            self.load(each.key for each in (*published.values(), *(copy for _, copy in copies)))
+            self.load(copy.key for _, copy in copies)
             for source, copy in copies:
                 self.link(event_id(source), event_id(copy), EdgeKind.COPIED)
             for attempt in asked:
@@ -190,8 +196,9 @@ class _Walk:
                     self.link(attempt_id(attempt), event_id(event), EdgeKind.MADE, output)
                 if len(made) < len(attempt.outputs) and attempt.ended_at is not None:
                     self.remark(attempt_id(attempt), "events of what it has made were cleaned up")
-            new = [*published.values(), *(copy for _, copy in copies)]
-            events, attempts = [one for each in new for one in self._restored(each)], ()
+            new = [published[seq] for each in asked for seq in each.outputs if seq in published]
+            events = [one for each in (*new, *(copy for _, copy in copies)) for one in self._restored(each)]
+            attempts = ()
             if len(self.nodes) > self.most:
                 return not events
         return True

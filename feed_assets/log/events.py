@@ -2,9 +2,10 @@
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
-from sqlalchemy import exists, func, insert, select
+from sqlalchemy import Select, exists, func, insert, select
 
 from feed_assets.log.messages.lineage import tell_data
 from feed_assets.log.records import CONTENT, FeedEvent, FeedEventKind, FeedKey, NewFeedEvent
@@ -144,6 +145,14 @@ class EventLog(TableStore):
             found.setdefault(event.key, []).append(event)
         return {key: sorted(events, key=lambda event: event.seq) for key, events in found.items()}
 
+    def beside(self, seqs: Iterable[int]) -> dict[FeedKey, list[FeedEvent]]:
+        """Return as `for_instances` all events of the instances of which some numbers are events, in one statement."""
+        statement = _select_beside(self._dialect)
+        found: dict[FeedKey, list[FeedEvent]] = {}
+        for event in _ROWS.find(self._connection, statement, {KEY_ROWS: render_rows([(seq,) for seq in seqs])}):
+            found.setdefault(event.key, []).append(event)
+        return found
+
     def of_numbers(self, seqs: Iterable[int]) -> dict[int, FeedEvent]:
         """Return the events with some numbers in one statement, in order."""
         found = _ROWS.of_keys(self._connection, ("seq",), [(seq,) for seq in seqs])
@@ -180,6 +189,14 @@ class EventLog(TableStore):
         names, columns = ("idempotency_key",), (_T.idempotency_key, _T.seq)
         found = select_keys(self._connection, feed_events, names, columns, [(key,) for key in keys])
         return {row.idempotency_key: row.seq for row in found}
+
+
+@cache
+def _select_beside(dialect: str) -> Select[Any]:
+    wanted, its = key_rows(dialect, ("seq",)), feed_events.alias("its").c
+    columns = [its[name] for name in FeedKey._fields]
+    keys = select(*columns).distinct().where(its.seq == wanted.c.seq).subquery("keys")
+    return _ROWS.select.where(*(_T[name] == keys.c[name] for name in FeedKey._fields)).order_by(_T.seq)
 
 
 def _totals_of(event: NewFeedEvent) -> list[Total]:

@@ -121,10 +121,9 @@ class MemoryLineage(LineagePort):
     def find_readers(self, keys: Collection[FeedKey]) -> Sequence[Reading]:
         return [each for each in self.find_read(self.attempts) if each.instance in keys]
 
-    def find_published(self, attempts: Collection[Attempt]) -> Mapping[int, FeedEvent]:
-        self.asked += 1
+    def find_published(self, attempts: Collection[Attempt]) -> Mapping[FeedKey, Sequence[FeedEvent]]:
         wanted = {seq for each in attempts for seq in each.outputs}
-        return {each.seq: each for each in self.events if each.seq in wanted}
+        return self.find_events({each.key for each in self.events if each.seq in wanted})
 
     def find_copies(self, keys: Collection[FeedKey]) -> Mapping[FeedKey, Sequence[FeedEvent]]:  # noqa: ARG002 - it has none
         return {}
