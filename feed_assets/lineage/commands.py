@@ -36,6 +36,9 @@ NameAndInstance = Annotated[
         metavar="[KIND] NAME [INSTANCE]",
     ),
 ]
+Proven = Annotated[
+    bool, Param("Read what storage has: the data that are there, byte by byte, against their manifests and events.")
+]
 On = Annotated[
     tuple[str, ...], Param("Only these clusters; by default all.", option="cluster", of=(Kind.CLUSTER,), commas=True)
 ]
@@ -61,6 +64,7 @@ def show(
     down: Down = False,
     levels: Levels = 10,
     as_of: AsOf = None,
+    proof: Proven = False,
     start: From = None,
     end: Before = None,
     form: InForm = None,
@@ -74,19 +78,21 @@ def show(
     the processes and replications that touched them, and on to all that these touched.
     """
     from feed_assets.context.operation import resolve_subject
+    from feed_assets.lineage.proof import prove_lineage
     from feed_assets.lineage.recorded import show_lineage
     from feed_assets.lineage.windows import find_window_lineage
 
     name, *instances = names
     is_window = not (start is None and end is None and form is None)
-    if not instances and is_window and as_of is None:
+    if not instances and is_window and as_of is None and not proof:
         window: dict[str, Any] = {"start": start, "end": end, "levels": levels, "up": up, "down": down}
         found = find_window_lineage(context, name, kind=kind, clusters=clusters, **window)
         return found.cdap if form else found
     if len(instances) != 1 or is_window:
         raise WrongUsageError("Give one NAME and one INSTANCE, or one NAME and --start.")
     subject = resolve_subject(context, name, instances[0], kind=kind, clusters=clusters)
-    return show_lineage(context, subject, up=up, down=down, levels=levels, as_of=as_of)
+    graph = show_lineage(context, subject, up=up, down=down, levels=levels, as_of=as_of)
+    return prove_lineage(context, graph) if proof else graph
 
 
 @operation("lineage run", text="text", rows="attempts", example="4a1c9bd2-7f5e-4d0c-8a27-d1c0c5a0e1f2")

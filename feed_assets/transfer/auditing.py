@@ -40,15 +40,16 @@ OnBytes = Callable[[int], None]
 class Audit:
     """The faults of a replica, file by file.
 
-    `is_there` says whether anything exists at the target. `replica` is the manifest's record of the source; None if
-    nothing at the target was copied from that source. Compared with the manifest, files are `lost`, `rotten` (size or
-    bytes differ) or `extra`. Compared with the source, files are `behind` (a copy would transfer them) or `removed` (a
-    copy would remove them). `hopeless` are rotten files that the source no longer has and a copy would keep. `plan` is
-    the repair; None if nothing can be copied, and then `reason` says why, unless no source was given;
-    `source_state` is the state of a source without a complete instance.
+    `is_there` says whether anything exists at the target. `digest` is that of the manifest. `replica` is the manifest's
+    record of the source; None if nothing at the target was copied from that source. Compared with the manifest, files
+    are `lost`, `rotten` (size or bytes differ) or `extra`. Compared with the source, files are `behind` (a copy would
+    transfer them) or `removed` (a copy would remove them). `hopeless` are rotten files that the source no longer has
+    and a copy would keep. `plan` is the repair; None if nothing can be copied, and then `reason` says why, unless no
+    source was given; `source_state` is the state of a source without a complete instance.
     """
 
     is_there: bool
+    digest: str | None = None
     replica: Replica | None = None
     lost: tuple[str, ...] = ()
     rotten: tuple[str, ...] = ()
@@ -114,6 +115,15 @@ def audit_copy(
     )
 
 
+def audit_publication(stores: StorePool, place: Side, clock: Clock) -> Audit:
+    """Compare an instance with the manifest of its publication, reading every byte. Without a manifest, nothing is.
+
+    Raises:
+        StorageError: the storage refused, or does not exist.
+    """
+    return _audit_target(stores, place, CopyOptions(), clock, deep=True, others=(), on_bytes=None, is_copy=False)
+
+
 def _is_nothing_there(stores: StorePool, target: Side) -> bool:
     (look,) = stores.get(target.store).look([target.path], None)
     return look.availability is Availability.MISSING
@@ -127,6 +137,8 @@ def _audit_target(
     deep: bool,
     others: Sequence[CopyFilter],
     on_bytes: OnBytes | None,
+    *,
+    is_copy: bool = True,
 ) -> Audit:
     """Compare the target with its manifest."""
     store, part = stores.get(target.store), copy_filter(options)
@@ -138,12 +150,12 @@ def _audit_target(
     except ManifestError:
         return Audit(is_there=True, rotten=(MANIFEST_NAME,))
     replica = parse_replica(manifest.extra.get(replica_key(part.name))) if manifest else None
-    if manifest is None or replica is None:
+    if manifest is None or (replica is None and is_copy):
         return Audit(is_there=survey.availability is not Availability.MISSING)
     entries = {entry.path: entry for entry in (*manifest.entries, *hidden_entries(manifest))}
     part_entries = {path: entry for path, entry in entries.items() if part.matches(path)}
     lost = {path for path in part_entries if path not in existing}
-    lost |= {flag for flag in copy_flags(target, part, options) if flag not in existing}
+    lost |= {flag for flag in copy_flags(target, part, options) if flag not in existing and is_copy}
     rotten = {path for path, entry in part_entries.items() if path in existing and existing[path] != entry.size}
     if deep:
         unread = [entry for path, entry in part_entries.items() if entry.checksum and path not in lost | rotten]
@@ -159,6 +171,7 @@ def _audit_target(
     }
     return Audit(
         is_there=True,
+        digest=manifest.digest,
         replica=replica,
         lost=tuple(sorted(lost)),
         rotten=tuple(sorted(rotten)),
