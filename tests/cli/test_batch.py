@@ -1,5 +1,6 @@
 """The calls of programs that work elsewhere: their orders, right and wrong, from a shell script and one by one."""
 
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from feed_assets.sql import tables as schema
 from feed_assets.sql.database import open_database
 from feed_assets.storage.errors import StorageError
 from feed_assets.triggers.queue import tables as trigger_schema
+from tests.alerts.delivery.openlineage import check_event
 from tests.cli.pasting import Pasting, of, paste
 from tests.cli.project import let_ticks_come, run, shown
 from tests.cli.project import must as ok
@@ -619,3 +621,25 @@ def test_each_refusal_names_the_call_whose_turn_it_is(project: Path, paste: Past
     ok("feed", "notify", "rates")
     ok("batch", "init", "load")
     paste(refused("is already under way", "batch", "init", "load"), "instance kill")
+
+
+def test_a_batch_is_told_to_a_receiver_of_openlineage_with_the_orders_that_came(project: Path) -> None:
+    file = project / "lineage.ndjson"
+    with (project / "feed_assets.yaml").open("a") as settings:
+        settings.write(f'\nnotify: {{catalogue: {{url: "openlineage+file://{file}"}}}}\n')
+    ok("notify", "send")
+    loaded(project, 1)
+    ok("notify", "send")
+    events = [check_event(json.loads(line)) for line in file.read_text().splitlines()]
+    runs = [each for each in events if "run" in each]
+    assert [(each["job"]["name"], each["eventType"]) for each in runs] == [
+        ("here.load", "START"),
+        ("here.load", "COMPLETE"),
+    ]
+    (read,), (written, *_) = runs[1]["inputs"], runs[1]["outputs"]
+    assert read["inputFacets"]["subset"]["inputCondition"]["locations"] == [
+        f"file://{project}/data/orders/20260301/060001"
+    ]
+    assert written["name"] == f"{project}/data/loaded"
+    came = [each["dataset"]["name"] for each in events if "dataset" in each]
+    assert came == [f"{project}/data/orders", "here.rates"]

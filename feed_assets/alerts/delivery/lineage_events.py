@@ -195,7 +195,7 @@ class LineageEvents:
             found = []
             for each in sources:
                 (namespace, name), how = self._name(each.feed, cluster), each.kind.value.upper()
-                steps = [{"type": how, "description": each.text}]
+                steps = [{"type": how, "description": each.text or each.column}]
                 found.append({"namespace": namespace, "name": name, "field": each.column, "transformations": steps})
             return found
 
@@ -236,7 +236,7 @@ class LineageEvents:
 
     def _name(self, feed: str, cluster: str) -> tuple[str, str]:
         record = self.plan.feeds.get((feed, cluster))
-        return (self._jobs, f"{cluster}.{feed}") if record is None else name_feed(record)
+        return name_feed(record) if record is not None and record.has_data else (self._jobs, f"{cluster}.{feed}")
 
     def _paths(self, record: FeedRecord | None, times: Iterable[datetime]) -> list[str]:
         is_there = record is not None and record.has_data
