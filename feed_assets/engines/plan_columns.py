@@ -8,6 +8,7 @@ that name, and each operator is read by its own grammar. What does not fit it is
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -34,6 +35,7 @@ _HIVE = re.compile(r"HiveTableRelation \[(?P<table>[^,]+), .*?Data Cols: \[(?P<c
 _CTE = re.compile(r"CTERelationRef (\d+), true, \[(.*)\], (?:true|false), (?:true|false)(?:, \d+)?", re.DOTALL)
 _VIEW = re.compile(r"View \(.*, \[(.*)\]\)", re.DOTALL)
 _YIELDS = re.compile(r".*, \[(.*)\](?:, (?:true|false))?", re.DOTALL)  # MapInPandas f(a#1)#2, [b#3], false
+_DIRECT = SourceKind.DIRECT
 _LONGEST_TEXT = 300
 _MOST_SOURCES = 20_000
 
@@ -138,19 +140,24 @@ class _Scope:
     values: _Column
 
     def find(self, text: str) -> list[_Reference]:
+        """Return the columns of a text. One that ought to be among those below, and is not, says that another text was
+        misunderstood.
+        """
         found = []
         for each in _ID.finditer(text):
-            key, start = int(each[1]), each.start()
+            key, end = int(each[1]), each.start()
             column = self.columns.get(key)
-            if column is not None and text.endswith(column.end or column.name, 0, start):
-                shown = column.name if text.endswith(column.name, 0, start) else column.end
-                found.append(_Reference(start=start - len(shown), end=each.end(), key=key, column=column))
-            elif start and self._is_lost(text[start - 1], key):
+            names = () if column is None else (column.name, column.end or column.name)
+            name = next((name for name in names if text[max(end - len(name), 0) : end].lower() == name.lower()), None)
+            if column is not None and name is not None:
+                found.append(_Reference(start=end - len(name), end=each.end(), key=key, column=column))
+            elif (
+                end and not text[end - 1].isspace() and (column is not None or self._is_made_below(text[end - 1], key))
+            ):
                 raise PlanNotReadError(f"column #{key} of its plan is not among those of the operator below")
         return found
 
-    def _is_lost(self, before: str, key: int) -> bool:
-        """Return whether a column of this id is made below, so that the text of an operator was misunderstood."""
+    def _is_made_below(self, before: str, key: int) -> bool:
         made = re.compile(rf" AS [^#]*{re.escape(before)}#{key}L?(?=, |\]|$)")
         return any(made.search(text) for text in self.node.iter_texts())
 
@@ -182,18 +189,19 @@ class _Reader:
         below = [_opened(self.read(child, outer), node.text) for child in node.children]
         columns = {**outer, **{key: column for rows in below for key, column in rows.columns.items()}}
         inner = [self.read(each, columns) for each in node.subqueries]
-        scope = _Scope(node=node, columns=columns, values=_values_of(inner))
+        every = [each for rows in inner for each in (*rows.columns.values(), _Column(name="", indirect=rows.indirect))]
+        scope = _Scope(node=node, columns=columns, values=_merged(_Column(name=""), every))
         match operator, below:
             case _, []:
                 return self._read_leaf(node)
             case "LateralJoin", [left] if len(inner) == 1:
-                return _join(node, [left, inner[0]], scope)
-            case "Join" | "AsOfJoin", [_, _]:
-                return _join(node, below, scope)
+                return _join(node.text, left, inner[0], scope)
+            case "Join" | "AsOfJoin", [left, right]:
+                return _join(node.text, left, right, scope)
             case "Union" | "Intersect" | "Except", [_, _, *_]:
                 return _combine(operator, below)
             case "FlatMapCoGroupsInPandas" | "FlatMapCoGroupsInArrow", [one, other]:
-                return _call(node.text, _both([one, other]))
+                return _call(node.text, _both(one, other))
             case _, [rows]:
                 return _read_unary(operator, node.text, rows, scope)
         raise _unknown(operator)
@@ -209,13 +217,16 @@ class _Reader:
             found = [(rows.columns[key].name, key) for key in rows.order]
         if [column for column, _ in found[: len(known.names)]] != list(known.names):
             raise PlanNotReadError(f"the columns of input {name!r} have names that cannot be told apart in its plan")
-        if known.made_of is not None and known.made_of.unknown is not None:
-            raise PlanNotReadError(f"that of the frame {name!r} is unknown: {known.made_of.unknown}")
-        self.beyond |= set(() if known.made_of is None else known.made_of.beyond)
-        columns = {key: _column_of(name, column, known.made_of) for column, key in found[: len(known.names)]}
-        columns |= {key: _Column(name=column, text=column) for column, key in found[len(known.names) :]}
-        indirect = {} if known.made_of is None else _sources_of(known.made_of.indirect)
-        return _Rows(columns=columns, order=tuple(key for _, key in found), indirect=indirect)
+        own = {
+            column: (ColumnSource(input=name, column=column, kind=_DIRECT, text=f"{name}.{column}"),)
+            for column in known.names
+        }
+        made_of = known.made_of or ColumnLineage(columns=own)
+        if made_of.unknown is not None:
+            raise PlanNotReadError(f"that of the frame {name!r} is unknown: {made_of.unknown}")
+        self.beyond |= set(made_of.beyond)
+        columns = {key: _column_of(name, column, made_of.columns.get(column, ())) for column, key in found}
+        return _Rows(columns=columns, order=tuple(key for _, key in found), indirect=_sources_of(made_of.indirect))
 
     def _read_leaf(self, node: _Node) -> _Rows:
         text = node.text
@@ -265,11 +276,11 @@ def _read_unary(operator: str, text: str, rows: _Rows, scope: _Scope) -> _Rows:
             keys = scope.sources(_inside(text, operator), "distinct")
             return replace(rows, indirect=keys | rows.sequence | rows.indirect)
         case "Project":
-            return replace(rows, **_yielded(_read_items(_inside(text, operator), rows, scope)))
+            return replace(rows, **_yielded(_inside(text, operator), rows, scope))
         case "Aggregate":
             return _aggregate(_inside(text, operator), rows, scope)
         case "Window":
-            return _window(text, rows, scope)
+            return _window(_inside(text, operator), rows, scope)
         case "Generate":
             return _generate(text, rows, scope)
         case "Expand":
@@ -281,25 +292,20 @@ def _read_unary(operator: str, text: str, rows: _Rows, scope: _Scope) -> _Rows:
 
 def _aggregate(text: str, rows: _Rows, scope: _Scope) -> _Rows:
     plain, keys = _blank(text, scope.find(text)), ""
-    if "], [" in plain:
-        cuts = [each.start() for each in re.finditer(re.escape("], ["), plain)]
-        cuts = [at for at in cuts if _depth(plain[:at]) == 0 and plain.count("[", 0, at) == plain.count("]", 0, at)]
-        if (cut := next(iter(cuts), None)) is None:
+    if cuts := [each.start() for each in re.finditer(r"\], \[", plain)]:
+        cut = next((at for at in cuts if _depth(plain[:at]) == 0 == _depth(plain[:at], "[]")), None)
+        if cut is None:
             raise PlanNotReadError("the keys of an aggregate cannot be told from its values")
         keys, text = text[:cut], text[cut + len("], [") :]
     indirect = scope.sources(keys, "group by") | rows.indirect
-    return _Rows(**_yielded(_read_items(text, rows, scope)), indirect=indirect)
+    return _Rows(**_yielded(text, rows, scope), indirect=indirect)
 
 
 def _window(text: str, rows: _Rows, scope: _Scope) -> _Rows:
-    if not text.startswith("Window [") or not text.endswith("]"):
-        raise _unknown("Window")
-    text = text[len("Window [") :]
-    items, end = _iter_items(text, rows, scope)
-    keys = scope.sources(text[end:].removeprefix("], [").removesuffix("]"), "over")
-    columns = rows.columns | dict(items)
+    items, end = _read_items(text, rows, scope)
+    keys = scope.sources(text[end:].removeprefix("], ["), "over")
     order = (*rows.order, *(key for key, _ in items))
-    return replace(rows, columns=columns, order=order, sequence=keys | rows.sequence)
+    return replace(rows, columns=rows.columns | dict(items), order=order, sequence=keys | rows.sequence)
 
 
 def _generate(text: str, rows: _Rows, scope: _Scope) -> _Rows:
@@ -318,6 +324,8 @@ def _expand_rows(text: str, rows: _Rows, scope: _Scope) -> _Rows:
         raise _unknown("Expand")
     made = _split(names[:-1])
     copies = [each.split(", ") for each in lists[len("Expand [[") :].split("], [")]
+    if _SUBQUERY.search(lists):
+        raise _unknown("Expand")
     if any(len(copy) != len(made) for copy in copies):
         copies = [[lists] * len(made)]
     columns = {}
@@ -339,18 +347,15 @@ def _call(text: str, rows: _Rows) -> _Rows:
     return _Rows(columns=columns, order=tuple(key for _, key in made), indirect=indirect)
 
 
-def _join(node: _Node, sides: Sequence[_Rows], scope: _Scope) -> _Rows:
-    kind, _, condition = node.text.partition(", ")
-    rows = _both(sides)
-    shown = sides[0] if any(word in kind for word in ("LeftSemi", "LeftAnti")) else rows
-    if node.text.startswith("LateralJoin"):
-        condition = node.text.removeprefix("LateralJoin ")
+def _join(text: str, left: _Rows, right: _Rows, scope: _Scope) -> _Rows:
+    kind, _, condition = text.partition(" " if text.startswith("LateralJoin") else ", ")
+    rows = _both(left, right)
+    shown = left if "LeftSemi" in kind or "LeftAnti" in kind else rows
     indirect = scope.sources(condition, "join on") | rows.indirect
     return replace(rows, columns=shown.columns, order=shown.order, indirect=indirect)
 
 
-def _both(sides: Sequence[_Rows]) -> _Rows:
-    one, other = sides
+def _both(one: _Rows, other: _Rows) -> _Rows:
     return _Rows(
         columns=one.columns | other.columns,
         order=(*one.order, *other.order),
@@ -362,28 +367,17 @@ def _both(sides: Sequence[_Rows]) -> _Rows:
 
 def _combine(operator: str, sides: Sequence[_Rows]) -> _Rows:
     """Read a union, or an operation on sets, whose rows depend on all columns of both."""
-    first = sides[0]
+    rows, first = reduce(_both, sides), sides[0]
     if any(len(each.order) != len(first.order) for each in sides):
         raise PlanNotReadError("the sides of a union cannot be told apart in its plan")
-    places = zip(*([each.columns[key] for key in each.order] for each in sides), strict=True)
-    taken = len(sides) if operator == "Union" else 1
-    merged = {key: _merged(found[0], found[:taken]) for key, found in zip(first.order, places, strict=True)}
-    indirect: Sources = {}
-    sequence: Sources = {}
-    for each in sides:
-        indirect |= each.indirect | ({} if operator == "Union" else each.all(operator.lower()))
-        sequence |= each.sequence
-    return _Rows(columns=merged, order=first.order, indirect=indirect, sequence=sequence)
+    taken = sides if operator == "Union" else sides[:1]
+    places = zip(*([each.columns[key] for key in each.order] for each in taken), strict=True)
+    merged = {key: _merged(found[0], found) for key, found in zip(first.order, places, strict=True)}
+    others = {} if operator == "Union" else rows.all(operator.lower())
+    return replace(rows, columns=merged, order=first.order, indirect=others | rows.indirect, is_open=False)
 
 
-def _read_items(text: str, rows: _Rows, scope: _Scope) -> list[tuple[int, _Column]]:
-    items, end = _iter_items(text, rows, scope)
-    if end != len(text):
-        raise PlanNotReadError("a list of columns cannot be read in its plan")
-    return items
-
-
-def _iter_items(text: str, rows: _Rows, scope: _Scope) -> tuple[list[tuple[int, _Column]], int]:
+def _read_items(text: str, rows: _Rows, scope: _Scope) -> tuple[list[tuple[int, _Column]], int]:
     """Read columns that are passed on, as `a#1`, or made, as `(a#1 + 1) AS b#2`, and return where they end."""
     found = scope.find(text)
     plain, at = _blank(text, found), {each.start: each for each in found}
@@ -502,8 +496,8 @@ def _shorten(text: str) -> str:
     return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 2]} …"
 
 
-def _depth(text: str) -> int:
-    return text.count("(") - text.count(")")
+def _depth(text: str, brackets: str = "()") -> int:
+    return text.count(brackets[0]) - text.count(brackets[1])
 
 
 def _inside(text: str, operator: str) -> str:
@@ -521,7 +515,10 @@ def _opened(rows: _Rows, text: str) -> _Rows:
     return replace(rows, columns=dict.fromkeys((int(each[1]) for each in found), _NUMBERS) | rows.columns)
 
 
-def _yielded(items: Sequence[tuple[int, _Column]]) -> dict[str, Any]:
+def _yielded(text: str, rows: _Rows, scope: _Scope) -> dict[str, Any]:
+    items, end = _read_items(text, rows, scope)
+    if end != len(text):
+        raise PlanNotReadError("a list of columns cannot be read in its plan")
     return {"columns": dict(items), "order": tuple(key for key, _ in items), "is_open": False}
 
 
@@ -550,23 +547,13 @@ def _merged(named: _Column, found: Sequence[_Column]) -> _Column:
     return replace(named, text=texts.pop() if len(texts) == 1 else None, direct=direct, indirect=indirect)
 
 
-def _values_of(subqueries: Iterable[_Rows]) -> _Column:
-    found = list(subqueries)
-    values = _merged(_Column(name=""), [column for rows in found for column in rows.columns.values()])
-    return replace(values, indirect=dict(chain(values.indirect.items(), *(rows.indirect.items() for rows in found))))
-
-
-def _column_of(name: str, column: str, made_of: ColumnLineage | None) -> _Column:
+def _column_of(name: str, column: str, sources: Sequence[ColumnSource]) -> _Column:
     """Return a column of an input, or of a frame, which has the sources of the frame."""
-    text = f"{name}.{column}"
-    if made_of is None:
-        return _Column(name=column, text=text, direct={(name, column): text})
-    if (found := made_of.columns.get(column)) is None:
-        raise PlanNotReadError(f"the column {text} is not in what is known of its step")
-    direct = _sources_of(each for each in found if each.kind is SourceKind.DIRECT)
-    indirect = _sources_of(each for each in found if each.kind is SourceKind.INDIRECT)
+    direct = _sources_of(each for each in sources if each.kind is _DIRECT)
+    indirect = _sources_of(each for each in sources if each.kind is not _DIRECT)
     texts = set(direct.values())
-    return _Column(name=column, text=texts.pop() if len(texts) == 1 else text, direct=direct, indirect=indirect)
+    text = texts.pop() if len(texts) == 1 else f"{name}.{column}"
+    return _Column(name=column, text=text, direct=direct, indirect=indirect)
 
 
 def _sources_of(sources: Iterable[ColumnSource]) -> Sources:
@@ -574,10 +561,9 @@ def _sources_of(sources: Iterable[ColumnSource]) -> Sources:
 
 
 def _render(column: _Column) -> tuple[ColumnSource, ...]:
-    found = [(SourceKind.DIRECT, column.direct), (SourceKind.INDIRECT, column.indirect)]
     return tuple(
         ColumnSource(input=name, column=of, kind=kind, text=text)
-        for kind, sources in found
+        for kind, sources in ((_DIRECT, column.direct), (SourceKind.INDIRECT, column.indirect))
         for (name, of), text in sorted(sources.items())
     )
 

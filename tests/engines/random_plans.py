@@ -216,7 +216,7 @@ def _map(program: Program, frame: DataFrame) -> DataFrame:
             yield part[part["i"] > 0]  # type: ignore[index]
 
     made = frame.select(program.number(frame).alias("i"), program.number(frame).alias("j"))
-    return program._suffixed(made.mapInPandas(halve, "i bigint, j bigint"))  # type: ignore[arg-type]
+    return program._suffixed(made.mapInPandas(halve, "i bigint, j bigint"))
 
 
 def _apply(program: Program, frame: DataFrame) -> DataFrame:

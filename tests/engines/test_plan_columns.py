@@ -93,6 +93,7 @@ def test_an_input_may_have_a_column_of_any_name(name: str) -> None:
         "concat(v#1, x AS q#99, w#2) AS o#9",  # a literal that looks like a column
         "concat(v#1, () AS n#8, concat(w#2, )) AS o#9",  # brackets in literals
         "concat(v#1, \n   +- Project [w#2 AS o#9]\n      +- Foo) AS o#9",  # a line of its own
+        "concat(v#1, c3#2) AS o#9",  # an id of a column of another name
         "v#1 AS o#9, w#2 AS p#10",  # more columns than the frame has
         "scalar_thing(v#1",
         "",
@@ -107,6 +108,10 @@ def test_a_column_that_was_lost_below_is_not_taken_for_a_literal() -> None:
     inner = f"Project [cut(x#5, v#1 AS lost#8, k#0L) AS o#9]\n      {LEAF.format('      ')}"
     with pytest.raises(PlanNotReadError):
         read_plan(f"SubqueryAlias root\n+- Project [(lost#8 + 1) AS p#10]\n   +- {inner}", "root", ["p"], INPUTS)
+
+
+def test_a_column_may_be_written_in_other_letters() -> None:
+    assert sources(project("(V#1 + W#2) AS o#9", "o"), "o") == ["v", "w"]
 
 
 def test_an_id_in_a_literal_is_no_source() -> None:

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from feed_assets.engines.column_capture import mark_input, with_lineage
 from feed_assets.engines.port import InputData, OutputReport
-from feed_assets.engines.spark.sessions import open_session
+from feed_assets.engines.spark.sessions import open_session, with_settings
 from feed_assets.entities.content.column_lineage import ColumnLineage
 from tests.drills import IS_DRILL, drill_seed, sized
 from tests.engines.random_plans import SCHEMAS, Program, changed, contents, frames, run_all
@@ -15,6 +15,12 @@ from tests.engines.works import work
 
 pytestmark = pytest.mark.spark
 
+QUICK = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+}
 INPUTS = tuple(InputData(name=name, feed=name, instances=(), format="csv", optional=True) for name in SCHEMAS)
 
 
@@ -49,6 +55,7 @@ def find_faults(spark: SparkSession, seed: int) -> list[str] | None:
 def test_what_changes_a_column_is_in_its_lineage(spark: SparkSession) -> None:
     start = drill_seed()
     session = open_session(lambda: spark, "random-plans")
-    found = [find_faults(session, seed) for seed in range(start, start + sized(5, 300))]
+    with with_settings(session, QUICK):
+        found = [find_faults(session, seed) for seed in range(start, start + sized(5, 300))]
     assert [fault for faults in found for fault in faults or ()] == []
     assert found.count(None) <= 1 + len(found) * 0.04
