@@ -105,7 +105,9 @@ def _of_feed(
     record.sequence.index(nominal_time)
     for writer in find_writers(context.timeline, connection, record, [nominal_time]):
         yield _process(writer.key, writer.edge.name, OUTPUT)
-    found = {(each.attempt.key, each.input) for each in RecordedLineage(context, connection).find_readers([key])}
+    found = {
+        (each.attempt.key, each.input) for each in RecordedLineage(context.timeline, connection).find_readers([key])
+    }
     planned = find_readers(context.timeline, connection, record, [nominal_time])
     taken = Batches(connection).takers([key])
     ran = ProcessInstances(connection).get_many({*(each.key for each in planned), *(each.batch for each in taken)})

@@ -31,6 +31,8 @@ from feed_assets.log.removals.records import Sweep
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.plan.edges import Key
 from feed_assets.releases.neighbours import find_readers, find_writers
+from feed_assets.releases.timeline import ReleaseTimeline
+from feed_assets.timing.errors import InstanceError
 from feed_assets.timing.expressions import DataDriven
 from feed_assets.triggers.queue.batches import Batches, TakenEvent
 
@@ -45,28 +47,33 @@ def show_lineage(
     """Return what an instance came of, and what came of it; both if neither is asked for.
 
     Raises:
-        InstanceError: the time is no instance.
+        InstanceError: the time is no instance on any cluster.
         InstanceQueryError: the subject is not on a cluster.
     """
-    is_both, starts = up is down, list[FeedKey | ProcessKey]()
+    is_both, starts, refused = up is down, list[FeedKey | ProcessKey](), list[InstanceError]()
     with context.read() as connection:
         for cluster in subject.asked:
-            if subject.kind is Kind.FEED:
-                context.feed_on(subject.name, cluster).sequence.index(subject.instance)
-                starts.append(FeedKey(subject.name, cluster, subject.instance))
-            else:
-                context.active_release(connection, subject.name, cluster, subject.instance)
-                starts.append(ProcessKey(subject.name, cluster, subject.instance))
-        port = RecordedLineage(context, connection, as_of)
+            try:
+                if subject.kind is Kind.FEED:
+                    context.feed_on(subject.name, cluster).sequence.index(subject.instance)
+                    starts.append(FeedKey(subject.name, cluster, subject.instance))
+                else:
+                    context.active_release(connection, subject.name, cluster, subject.instance)
+                    starts.append(ProcessKey(subject.name, cluster, subject.instance))
+            except InstanceError as exc:
+                refused.append(exc)
+        if refused and not starts:
+            raise refused[0]
+        port = RecordedLineage(context.timeline, connection, as_of)
         return walk_lineage(port, starts, up=up or is_both, down=down or is_both, levels=levels)
 
 
 class RecordedLineage(LineagePort):
     """The record as one transaction sees it, up to a time, if one is given."""
 
-    def __init__(self, context: OperationContext, connection: Connection, as_of: datetime | None = None) -> None:
-        self._plan = context.plan
-        self._timeline = context.timeline
+    def __init__(self, timeline: ReleaseTimeline, connection: Connection, as_of: datetime | None = None) -> None:
+        self._plan = timeline.plan
+        self._timeline = timeline
         self._connection = connection
         self._as_of = as_of
 

@@ -11,8 +11,14 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from feed_assets.definitions.declared import record_location
+from feed_assets.lineage.recorded import RecordedLineage
+from feed_assets.lineage.records import LineageGraph
+from feed_assets.lineage.walk import walk_lineage
 from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import FeedKey, ProcessKey
+from feed_assets.plan.edges import Key
 from feed_assets.plan.location import Declared, Location, declare_location, load_location
+from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.settings import Settings, load_settings
 from feed_assets.simulate.parts import Arrival, LogLine, SimulatedEvent, load_events
 from feed_assets.simulate.simulation import Simulation, SimulationSettings
@@ -47,12 +53,28 @@ class SimulatedLocation:
             row = ProcessInstances(connection).get(*key)
         return {each.name: list(map(render_datetime, each.nominal_times)) for each in (row.inputs if row else ())}
 
-    def _cluster_of(self, process: str, cluster: str | None) -> str:
-        found = sorted(where for name, where in self._location.plan.processes if name == process)
+    def lineage(
+        self, name: str, instance: str, cluster: str | None = None, *, up: bool = True, down: bool = True
+    ) -> LineageGraph:
+        """Return what an instance of a feed came of, and what came of it, as `lineage show`; or of a process, if no
+        feed has the name.
+        """
+        plan, time = self._location.plan, parse_datetime(instance, seconds=True)
+        is_feed = any(each == name for each, _ in plan.feeds)
+        where = self._cluster_of(name, cluster, plan.feeds if is_feed else plan.processes)
+        start = FeedKey(name, where, time) if is_feed else ProcessKey(name, where, time)
+        timeline = ReleaseTimeline(plan)
+        with self._database.read() as connection:
+            timeline.refresh(connection, time)
+            port = RecordedLineage(timeline, connection)
+            return walk_lineage(port, [start], up=up, down=down, levels=10)
+
+    def _cluster_of(self, name: str, cluster: str | None, among: Iterable[Key] | None = None) -> str:
+        found = sorted(where for each, where in among or self._location.plan.processes if each == name)
         if cluster is None and len(found) == 1:
             return found[0]
         if cluster not in found:
-            raise LookupError(f"process {process!r} is on {', '.join(found) or 'no cluster'}; name one")
+            raise LookupError(f"{name!r} is on {', '.join(found) or 'no cluster'}; name one")
         return cluster
 
 

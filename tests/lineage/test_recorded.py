@@ -15,6 +15,7 @@ from feed_assets.lineage.commands import show
 from feed_assets.lineage.recorded import show_lineage
 from feed_assets.lineage.records import LineageGraph, NodeKind
 from feed_assets.log.events import EventLog
+from feed_assets.timing.errors import InstanceError
 from tests.context.contexts import context_of, counting_harness
 from tests.instances.harness import START, LifecycleHarness, at, counted_statements, feed, hours, process
 from tests.replication.test_flows import FLOW, HOUR, harness_of, pass_time, replicated
@@ -181,3 +182,5 @@ def test_what_does_not_exist_is_refused(tmp_path: Path) -> None:
         lineage(context, "nothing")
     with pytest.raises(InstanceQueryError, match="it is not on cluster 'elsewhere'"):
         lineage(context, "clicks", kind=Kind.FEED, clusters=["elsewhere"])
+    with pytest.raises(InstanceError, match="between two instances"):
+        lineage(context, "counts", at("01T00:30"))
