@@ -100,6 +100,7 @@ def take_pictures(page: Page, project: Path) -> None:
     page.take("graph", "/locations/__repository__@shop/asset-groups/primary/lineage", "75% filled", height=480)
     page.take("asset", f"{ASSET}overview", "Source code", height=860)
     check_links(page, project)
+    page.take("columns", f"{ASSET}overview", "of orders.", height=1240)
     page.take(
         "partition", f"{ASSET}partitions&partition={today - timedelta(days=3)}", "feed_assets/preview", height=980
     )

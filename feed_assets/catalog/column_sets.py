@@ -69,8 +69,7 @@ class ColumnSets(TableStore):
 
     def find(self, digests: Collection[str]) -> dict[str, ColumnSet]:
         """Return the sets with some digests in one statement."""
-        columns = (column_sets.c.digest, column_sets.c.content)
-        keys = [(digest,) for digest in sorted(set(digests))]
+        columns, keys = (column_sets.c.digest, column_sets.c.content), [(each,) for each in sorted(set(digests))]
         found = select_keys(self._connection, column_sets, ("digest",), columns, keys)
         return {digest: _load(content) for digest, content in found}
 

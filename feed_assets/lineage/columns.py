@@ -38,10 +38,6 @@ class Column(NamedTuple):
     name: str
 
     @property
-    def key(self) -> Key:
-        return (self.feed, self.cluster)
-
-    @property
     def id(self) -> str:
         return "/".join((COLUMN, *self))
 
@@ -90,7 +86,8 @@ def find_column_lineage(
             asked = {name.lower(): name for name in known}.get(column.lower(), column)
             if known and not any(map(Column(*key, asked).covers, known)):
                 raise EntityNotFoundError(kind=COLUMN, name=f"{feed.name}.{asked}", suggestions=tuple(known))
-            began = [Column(*key, name) for name in (known or [ALL] if asked == ALL else [asked])]
+            began = [Column(*key, name) for name in ((*known, ALL) if asked == ALL else [asked])]
+            walk.listed = frozenset(began if known and asked == ALL else ())
             starts |= dict.fromkeys(each.id for each in began)
             walk.follow(began, levels, upwards=upwards)
             walks.append(walk)
@@ -117,6 +114,8 @@ class _Walk:
     nodes: dict[str, Node] = field(default_factory=dict)
     edges: dict[Edge, None] = field(default_factory=dict)
     is_whole: bool = True
+    listed: frozenset[Column] = frozenset()
+    """All columns of a feed, of which what decides the rows is told once."""
     _made: dict[Key, Made | None] = field(default_factory=dict)
 
     def begin_with(self, key: Key, nominal_time: datetime, *, upwards: bool) -> bool:
@@ -172,12 +171,15 @@ class _Walk:
 
     def _origins(self, column: Column) -> Iterator[Step]:
         """Yield the steps to what a column came of."""
-        made = self.made(column.key)
+        made = self.made(column[:2])
         if made is not None and made.source is not None:
             yield Step(column._replace(cluster=made.source), column, EdgeKind.COPIED)
         elif made is not None:
-            own = (sources for name, sources in made.columns.columns.items() if column.covers(name))
-            for each in (*chain.from_iterable(own), *made.columns.indirect):
+            own, rows = made.columns.columns.items(), made.columns.indirect
+            read = [*chain.from_iterable(sources for name, sources in own if column.covers(name)), *rows]
+            if column in self.listed:
+                read = [*rows] if column.name == ALL else read[: len(read) - len(rows)]
+            for each in read:
                 yield Step(Column(each.feed, column.cluster, each.column), column, EdgeKind(each.kind), each.text)
 
     def _readers(self, key: Key) -> Iterator[tuple[Key, Made]]:
@@ -191,7 +193,7 @@ class _Walk:
 
     def _readings(self, column: Column) -> Iterator[Step]:
         """Yield the steps to what came of a column."""
-        for key, made in self._readers(column.key):
+        for key, made in self._readers(column[:2]):
             if made.source is not None:
                 yield Step(column, Column(*key, column.name), EdgeKind.COPIED)
             if made.columns.unknown is not None:
@@ -203,7 +205,7 @@ class _Walk:
 
     def _add(self, column: Column) -> str:
         if column.id not in self.nodes:
-            name, made = f"{column.feed}.{column.name}", self.made(column.key)
+            name, made = f"{column.feed}.{column.name}", self.made(column[:2])
             is_told = made is None or (column.name != ALL and any(map(column.covers, made.columns.columns)))
             found = ColumnSet() if made is None else made.columns
             remarks = [f"what it is made of is unknown: {found.unknown}"] if found.unknown and not is_told else []
