@@ -72,3 +72,7 @@ class LineagePort(ABC):
     @abstractmethod
     def find_givers(self, events: Collection[FeedEvent]) -> Mapping[int, Sequence[Giver]]:
         """Return whom events came from, by their numbers."""
+
+    @abstractmethod
+    def find_places(self, attempts: Collection[Attempt]) -> Sequence[tuple[Attempt, str, str]]:
+        """Return the directories, no instances, from which and to which attempts at mirrors have copied."""

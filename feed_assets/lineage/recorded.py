@@ -76,6 +76,7 @@ class RecordedLineage(LineagePort):
         self._timeline = timeline
         self._connection = connection
         self._as_of = as_of
+        self._has_triggers = any(each.trigger for each in self._plan.processes.values())
 
     def _is_known(self, at: datetime | None) -> bool:
         return self._as_of is None or (at is not None and at <= self._as_of)
@@ -138,8 +139,7 @@ class RecordedLineage(LineagePort):
                     latest[edge.process_key] += times
         for process, times in latest.items():
             wanted |= self._page(process, by_feed, min(times), max(times))
-        has_triggers = any(each.trigger for each in self._plan.processes.values())
-        taken = Batches(self._connection).takers(keys) if has_triggers else []
+        taken = Batches(self._connection).takers(keys) if self._has_triggers else []
         attempts = [
             attempt
             for listed in self.find_attempts(wanted | {each.batch for each in taken}).values()
@@ -201,6 +201,17 @@ class RecordedLineage(LineagePort):
         taken = [each.seq for each in events if each.origin == INBOX]
         for file in TakenFiles(self._connection).of_events(taken) if taken else ():
             found[file.event].append(Giver(NodeKind.FILE, file.name))
+        return found
+
+    def find_places(self, attempts: Collection[Attempt]) -> Sequence[tuple[Attempt, str, str]]:
+        found: list[tuple[Attempt, str, str]] = []
+        for each in attempts:
+            key, declared = (each.process, each.cluster), self._plan.processes.get(each.key[:2])
+            if declared is not None and declared.mirror is not None:
+                active = self._timeline.find_or_declared(self._connection, key, each.nominal_time)
+                mirror = active.record.mirror if active is not None else None
+                directories = mirror.directories if mirror is not None else ()
+                found += [(each, source.url, target.url) for source, target in directories]
         return found
 
 

@@ -89,6 +89,7 @@ class _Walk:
     nodes: dict[str, Node] = field(default_factory=dict)
     edges: dict[Edge, None] = field(default_factory=dict)
     histories: dict[FeedKey, Sequence[FeedEvent]] = field(default_factory=dict)
+    attempts: dict[str, Attempt] = field(default_factory=dict)
 
     def load(self, keys: Iterable[FeedKey]) -> None:
         """Ask for what happened to the data of instances; their events become nodes."""
@@ -108,6 +109,7 @@ class _Walk:
         """Make attempts nodes; return those that were not seen before."""
         new = {attempt_id(each): each for each in attempts if attempt_id(each) not in seen}
         seen.update(new)
+        self.attempts |= new
         for name, attempt in new.items():
             self.nodes.setdefault(name, _attempt_node(attempt))
         return [*new.values()]
@@ -259,6 +261,11 @@ class _Walk:
     def tell_ends(self) -> None:
         """Tell who has given and who has removed the data, and what came of them since."""
         events = [each for listed in self.histories.values() for each in listed]
+        for attempt, source, target in self.port.find_places(self.attempts.values()):
+            for url in (source, target):
+                self.nodes.setdefault(f"place/{url}", Node(id=f"place/{url}", kind=NodeKind.PLACE, name=url))
+            self.link(f"place/{source}", attempt_id(attempt), EdgeKind.READ)
+            self.link(attempt_id(attempt), f"place/{target}", EdgeKind.MADE)
         given = [each for each in events if not each.payload.get("process")]
         for seq, givers in self.port.find_givers(given).items() if given else ():
             for kind, name in givers:

@@ -133,3 +133,6 @@ class MemoryLineage(LineagePort):
 
     def find_givers(self, events: Collection[FeedEvent]) -> Mapping[int, Sequence[Giver]]:
         return {each.seq: self.givers[each.seq] for each in events if each.seq in self.givers}
+
+    def find_places(self, attempts: Collection[Attempt]) -> Sequence[tuple[Attempt, str, str]]:  # noqa: ARG002 - none
+        return []

@@ -116,3 +116,18 @@ def test_neighbours_follow_the_definition_that_governs(tmp_path: Path) -> None:
     )
     assert [each.tag for each in old] == ["Input", "Output"]
     assert [each.tag for each in new] == ["Input", "Input", "Output"]
+
+
+def test_who_has_run_is_a_reader_of_what_it_has_frozen_alone(tmp_path: Path) -> None:
+    """The weather was optional, and came after the count of its hour."""
+    lifecycle = counting_harness(tmp_path)
+    lifecycle.land("clicks", START)
+    lifecycle.flag("clicks", START)
+    lifecycle.launch(lifecycle.tick(at("01T00:10")), at("01T00:10"))
+    lifecycle.land("weather", START)
+    lifecycle.arrive(at("01T00:30"))
+    context = context_of(lifecycle, at("01T00:40"))
+    assert find_dependencies(context, resolve_subject(context, "weather", START)).items == ()
+    assert told(find_dependencies(context, resolve_subject(context, "clicks", START)).items) == [("Input", "count", 0)]
+    waiting = find_dependencies(context, resolve_subject(context, "weather", at("01T01:00"))).items
+    assert told(waiting) == [("Input", "count", 1)]

@@ -20,6 +20,7 @@ from tests.context.contexts import context_of, counting_harness
 from tests.instances.harness import START, LifecycleHarness, at, counted_statements, feed, hours, process
 from tests.replication.test_flows import FLOW, HOUR, harness_of, pass_time, replicated
 from tests.retention.harness import RetentionHarness, kept_feed
+from tests.retention.sweeps import test_mirror_runs
 
 
 def lineage(context: OperationContext, name: str, time: datetime = START, **more: Any) -> LineageGraph:
@@ -172,6 +173,17 @@ def test_attempts_that_were_cleaned_up_are_answered_from_the_instance(tmp_path: 
     assert {each.remarks for each in down.nodes if each.name == "count"} == {
         ("events of what it has made were cleaned up",)
     }
+
+
+def test_a_mirror_leads_from_directory_to_directory(tmp_path: Path) -> None:
+    lifecycle = test_mirror_runs.harness_of(tmp_path, test_mirror_runs.mirror())
+    test_mirror_runs.write(tmp_path, {"a": "1"})
+    test_mirror_runs.run(lifecycle, START, test_mirror_runs.NOON)
+    graph = lineage(context_of(lifecycle, at("02")), "models")
+    source, target = (f"place file://{tmp_path}/{cluster}/models" for cluster in ("primary", "backup"))
+    work = "process models on primary 2013-11-01T00:00Z attempt 1"
+    assert [each.label.partition(" SUCCEEDED")[0] for each in graph.nodes] == [work, source, target]
+    assert [each.kind.value for each in graph.edges] == ["read", "made"]
 
 
 def test_what_does_not_exist_is_refused(tmp_path: Path) -> None:
