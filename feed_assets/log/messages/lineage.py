@@ -4,7 +4,7 @@ A message names what has happened; what there is to say of it is read from the r
 sweep one tells the begin and one the end, whoever records them: the keys see to that. All take the lock of the log.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -23,10 +23,13 @@ _OF_RUNS = frozenset({FeedEventKind.PRODUCED, FeedEventKind.REPLICATED, FeedEven
 _SAME = ("cluster", "nominal_time", "process", "attempt", "run_id", "reason")
 
 
-def tell(connection: Connection, name: str, at: datetime, payload: LineagePayload) -> None:
-    """Write a message about something with a name that nothing else has."""
-    key = f"lineage/{name}/{'begin' if payload.happening is Happening.START else 'end'}"
-    Outbox(connection).append_many([OutboxMessage(recorded_at=at, payload=payload, idempotency_key=key)])
+def tell(connection: Connection, at: datetime, payloads: Mapping[str, LineagePayload]) -> None:
+    """Write messages, each about something with a name that nothing else has."""
+    messages = []
+    for name, payload in payloads.items():
+        key = f"lineage/{name}/{'begin' if payload.happening is Happening.START else 'end'}"
+        messages.append(OutboxMessage(recorded_at=at, payload=payload, idempotency_key=key))
+    Outbox(connection).append_many(messages)
 
 
 def tell_attempt(connection: Connection, attempt: Attempt) -> None:
@@ -39,13 +42,16 @@ def tell_attempt(connection: Connection, attempt: Attempt) -> None:
     payload = LineagePayload(happening=happening, kind=kind, entity=entity, begun_at=attempt.started_at, **same)
     times = f"{attempt.nominal_time.isoformat()}/{attempt.attempt}/{attempt.started_at.isoformat()}"
     name = f"{attempt.process}/{attempt.cluster}/{times}"
-    tell(connection, name, attempt.ended_at or attempt.started_at, payload)
+    tell(connection, attempt.ended_at or attempt.started_at, {name: payload})
 
 
 def tell_data(connection: Connection, events: Iterable[NewFeedEvent], first: int) -> None:
     """Write the messages about new events of data that no run has caused; their numbers begin with `first`."""
+    payloads: dict[datetime, dict[str, LineagePayload]] = {}
     for seq, each in enumerate(events, first) if tells_lineage(connection) else ():
         if each.kind not in _OF_RUNS and each.payload.get("kind", LocationKind.DATA) == LocationKind.DATA:
             place: dict[str, Any] = {"cluster": each.cluster, "nominal_time": each.nominal_time, "event": seq}
             payload = LineagePayload(happening=Happening.DATA, kind=Kind.FEED, entity=each.feed, **place)
-            tell(connection, f"event/{seq}", each.recorded_at, payload)
+            payloads.setdefault(each.recorded_at, {})[f"event/{seq}"] = payload
+    for at, found in payloads.items():
+        tell(connection, at, found)

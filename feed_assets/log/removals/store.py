@@ -92,9 +92,9 @@ class Sweeps(TableStore):
             ends = {SweepState.DONE: Happening.COMPLETE, SweepState.UNDOING: Happening.ABORT}
         if sweep is not None and sweep.state in ends and sweep.started_at is not None:
             whole: dict[str, Any] = {"cluster": sweep.cluster, "sweep": sweep_id, "begun_at": sweep.started_at}
-            for feed in (count.feed for count in sweep.counts):
-                payload = LineagePayload(happening=ends[sweep.state], kind=Kind.FEED, entity=feed, **whole)
-                tell(self._connection, f"sweep/{sweep_id}/{feed}", sweep.ended_at or sweep.started_at, payload)
+            whole |= {"happening": ends[sweep.state], "kind": Kind.FEED}
+            told = {f"sweep/{sweep_id}/{each.feed}": LineagePayload(entity=each.feed, **whole) for each in sweep.counts}
+            tell(self._connection, sweep.ended_at or sweep.started_at, told)
 
 
 def _is_one_of(clusters: Collection[str], states: Collection[SweepState]) -> list[ColumnElement[bool]]:

@@ -400,6 +400,7 @@ def test_a_pipe_is_no_file_of_lineage(tmp_path: Path) -> None:
     [
         ("s3a://lake/raw", {}, dataset.S3("lake", "raw/clicks")),
         ("gcs://lake", {}, dataset.GCS("lake", "clicks")),
+        ("abfs://box@one.dfs.core.windows.net/in", {}, dataset.ABFSS("box", "one", "/in/clicks")),
         ("az://box/in", {"account_name": "one"}, dataset.ABFSS("box", "one", "/in/clicks")),
         ("hdfs://name:8020/data", {}, dataset.HDFS("name", "8020", "/data/clicks")),
         ("/data", {}, dataset.LocalFileSystem("/data/clicks")),
