@@ -9,6 +9,7 @@ from feed_assets.clock import FrozenClock
 from feed_assets.context.operation import AttemptContext
 from feed_assets.engines.errors import WorkflowFailedError
 from feed_assets.instances.attempts.execution import InstanceRunner
+from feed_assets.lineage.commands import column
 from feed_assets.log.records import ProcessInstanceStatus
 from tests.instances.harness import START, LifecycleHarness, at, feed, process
 from tests.spark_session import spark
@@ -94,3 +95,32 @@ def test_an_instance_is_read_made_published_and_survives_a_failed_rerun(tmp_path
 
     assert (again.attempt, dict(again.inputs)) == (4, {"clicks": 2, "weather": 1})
     assert [line for line in lines(lifecycle) if line[0] in "abc"] == ["ann,1", "bob,1", "cy,1"]
+
+
+def test_bd_55_the_columns_of_a_query_are_told_with_the_function(tmp_path: Path, spark: SparkSession) -> None:
+    (tmp_path / "insert.sql").write_text("select concat(a, b) as c, current_database() as d from s where a > 0")
+    lifecycle = LifecycleHarness.of(
+        tmp_path,
+        feed("s", schema="a int, b int"),
+        feed("t"),
+        process(
+            "insert",
+            inputs={"s": "now(0,0)"},
+            outputs={"t": "now(0,0)"},
+            workflow={"engine": "sql", "path": "insert.sql"},
+        ),
+    )
+    lifecycle.land("s", START, text="a,b\n1,2\n")
+    runner(lifecycle, spark, "run-1").run(lifecycle.process("insert"), START, lambda _: None)
+    graph = column(lifecycle.context(NOON), feed="t", up=True)
+    names = {each.id: each.name for each in graph.nodes}
+    edges = {(names[each.source], names[each.target], each.kind.value) for each in graph.edges}
+    function, condition = sorted(each.name for each in graph.nodes if each.kind.value == "expression")
+    assert edges == {
+        ("s.a", function, "direct"),
+        ("s.b", function, "direct"),
+        (function, "t.c", "direct"),
+        ("s.a", condition, "indirect"),
+        (condition, "t.*", "indirect"),
+    }
+    assert function.startswith("concat(")
