@@ -71,6 +71,8 @@ def show(
 ) -> "LineageGraph | WindowLineage | Mapping[str, Any]":
     """Show the data and the attempts that INSTANCE of NAME came of, and those that came of it, with digests.
 
+    Where a feed and a process share NAME, the feed is meant, unless KIND tells.
+
     Events are what happened to data: they arrived, were made by an attempt at a process, copied, evicted, restored or
     made again. Without --up and --down both directions are shown.
 
@@ -90,7 +92,7 @@ def show(
         return found.cdap if form else found
     if len(instances) != 1 or is_window:
         raise WrongUsageError("Give one NAME and one INSTANCE, or one NAME and --start.")
-    subject = resolve_subject(context, name, instances[0], kind=kind, clusters=clusters)
+    subject = resolve_subject(context, name, instances[0], kind=kind, preferred=Kind.FEED, clusters=clusters)
     graph = show_lineage(context, subject, up=up, down=down, levels=levels, as_of=as_of)
     return prove_lineage(context, graph) if proof else graph
 

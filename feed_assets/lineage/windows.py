@@ -7,7 +7,7 @@ are not visited again, so cycles end.
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from difflib import get_close_matches
 from enum import StrEnum
 from itertools import chain
@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from feed_assets.catalog.column_sets import ColumnSets
 from feed_assets.context.operation import OperationContext
 from feed_assets.entities.common import Kind
-from feed_assets.entities.errors import AmbiguousNameError, EntityNotFoundError
+from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.entities.flow_names import declared_by, is_flow, source_of
 from feed_assets.errors import WrongUsageError
 from feed_assets.lineage.records import Edge, EdgeKind, LineageGraph, Node, NodeKind
@@ -27,6 +27,8 @@ from feed_assets.log.events import EventLog
 from feed_assets.log.instances.attempts import ActiveAttempt, Attempts
 from feed_assets.log.records import COLUMNS
 from feed_assets.timing.dates import render_datetime
+
+_SECOND = timedelta(seconds=1)
 
 
 class Access(StrEnum):
@@ -226,15 +228,14 @@ def find_window_lineage(
     down: bool = False,
 ) -> WindowLineage:
     """Return what is connected with a feed, process or flow by the attempts that were active from `start` to before
-    `end`, by default now: those that began before the end, and had not ended before the start. One that is suspended
-    has not ended. The name of what was deleted will do.
+    `end`, by default up to this second: those that began before the end, and had not ended before the start. One that
+    is suspended has not ended. The name of what was deleted will do.
 
     Raises:
         WrongUsageError: there is no start, it is after the end, or there are no levels.
         EntityNotFoundError: nothing of this name was ever declared.
-        AmbiguousNameError: a feed and a process have the name.
     """
-    end = context.as_of if end is None else end
+    end = context.as_of.replace(microsecond=0) + _SECOND if end is None else end
     if start is None:
         raise WrongUsageError("Give --start, too: the window is from --start to before --end.")
     if start > end:
@@ -261,15 +262,13 @@ def find_window_lineage(
 
 
 def _require_known(context: OperationContext, definitions: Definitions, kind: Kind | None, name: str) -> Kind:
-    """Return the kind of what is declared now, or else was once."""
+    """Return the kind of what is declared now, or else was once; of a feed and a process the feed."""
     if is_flow(name):
         _require_known(context, definitions, *declared_by(name))
         return Kind.PROCESS
     kinds = (Kind.FEED, Kind.PROCESS) if kind is None else (kind,)
     now = [each for each in kinds if any(of_name == name for of_name, _ in context.records(each))]
     found = now or [each for each in kinds if definitions.find_newest(each, name) is not None]
-    if len(found) > 1:
-        raise AmbiguousNameError(name=name, kinds=found)
     if not found:
         ever = sorted({one for each in kinds for one in definitions.names_ever(each)})
         similar = tuple(get_close_matches(name, ever, n=2))

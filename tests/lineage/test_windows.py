@@ -19,7 +19,7 @@ from feed_assets.log.events import EventLog
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.records import COLUMNS, Attempt, FeedEventKind, FrozenInput, NewFeedEvent, ProcessInstanceStatus
 from tests.context.contexts import context_of, counting_harness
-from tests.instances.harness import START, LifecycleHarness, at, feed
+from tests.instances.harness import START, LifecycleHarness, at, feed, process
 from tests.lineage.accesses import FIRST, data, program, read_accesses, written
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -180,7 +180,7 @@ def test_wrong_windows_are_refused(tmp_path: Path) -> None:
     for given, told in (
         ({"end": at("02")}, "Give --start"),
         ({"start": at("02"), "end": at("01")}, "is after --end 2013-11-01T00:00Z"),
-        ({"start": at("03")}, "is after --end 2013-11-02T00:00Z"),
+        ({"start": at("03")}, "is after --end 2013-11-02T00:00:01Z"),
         ({"start": at("01"), "levels": 0}, "--levels 0 is below 1"),
         ({"start": at("01"), "as_of": at("01")}, "Give one NAME and one INSTANCE, or one NAME and --start"),
     ):
@@ -194,5 +194,23 @@ def test_the_command_gives_the_document_of_cdap(tmp_path: Path) -> None:
     context = context_of(counted(tmp_path), at("02"))
     found = show(context, names=("counts",), start=at("01"), up=True, form="cdap")
     assert isinstance(found, dict)
-    assert (found["start"], found["end"]) == (1383264000, 1383350400)
+    assert (found["start"], found["end"]) == (1383264000, 1383350401)
     assert [each["data"] for each in found["relations"]] == ["dataset.primary.counts", "dataset.primary.clicks"]
+
+
+def test_of_a_feed_and_a_process_of_one_name_the_feed_is_meant(tmp_path: Path) -> None:
+    harness = LifecycleHarness.of(
+        tmp_path,
+        feed("clicks"),
+        feed("report"),
+        process("report", inputs={"clicks": "now(0,0)"}, outputs={"report": "now(0,0)"}),
+    )
+    context = context_of(harness, at("02"))
+    window = show(context, names=("report",), start=at("01"))
+    assert isinstance(window, WindowLineage)
+    assert window.kind is Kind.FEED
+    graph = show(context, names=("report", "2013-11-01T00:00Z"))
+    assert not getattr(graph, "nodes", None)
+    of_process = show(context, kind=Kind.PROCESS, names=("report",), start=at("01"))
+    assert isinstance(of_process, WindowLineage)
+    assert of_process.kind is Kind.PROCESS
