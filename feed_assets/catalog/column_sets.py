@@ -5,6 +5,7 @@ A set names feeds, not inputs, so that it can be read without the definition of 
 
 import hashlib
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -19,6 +20,8 @@ from feed_assets.sql.rows import TableStore, build_insert_if_absent, select_keys
 
 NOT_TOLD = "the work does not tell what its columns are made of"
 """Why what is made of what is unknown where nobody has looked."""
+
+_TIMES = re.compile(r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?Z?")  # 2013-11-02 05:00:00
 
 
 class FeedColumn(NamedTuple):
@@ -87,7 +90,7 @@ def find_column_set(process: ProcessRecord, edge: OutputEdge, read: ColumnLineag
 
     def of_feeds(sources: Iterable[ColumnSource]) -> tuple[FeedColumn, ...]:
         plain = {text: "" for each in sources for text in (each.column, f"{each.input}.{each.column}")}
-        texts = ((each, plain.get(each.text, mask(each.text))) for each in sources)
+        texts = ((each, plain.get(each.text, _TIMES.sub("<time>", mask(each.text)))) for each in sources)
         named = {FeedColumn(feeds.get(each.input, each.input), each.column, each.kind, text) for each, text in texts}
         return tuple(sorted(named))
 

@@ -85,6 +85,16 @@ def test_equal_sets_are_recorded_once(lifecycle: LifecycleHarness) -> None:
     assert (unknown, count_sets(lifecycle)) == (ColumnSet(unknown="it reads an RDD"), 2)
 
 
+def test_times_in_expressions_make_no_other_set(lifecycle: LifecycleHarness) -> None:
+    for hour in range(2):
+        by = f"(at >= 2013-11-01 0{hour}:00:00)"
+        filtered = ColumnLineage(indirect=(ColumnSource(input="clicks", column="at", kind=INDIRECT, text=by),))
+        found = run(lifecycle, hour, counts=filtered)
+        assert found is not None
+        assert found.indirect == (FeedColumn("views", "at", INDIRECT, "(at >= <time>)"),)
+    assert count_sets(lifecycle) == 1
+
+
 def test_a_work_that_tells_nothing_records_nothing(lifecycle: LifecycleHarness) -> None:
     assert (run(lifecycle), count_sets(lifecycle)) == (None, 0)
 
