@@ -11,7 +11,7 @@ from benchmarks.report import Figure, Part, Scale, within
 from feed_assets.clock import FrozenClock
 from feed_assets.context.operation import OperationContext, resolve_subject
 from feed_assets.context.tick import open_tick
-from feed_assets.definitions.declared import record_declared
+from feed_assets.definitions.store import record_declared
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed

@@ -14,7 +14,7 @@ import sqlalchemy
 from sqlalchemy import Column, Connection, MetaData, Table, TypeDecorator, insert, select, text
 
 from benchmarks.workload import CLUSTER, HOUR, START, pairs_of, write_entities
-from feed_assets.definitions.declared import record_location
+from feed_assets.definitions.store import record_location
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.tables import attempts, feed_instances, manifests, process_instances

@@ -35,8 +35,7 @@ from benchmarks.report import Figure, Part, Scale, faster, slower
 from feed_assets.clock import SystemClock
 from feed_assets.engines.spark.sessions import session_conf
 from feed_assets.entities.maps import FrozenMap
-from feed_assets.plan.addresses import StoreAddress
-from feed_assets.plan.copy_records import CopyOptions
+from feed_assets.plan.copy_records import CopyOptions, StoreAddress
 from feed_assets.storage.pool import StorePool
 from feed_assets.transfer.copying import RunTasks, copy_many
 from feed_assets.transfer.executors import run_on_executors

@@ -20,7 +20,7 @@ from benchmarks.hadoop import run_hadoop
 from benchmarks.probes import ProbeError, say
 from benchmarks.report import Figure, Part, Scale, faster, within
 from feed_assets.entities.common import LocationKind
-from feed_assets.plan.addresses import StoreAddress
+from feed_assets.plan.copy_records import StoreAddress
 from feed_assets.plan.records import RetainedLocation, RetentionRecord
 from feed_assets.retention.rules.eligibility import (
     collect_candidates,

@@ -16,7 +16,7 @@ from benchmarks.report import Figure, Part, Scale, slower
 from benchmarks.workload import START, pairs_of, write_entities
 from feed_assets.context.operation import open_context
 from feed_assets.context.tick import open_tick
-from feed_assets.definitions.declared import record_location
+from feed_assets.definitions.store import record_location
 from feed_assets.instances.gates.plan_changes import apply_plan
 from feed_assets.instances.gates.readiness import apply_readiness
 from feed_assets.plan.location import find_plan_cache, load_location

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.definitions.declared import record_declared
+from feed_assets.definitions.store import record_declared
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed
 from feed_assets.log.definitions.store import Definitions

@@ -25,7 +25,7 @@ def test_results_are_read_by_module_and_status() -> None:
     assert [(mutant.module.rpartition(".")[2], mutant.status) for mutant in parse_results(LISTING)] == [
         ("walk", "killed"),
         ("walk", "survived"),
-        ("limits", "no tests"),
+        ("eligibility", "no tests"),
     ]
     assert next(parse_results(LISTING)).name == "feed_assets.storage.local.walk.x_walk_below__mutmut_1"
 

@@ -38,7 +38,7 @@ from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import CONTENT, FeedEvent, FeedKey, ProcessKey
 from feed_assets.log.run_names import find_run
 from feed_assets.plan.records import FeedRecord, Plan
-from feed_assets.sql.locks import lock_definitions
+from feed_assets.sql.database import lock_definitions
 from feed_assets.timing.dates import parse_datetime, render_datetime
 
 

@@ -14,7 +14,7 @@ from feed_assets.json_form import shown
 from feed_assets.log.audit import Audit
 from feed_assets.log.definitions.records import AuditEntry
 from feed_assets.releases.timeline import is_applied
-from feed_assets.sql.locks import lock_definitions, lock_log
+from feed_assets.sql.database import lock_definitions, lock_log
 
 AT_ONCE = 500
 """The entities of one transaction: writers wait for it."""

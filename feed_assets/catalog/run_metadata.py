@@ -21,8 +21,7 @@ from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import OfProcessInstance, ProcessKey
 from feed_assets.masking import get_logger
 from feed_assets.plan.records import Plan
-from feed_assets.sql.database import Database
-from feed_assets.sql.locks import lock_log
+from feed_assets.sql.database import Database, lock_log
 from feed_assets.sql.rows import RowMapper, TableStore
 
 _T = facts.c

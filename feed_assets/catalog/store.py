@@ -16,7 +16,7 @@ from feed_assets.entities.metadata import Metadata, MetadataKey, MetadataKind, M
 from feed_assets.log.messages.outbox import Outbox
 from feed_assets.log.messages.payloads import MetadataPayload
 from feed_assets.log.messages.records import OutboxMessage
-from feed_assets.sql.locks import lock_log
+from feed_assets.sql.database import lock_log
 from feed_assets.sql.rows import (
     KEY_ROWS,
     RowMapper,

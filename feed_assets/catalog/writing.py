@@ -12,7 +12,7 @@ from feed_assets.entities.metadata import Metadata, Mutation, Origin, decide_mut
 from feed_assets.log.audit import Audit
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.definitions.records import AuditEntry
-from feed_assets.sql.locks import lock_definitions, lock_log
+from feed_assets.sql.database import lock_definitions, lock_log
 
 METADATA = "metadata"
 """The action in the audit that stands for a change of metadata."""

@@ -70,7 +70,7 @@ def simulate(
     The decisions are those of the sensors. Storage and record are temporary, and every workflow is replaced by one that
     only takes time. The same seed gives the same log.
     """
-    from feed_assets.definitions.declared import record_location
+    from feed_assets.definitions.store import record_location
     from feed_assets.plan.location import load_location
     from feed_assets.simulate.parts import ArrivalPattern, ClockSteps, iter_arrivals, load_arrivals, load_events
     from feed_assets.simulate.simulation import Faults, SimulationSettings

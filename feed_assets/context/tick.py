@@ -20,7 +20,7 @@ from feed_assets.context.errors import NotAskedError
 from feed_assets.context.operation import OperationContext
 from feed_assets.errors import NoAnswerError
 from feed_assets.log.definitions.records import ScheduleState
-from feed_assets.plan.addresses import StoreAddress, endpoint_of
+from feed_assets.plan.copy_records import StoreAddress, endpoint_of
 from feed_assets.plan.records import Plan
 from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.sql.database import Database

@@ -41,7 +41,7 @@ from feed_assets.log.records import (
 from feed_assets.log.watermarks import Watermarks
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord
-from feed_assets.releases.neighbours import find_writers
+from feed_assets.releases.left_out import find_writers
 from feed_assets.releases.timeline import ActiveRelease
 from feed_assets.timing.dates import NEVER
 from feed_assets.triggers.input_windows import InputState, closed_gates, input_states_many

@@ -43,7 +43,7 @@ from feed_assets.log.watermarks import Watermarks, part_past
 from feed_assets.plan.edges import InputEdge
 from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import counted
-from feed_assets.releases.pinning import find_changed_paths
+from feed_assets.releases.store import find_changed_paths
 from feed_assets.releases.timeline import ActiveRelease
 from feed_assets.timing.dates import NEVER, render_datetime
 

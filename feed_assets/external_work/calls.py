@@ -57,7 +57,7 @@ from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, Lease, ProcessInstanceStatus
 from feed_assets.log.run_names import name_elsewhere, name_repair
 from feed_assets.plan.records import ProcessRecord
-from feed_assets.sql.locks import lock_for_lineage, lock_queues
+from feed_assets.sql.database import lock_for_lineage, lock_queues
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.manifests import Publication
 from feed_assets.storage.records import Manifest

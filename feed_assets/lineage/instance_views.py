@@ -22,7 +22,7 @@ from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import FeedInstanceStatus, FeedKey, ProcessInstanceStatus, ProcessKey
 from feed_assets.plan.edges import Key
-from feed_assets.releases.neighbours import Reader, find_readers, find_writers
+from feed_assets.releases.left_out import Reader, find_readers, find_writers
 from feed_assets.releases.timeline import ActiveRelease
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.sequence import InstanceSequence

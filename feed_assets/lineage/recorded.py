@@ -30,7 +30,7 @@ from feed_assets.log.records import (
 from feed_assets.log.removals.records import Sweep
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.plan.edges import Key
-from feed_assets.releases.neighbours import find_readers, find_writers
+from feed_assets.releases.left_out import find_readers, find_writers
 from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.timing.errors import InstanceError
 from feed_assets.timing.expressions import DataDriven

@@ -8,7 +8,7 @@ from sqlalchemy import delete, func, insert, select
 
 from feed_assets.log.definitions.records import AuditEntry
 from feed_assets.log.tables import audit
-from feed_assets.sql.locks import lock_definitions
+from feed_assets.sql.database import lock_definitions
 from feed_assets.sql.rows import RowMapper, TableStore
 
 _T = audit.c

@@ -10,7 +10,7 @@ from sqlalchemy import Select, exists, func, insert, select
 from feed_assets.log.messages.lineage import tell_data
 from feed_assets.log.records import CONTENT, FeedEvent, FeedEventKind, FeedKey, NewFeedEvent
 from feed_assets.log.tables import HAS_KEY, feed_events
-from feed_assets.sql.locks import lock_log
+from feed_assets.sql.database import lock_log
 from feed_assets.sql.rows import KEY_ROWS, RowMapper, TableStore, delete_keys, key_rows, render_rows, select_keys
 from feed_assets.sql.totals import Total, TotalKind, Totals, microseconds
 

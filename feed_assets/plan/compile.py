@@ -42,8 +42,7 @@ from feed_assets.entities.replication import (
 )
 from feed_assets.entities.triggers import OnUpdate
 from feed_assets.issues import EntityKey, SourceMap
-from feed_assets.plan.addresses import StoreAddress
-from feed_assets.plan.copy_records import CopyOptions, Directory, MirrorRecord, OnError
+from feed_assets.plan.copy_records import CopyOptions, Directory, MirrorRecord, OnError, StoreAddress
 from feed_assets.plan.edges import InputEdge, Key, OutputEdge, Pending, compile_trigger
 from feed_assets.plan.places import address_of, locate, locate_table
 from feed_assets.plan.records import (

@@ -4,10 +4,9 @@ from zoneinfo import ZoneInfo
 
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.maps import EMPTY, FrozenMap
-from feed_assets.plan.addresses import StoreAddress
+from feed_assets.plan.copy_records import StoreAddress
 from feed_assets.plan.records import TableRecord
-from feed_assets.timing.tables import parse_table_address
-from feed_assets.timing.templates import PathTemplate, parse_path_template
+from feed_assets.timing.templates import PathTemplate, parse_path_template, parse_table_address
 
 _UTC = ZoneInfo("UTC")
 

@@ -21,8 +21,7 @@ from feed_assets.entities.process import CatchUp, OnTimeout, Order, ProcessSla, 
 from feed_assets.entities.triggers import OnUpdate
 from feed_assets.entities.workflow import Workflow, WorkflowEngine, order_steps
 from feed_assets.issues import EntityKey
-from feed_assets.plan.addresses import StoreAddress
-from feed_assets.plan.copy_records import CopyOptions, MirrorRecord
+from feed_assets.plan.copy_records import CopyOptions, MirrorRecord, StoreAddress
 from feed_assets.plan.edges import InputEdge, Key, OutputEdge, TriggerInput, TriggerRecord
 from feed_assets.receivers import Channel
 from feed_assets.timing.sequence import Frequency, InstanceSequence

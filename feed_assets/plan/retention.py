@@ -17,7 +17,7 @@ from feed_assets.entities.common import (
 )
 from feed_assets.entities.feed import Feed, RetentionStage
 from feed_assets.entities.locations.overlaps import Overlaps
-from feed_assets.plan.addresses import StoreAddress
+from feed_assets.plan.copy_records import StoreAddress
 from feed_assets.plan.places import locate, locate_table
 from feed_assets.plan.records import RetainedLocation, RetentionRecord, SweepLimits
 from feed_assets.timing.sequence import Frequency, Unit

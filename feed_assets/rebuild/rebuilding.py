@@ -16,7 +16,7 @@ from feed_assets.clock import open_clock
 from feed_assets.context.operation import OperationContext, open_context
 from feed_assets.context.safe_mode import record_rebuild
 from feed_assets.definitions.verbs.context import open_entity_context
-from feed_assets.definitions.verbs.settling import settle_releases
+from feed_assets.definitions.verbs.schedules import settle_releases
 from feed_assets.entities.triggers import StartFrom
 from feed_assets.instances.arrival.arrival_notices import look_for_vanished
 from feed_assets.instances.arrival.polling import decide_poll_result, record_poll_results
@@ -60,8 +60,7 @@ from feed_assets.rebuild.surveying import (
 )
 from feed_assets.retention.rules.hold_traces import HoldTraces, UnsettledStore
 from feed_assets.settings import Settings
-from feed_assets.sql.database import Database
-from feed_assets.sql.locks import lock_for_lineage, lock_queues
+from feed_assets.sql.database import Database, lock_for_lineage, lock_queues
 from feed_assets.storage.errors import StorageError
 from feed_assets.timing.dates import NEVER
 from feed_assets.triggers.apply_triggers import find_routed, input_key

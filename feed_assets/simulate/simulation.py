@@ -16,7 +16,7 @@ from typing import assert_never
 from feed_assets.clock import FrozenClock
 from feed_assets.context.operation import AttemptContext, OperationContext
 from feed_assets.context.tick import open_tick
-from feed_assets.definitions.verbs.settling import apply_schedules, decide_schedules
+from feed_assets.definitions.verbs.schedules import apply_schedules, decide_schedules
 from feed_assets.entities.common import Kind
 from feed_assets.errors import FeedAssetsError
 from feed_assets.instances.arrival.arrival_notices import Notice, NoticeOutcome, record_notice

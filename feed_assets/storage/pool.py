@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from feed_assets.errors import NoAnswerError
 from feed_assets.patience import Patience
-from feed_assets.plan.addresses import StoreAddress, endpoint_of
+from feed_assets.plan.copy_records import StoreAddress, endpoint_of
 from feed_assets.storage.errors import StorageAwayError
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.registry import open_store

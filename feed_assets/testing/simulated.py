@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from feed_assets.definitions.declared import record_location
+from feed_assets.definitions.store import record_location
 from feed_assets.lineage.recorded import RecordedLineage
 from feed_assets.lineage.records import LineageGraph
 from feed_assets.lineage.walk import walk_lineage

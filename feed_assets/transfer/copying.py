@@ -1,6 +1,4 @@
-"""Copy instances, from the plan to the publication, with the threads of this process. An archive is an exact, verified
-copy in another store first, and only then the move to the trash; and back.
-"""
+"""Copy instances, from the plan to the publication, with the threads of this process."""
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -10,24 +8,15 @@ from dataclasses import dataclass, field, replace
 from feed_assets.clock import Clock, Stopwatch
 from feed_assets.entities.copies.options import Existing
 from feed_assets.errors import FeedAssetsError
-from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.copy_records import CopyOptions
 from feed_assets.storage.checksums import checksum_of
 from feed_assets.storage.clearing import find_foreign, refuse_foreign
 from feed_assets.storage.copy_port import SourceFile, Survey
-from feed_assets.storage.errors import (
-    InstanceChangingError,
-    InstanceNotFoundError,
-    PathRefusedError,
-    PlaceOccupiedError,
-    StorageError,
-    StorageFullError,
-)
+from feed_assets.storage.errors import PlaceOccupiedError, StorageError, StorageFullError
 from feed_assets.storage.listing import nanoseconds
 from feed_assets.storage.pool import StorePool
-from feed_assets.storage.port import StorePath
-from feed_assets.storage.records import Availability, Guard, Moved, Outcome
-from feed_assets.transfer.errors import CopyDamagedError, SourceChangingError, SourceNotAvailableError
+from feed_assets.storage.records import Availability
+from feed_assets.transfer.errors import CopyDamagedError, SourceChangingError
 from feed_assets.transfer.finishing import Finishing, RepeatError
 from feed_assets.transfer.plans import CopyPlan, Side, plan_copy, survey_source
 from feed_assets.transfer.requests import Copied, CopyRequest, CopyStatus, Meter, OnProgress
@@ -300,74 +289,3 @@ def _is_equal(stores: StorePool, source: Side, survey: Survey, target: Side, sta
 
         with ThreadPoolExecutor(_THREADS) as pool:
             return all(pool.map(is_equal, survey.files))
-
-
-_EXACT = CopyOptions(exact=True, tries=1)
-
-
-def archive_instance(
-    place: StorePath, archive: StorePath, sweep: str, clock: Clock, *, flag: str | None = None
-) -> Moved:
-    """Copy an instance to an archive (see `copy_exactly`), and then move it to the trash (see `Trash.put`).
-
-    The result names the path of the instance. It is that of the move if the copy exists, else that of the copy; ALREADY
-    if this sweep has archived and removed the instance before.
-    """
-    trash = place.store.trash()
-    if not trash.holds(sweep, place.path):
-        copied = copy_exactly(place, archive, clock, flag=flag)
-        if copied.outcome not in (Outcome.MOVED, Outcome.ALREADY):
-            return replace(copied, path=place.path)
-    return trash.put(sweep, [place.path], flag=flag)[0]
-
-
-def copy_exactly(place: StorePath, to: StorePath, clock: Clock, *, flag: str | None = None) -> Moved:
-    """Copy all files of an instance to another place, where nothing is. `clock` is the real clock.
-
-    The copy is staged, read back and compared by checksum before it becomes visible. MOVED; ALREADY if an equal copy
-    exists; OCCUPIED if something else exists; VANISHED if there is nothing to copy; CHANGED if the instance changed
-    during the copy; REFUSED. Permissions, times and empty directories are not copied.
-
-    Raises:
-        FeedAssetsError: a storage refused, or returned other bytes than were written. Repeating the copy converges.
-    """
-    try:
-        source = place.store.place(place.path)
-    except InstanceNotFoundError:
-        return Moved(path=to.path, outcome=Outcome.VANISHED, reason="it does not exist")
-    except PathRefusedError as exc:
-        return Moved(path=to.path, outcome=Outcome.REFUSED, reason=exc.reason)
-
-    def guard() -> None:
-        if place.store.place(place.path) != source:
-            raise InstanceChangingError(store=source.store.root_url, path=source.path, reason="it was replaced")
-
-    received = to.store.trash().receive(to.path, lambda target: _copy(source, target, flag, guard, clock))
-    return replace(received, path=to.path)
-
-
-def _copy(source: StorePath, target: StorePath, flag: str | None, guard: Guard, clock: Clock) -> Moved:
-    opened = {place.store.root_url: place.store for place in (source, target)}
-    sides = [Side(store=StoreAddress(url=each.store.root_url), path=each.path, flag=flag) for each in (source, target)]
-    request = CopyRequest(source=sides[0], target=sides[1], guard=guard)
-    with suppress(StorageError):  # what cannot be finished there is in the way of this copy
-        target.store.recover(target.path)
-    (outcome,) = copy_many(StorePool(lambda url, _: opened[url]), [request], _EXACT, clock)
-    match outcome:
-        case Copied(status=CopyStatus.UNCHANGED):
-            return _moved(Outcome.ALREADY, "an equal copy already exists")
-        case Copied():
-            return Moved(path=target.path, outcome=Outcome.MOVED, bytes=outcome.bytes, files=outcome.files)
-        case SourceNotAvailableError():
-            return _moved(Outcome.VANISHED, "it does not exist")
-        case SourceChangingError() | InstanceChangingError():
-            return _moved(Outcome.CHANGED, "it changed while it was copied")
-        case PlaceOccupiedError() | PathRefusedError():
-            occupied = isinstance(outcome, PlaceOccupiedError)
-            return _moved(Outcome.OCCUPIED if occupied else Outcome.REFUSED, outcome.reason)
-        case _:
-            raise outcome
-
-
-def _moved(outcome: Outcome, reason: str) -> Moved:
-    return Moved(path="", outcome=outcome, reason=reason)

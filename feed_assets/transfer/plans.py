@@ -15,8 +15,7 @@ from functools import cached_property, lru_cache
 from feed_assets.clock import Clock
 from feed_assets.entities.copies.globs import translate_glob
 from feed_assets.entities.copies.options import RemovedFiles
-from feed_assets.plan.addresses import StoreAddress
-from feed_assets.plan.copy_records import CopyOptions
+from feed_assets.plan.copy_records import CopyOptions, StoreAddress
 from feed_assets.plan.records import FeedRecord
 from feed_assets.storage.checksums import checksum_of
 from feed_assets.storage.copy_port import SourceFile, Survey

@@ -25,7 +25,7 @@ from feed_assets.log.events import EventLog
 from feed_assets.log.records import EntityKey, ProcessKey
 from feed_assets.plan.edges import Key, TriggerInput, TriggerRecord
 from feed_assets.plan.records import Plan, ProcessRecord
-from feed_assets.sql.locks import lock_queues
+from feed_assets.sql.database import lock_queues
 from feed_assets.triggers.cuts import Cut, apply_cuts, decide_cut, keep_newest, pass_over
 from feed_assets.triggers.decide_firing import Pending, decide_fire, first_times
 from feed_assets.triggers.queue.batches import Batches

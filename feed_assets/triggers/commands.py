@@ -11,9 +11,8 @@ from feed_assets.triggers.queue.records import QueueAction
 
 if TYPE_CHECKING:
     from feed_assets.context.operation import OperationContext
-    from feed_assets.triggers.batch_lists import ListedBatch
     from feed_assets.triggers.queues import BatchContent, ChangedEvent, QueueConsumer, QueueContent, QueueProof
-    from feed_assets.triggers.waiting import Queue
+    from feed_assets.triggers.waiting import ListedBatch, Queue
 
 GROUPS = {
     "batch": "Inspect batches of processes that take what comes, and do the work of those that runs elsewhere.",
@@ -99,7 +98,7 @@ def verify_queues(context: "OperationContext") -> "QueueProof":
 )
 def list_batches(context: "OperationContext", *, query: BatchQuery) -> "Page[ListedBatch]":
     """List batches, newest first: of PROCESS, or of all processes that take what comes."""
-    from feed_assets.triggers.batch_lists import list_batches
+    from feed_assets.triggers.waiting import list_batches
 
     return list_batches(context, query)
 

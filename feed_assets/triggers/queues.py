@@ -20,7 +20,7 @@ from feed_assets.pages import Page
 from feed_assets.plan.edges import TriggerInput, TriggerRecord
 from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.plan.rendering import counted
-from feed_assets.sql.locks import lock_queues
+from feed_assets.sql.database import lock_queues
 from feed_assets.timing.dates import render_datetime
 from feed_assets.triggers.apply_triggers import find_routed, input_key, is_followed, pending_of
 from feed_assets.triggers.decide_firing import decide_fire

@@ -10,8 +10,7 @@ from feed_assets.entities.process import Process, iter_workflows
 from feed_assets.errors import render_some
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.timing.errors import TableAddressError, TemplateError
-from feed_assets.timing.tables import parse_table_address
-from feed_assets.timing.templates import TimeVariable, parse_path_template
+from feed_assets.timing.templates import TimeVariable, parse_path_template, parse_table_address
 from feed_assets.validation.scope import Complaint, Scope, complain, location_path, with_cluster
 
 REFUSED_SEGMENTS = frozenset({".", "..", HIDDEN_FOLDER})

@@ -32,8 +32,7 @@ from feed_assets.timing.dates import parse_timezone
 from feed_assets.timing.errors import TimingError
 from feed_assets.timing.overlaps import Nesting, PathOverlap, iter_nested, iter_overlaps
 from feed_assets.timing.sequence import InstanceSequence
-from feed_assets.timing.tables import parse_table_address
-from feed_assets.timing.templates import PathTemplate, parse_path_template
+from feed_assets.timing.templates import PathTemplate, parse_path_template, parse_table_address
 from feed_assets.timing.windows import Window, parse_window
 
 

@@ -30,7 +30,7 @@ from feed_assets.log.messages.levels import SlaLevel
 from feed_assets.log.records import Attempt, Cause, FrozenInput, ProcessInstance, ProcessInstanceStatus
 from feed_assets.operation import Does
 from feed_assets.operation_list import list_operations
-from feed_assets.plan.addresses import StoreAddress
+from feed_assets.plan.copy_records import StoreAddress
 from feed_assets.plan.location import load_location
 from feed_assets.settings import load_settings
 from feed_assets.sql.database import open_database

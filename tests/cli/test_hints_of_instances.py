@@ -12,7 +12,7 @@ from feed_assets.entities.content.quality import Quality
 from feed_assets.instances.attempts.verdicts import Verdict, find_refusal
 from feed_assets.log.records import ProcessInstanceStatus, ProcessKey
 from feed_assets.log.removals.store import Sweeps
-from feed_assets.releases.pinning import load_pinned_work
+from feed_assets.releases.store import load_pinned_work
 from feed_assets.retention.errors import SweepRefusedError
 from feed_assets.retention.sweeps.sweep_context import require_sweep
 from feed_assets.settings import load_settings
@@ -193,7 +193,7 @@ def test_the_trash_of_a_publication_says_how_it_is_undone(replicated: Path, past
     assert (place / "theirs.csv").exists()
 
 
-@of("releases.pinning._remedy: entity touch", "releases.pinning._remedy: instance rerun")
+@of("releases.store._remedy: entity touch", "releases.store._remedy: instance rerun")
 def test_an_instance_runs_again_with_the_present_code(
     counted: Path, paste: Pasting, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -209,7 +209,7 @@ def test_an_instance_runs_again_with_the_present_code(
             active = context.timeline.find_or_declared(connection, ("counting", "primary"), AT)
             assert active is not None
             load_pinned_work(connection, active.record, AT, counted)
-        return " ".join(each.getMessage() for each in caplog.records if each.name.endswith("pinning"))
+        return " ".join(each.getMessage() for each in caplog.records if each.name.endswith("releases.store"))
 
     said = load()
     paste(said, "entity touch")

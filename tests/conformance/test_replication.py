@@ -18,9 +18,8 @@ from feed_assets.issues import Severity
 from feed_assets.loading.bundles import load_files
 from feed_assets.loading.entity_files import EntityFile, Values
 from feed_assets.log.records import ProcessInstanceStatus
-from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.compile import compile_plan, copy_options, normalize_slice, slice_path
-from feed_assets.plan.copy_records import CopyOptions, OnError
+from feed_assets.plan.copy_records import CopyOptions, OnError, StoreAddress
 from feed_assets.storage.pool import StorePool
 from feed_assets.timing.dates import parse_datetime, parse_timezone
 from feed_assets.timing.sequence import InstanceSequence, parse_frequency

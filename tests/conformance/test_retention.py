@@ -23,8 +23,7 @@ from feed_assets.storage.registry import open_store
 from feed_assets.timing.dates import parse_datetime, parse_timezone
 from feed_assets.timing.errors import TableAddressError
 from feed_assets.timing.sequence import parse_frequency
-from feed_assets.timing.tables import parse_table_address
-from feed_assets.timing.templates import TimeVariable, parse_path_template
+from feed_assets.timing.templates import TimeVariable, parse_path_template, parse_table_address
 from feed_assets.transfer.mirroring import decide_pruning, snapshot_name
 from feed_assets.validation.rules import validate_bundle
 from tests.retention.partitioned_tables import expired_partitions

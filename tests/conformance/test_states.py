@@ -15,8 +15,7 @@ from typing import Any
 from feed_assets.context.operation import resolve_subject
 from feed_assets.definitions.lists.reading import find_status
 from feed_assets.definitions.verbs.changes import delete, submit
-from feed_assets.definitions.verbs.schedules import resume, schedule, suspend
-from feed_assets.definitions.verbs.settling import apply_schedules, decide_schedules
+from feed_assets.definitions.verbs.schedules import apply_schedules, decide_schedules, resume, schedule, suspend
 from feed_assets.definitions.verbs.states import EntityState
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError

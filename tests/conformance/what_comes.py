@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from feed_assets.context.operation import OperationContext
-from feed_assets.definitions.verbs.settling import apply_schedules, decide_schedules
+from feed_assets.definitions.verbs.schedules import apply_schedules, decide_schedules
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed

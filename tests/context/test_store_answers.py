@@ -7,7 +7,7 @@ from feed_assets.clock import FrozenClock
 from feed_assets.context.bulkheads import LONGEST_PAUSE, Bulkheads, TickFailure
 from feed_assets.context.tick import ask_by_store
 from feed_assets.patience import Patience
-from feed_assets.plan.addresses import StoreAddress
+from feed_assets.plan.copy_records import StoreAddress
 from tests.instances.harness import START
 
 A, B, C = (StoreAddress(url=f"thrift://metastore:9083/web/{name}") for name in "abc")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.definitions.declared import record_declared
 from feed_assets.definitions.errors import ForeignDefinitionsError, ReplacedDefinitionsError
+from feed_assets.definitions.store import record_declared
 from feed_assets.loading.errors import LocationUnreadableError
 from feed_assets.settings import Settings
 from tests.definitions.harness import NOW, DefinitionsHarness, feed_text, put, remove

@@ -6,7 +6,7 @@ from sqlalchemy import delete
 
 from feed_assets.context.consolidation import Result
 from feed_assets.context.safe_mode import record_restore, set_safe_mode
-from feed_assets.definitions.verbs.settling import apply_schedules, decide_schedules
+from feed_assets.definitions.verbs.schedules import apply_schedules, decide_schedules
 from feed_assets.entities.common import Kind
 from feed_assets.explain.explanations import explain, explain_instance, explain_process_instances
 from feed_assets.explain.records import Explanation, Reason, ReasonCode

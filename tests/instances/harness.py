@@ -16,7 +16,7 @@ from feed_assets.clock import FrozenClock, TimeBudget
 from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.context.operation import AttemptContext, OperationContext
 from feed_assets.context.tick import Tick, open_tick
-from feed_assets.definitions.declared import record_declared
+from feed_assets.definitions.store import record_declared
 from feed_assets.engines.port import Context, Engine, OutputReport, Work, WorkReport
 from feed_assets.engines.python_engine import match_messages
 from feed_assets.entities.bundle import AnyEntity
@@ -52,7 +52,7 @@ from feed_assets.log.watermarks import Watermarks
 from feed_assets.plan.location import declare_location
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.releases.decide_releases import ReleaseDecision
-from feed_assets.releases.pinning import store_pinned_files
+from feed_assets.releases.store import store_pinned_files
 from feed_assets.releases.timeline import ActiveRelease, ReleaseTimeline
 from feed_assets.replication.flows import FlowRunner
 from feed_assets.retention.sweeps.sweep_context import SweepContext

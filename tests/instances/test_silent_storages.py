@@ -9,7 +9,7 @@ from feed_assets.entities.locations import overlaps
 from feed_assets.log.records import FeedInstanceStatus, ProcessInstanceStatus
 from feed_assets.log.removals.records import SweepState
 from feed_assets.patience import Patience
-from feed_assets.plan.addresses import StoreAddress
+from feed_assets.plan.copy_records import StoreAddress
 from feed_assets.retention.errors import FeedsUnsweptError
 from feed_assets.retention.sweeps.purging import purge_sweeps
 from feed_assets.storage.errors import StorageError

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import yaml
-from feed_assets.loading.interpolation import Values
 
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
@@ -19,7 +18,7 @@ from feed_assets.issues import Issue, Severity, Source, SourceMap
 from feed_assets.loading.bundles import gather_files, load_files, parse_file
 from feed_assets.loading.documents import Note, NoteKind, PlainDocument
 from feed_assets.loading.entity_documents import read_entity
-from feed_assets.loading.entity_files import EntityFile
+from feed_assets.loading.entity_files import EntityFile, Values
 from feed_assets.loading.falcon import documents
 from feed_assets.validation.rules import _RULES_OF, validate_bundle
 from feed_assets.validation.scope import Complaint, Rule

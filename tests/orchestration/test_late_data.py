@@ -13,7 +13,7 @@ from feed_assets.instances.attempts.execution import InstanceRunner
 from feed_assets.instances.late import detection
 from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.orchestration.runs.published_metadata import published_metadata
-from feed_assets.orchestration.sensors.late_data import run_late_tick
+from feed_assets.orchestration.sensors.deadlines import run_late_tick
 from tests.instances.harness import FileEngine, no_session
 from tests.orchestration.dagster_home import Home, materialized, runs_of, wait_until
 from tests.orchestration.hand_ticked import NOON, LocationHarness

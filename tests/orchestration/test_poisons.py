@@ -15,7 +15,7 @@ from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.orchestration.sensors import run_states
-from feed_assets.plan.addresses import StoreAddress
+from feed_assets.plan.copy_records import StoreAddress
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
 from tests.orchestration.dagster_home import Home

@@ -17,7 +17,7 @@ from feed_assets.context.bulkheads import TickFailures, TickStep
 from feed_assets.instances.late.store import LATE_DATA, LateChecks
 from feed_assets.log.messages.outbox import Outbox
 from feed_assets.log.messages.records import render_payload
-from feed_assets.orchestration.sensors.late_data import run_late_tick
+from feed_assets.orchestration.sensors.deadlines import run_late_tick
 from feed_assets.patience import Patience
 from feed_assets.receivers import Topic
 from tests.object_servers import BUCKET, run_s3, s3_client

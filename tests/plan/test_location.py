@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.definitions.declared import record_location
+from feed_assets.definitions.store import record_location
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.loading.errors import LocationUnreadableError
 from feed_assets.plan import location as location_module

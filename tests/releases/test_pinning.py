@@ -11,8 +11,7 @@ from feed_assets.instances.gates.plan_changes import touch_process
 from feed_assets.plan import pinned_files
 from feed_assets.plan.pinned_files import with_pinned_files
 from feed_assets.plan.release_fingerprint import Step
-from feed_assets.releases.pinning import store_pinned_files
-from feed_assets.releases.store import WorkflowFiles
+from feed_assets.releases.store import WorkflowFiles, store_pinned_files
 from tests.context.contexts import about, context_of
 from tests.instances.harness import START, LifecycleHarness, at, feed, hours, process
 

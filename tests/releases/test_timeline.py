@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from feed_assets.definitions.declared import record_declared
 from feed_assets.definitions.lists.history import governing_version
+from feed_assets.definitions.store import record_declared
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.process import Process
 from feed_assets.instances.gates.plan_changes import apply_plan

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from feed_assets.definitions.verbs.settling import apply_end_of_work, apply_schedules, decide_schedules
+from feed_assets.definitions.verbs.schedules import apply_end_of_work, apply_schedules, decide_schedules
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
 from feed_assets.instances.attempts.attempt_inputs import freeze_inputs

@@ -7,14 +7,14 @@ from typing import cast
 from zoneinfo import ZoneInfo
 
 from feed_assets.entities.common import LocationKind
-from feed_assets.plan.addresses import StoreAddress
+from feed_assets.plan.copy_records import StoreAddress
 from feed_assets.plan.records import RetainedLocation, RetentionRecord
 from feed_assets.retention.rules.eligibility import collect_candidates, decide_eligible, find_before
 from feed_assets.storage.port import Choose, FolderNames, InstanceStore
 from feed_assets.storage.table.partition_names import parse_partition_name
 from feed_assets.storage.table.store import PartitionTree
 from feed_assets.timing.sequence import InstanceSequence, parse_frequency
-from feed_assets.timing.tables import TableAddress
+from feed_assets.timing.templates import TableAddress
 
 Values = Mapping[str, str]
 _START = datetime(2000, 1, 1, tzinfo=UTC)

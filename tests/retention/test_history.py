@@ -30,7 +30,7 @@ from feed_assets.log.removals.chunks import SweepChunks
 from feed_assets.log.removals.records import Sweep, SweepState
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.log.tables import cursors
-from feed_assets.retention import history
+from feed_assets.retention import cleanup
 from feed_assets.retention.cleanup import KeepingTimes, Leftover, apply_history_cleanup, is_cleanup_due
 from feed_assets.retention.errors import SweepRefusedError
 from feed_assets.retention.rules.clock_witness import note_clock
@@ -193,13 +193,13 @@ def test_a_clean_up_that_is_killed_goes_on_with_the_next_step(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     evict(database)
-    monkeypatch.setattr(history, "EVENTS_A_STEP", 1)
+    monkeypatch.setattr(cleanup, "EVENTS_A_STEP", 1)
     before = LATE - TIMES.history.as_duration()
     for step in range(8):
         with pytest.raises(KeyboardInterrupt):
             killed(database, before)
         with database.begin() as connection:
-            history.remove_past(connection, {"primary": 9}, before, LATE)
+            cleanup.remove_past(connection, {"primary": 9}, before, LATE)
         gone = [n for n in range(INSTANCES) if "ARRIVED" not in kinds(database, n)]
         assert gone == list(range(max(0, step - 5))), step
     assert clean(database) == {Leftover.EVENTS: 1}
@@ -207,7 +207,7 @@ def test_a_clean_up_that_is_killed_goes_on_with_the_next_step(
 
 def killed(database: Database, before: datetime) -> None:
     with database.begin() as connection:
-        history.remove_past(connection, {"primary": 9}, before, LATE)
+        cleanup.remove_past(connection, {"primary": 9}, before, LATE)
         raise KeyboardInterrupt
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feed_assets.timing.dates import parse_timezone
-from feed_assets.timing.tables import TableAddress, parse_table_address
+from feed_assets.timing.templates import TableAddress, parse_table_address
 from tests.retention.partitioned_tables import expired_before
 
 UTC_ZONE, NEW_YORK = parse_timezone("UTC"), parse_timezone("America/New_York")

@@ -13,7 +13,7 @@ from feed_assets.alerts.forecasting.outlooks import FEWEST
 from feed_assets.clock import FrozenClock
 from feed_assets.context.operation import OperationContext
 from feed_assets.context.tick import open_tick
-from feed_assets.definitions.declared import record_declared
+from feed_assets.definitions.store import record_declared
 from feed_assets.entities.cluster import Cluster
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances

@@ -15,7 +15,7 @@ from itertools import repeat
 
 import pytest
 
-from feed_assets.definitions.declared import record_declared
+from feed_assets.definitions.store import record_declared
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.cluster import Cluster
 from feed_assets.log.instances.process_instances import ProcessInstances

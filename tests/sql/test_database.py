@@ -10,9 +10,8 @@ from feed_assets.log.cursors import Cursors
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.sql import database as database_module
-from feed_assets.sql.database import Database, open_database
+from feed_assets.sql.database import Database, lock_definitions, lock_log, open_database
 from feed_assets.sql.errors import StateError, StateUnreachableError
-from feed_assets.sql.locks import lock_definitions, lock_log
 from tests.databases import create_schema, open_migrated
 from tests.log.samples import event, feed_instance, hour
 from tests.log.workers import PATIENCE_SECONDS, write_until_killed

@@ -3,7 +3,7 @@
 import pytest
 
 from feed_assets.timing.errors import TableAddressError
-from feed_assets.timing.tables import parse_table_address
+from feed_assets.timing.templates import parse_table_address
 
 
 @pytest.mark.parametrize("partition", ["ds=ds=${YEAR}", "region=eu;ds=${YEAR}=", "ds==x", "ds", "=x", "ds=x;;"])

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from feed_assets.storage.port import InstanceStore, StorePath
 from feed_assets.storage.records import Moved, Outcome
-from feed_assets.transfer.copying import archive_instance, copy_exactly
+from feed_assets.transfer.archiving import archive_instance, copy_exactly
 from tests.transfer.sides import LATER
 
 

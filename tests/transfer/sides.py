@@ -8,8 +8,7 @@ from typing import Any
 
 from feed_assets.clock import Clock, FrozenClock
 from feed_assets.entities.maps import FrozenMap
-from feed_assets.plan.addresses import StoreAddress
-from feed_assets.plan.copy_records import CopyOptions
+from feed_assets.plan.copy_records import CopyOptions, StoreAddress
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Availability, Guard, Manifest

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from feed_assets.errors import FeedAssetsError
-from feed_assets.plan.addresses import StoreAddress
+from feed_assets.plan.copy_records import StoreAddress
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability
 from feed_assets.transfer.requests import CopyStatus

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.plan.addresses import StoreAddress
-from feed_assets.plan.copy_records import OnError
+from feed_assets.plan.copy_records import OnError, StoreAddress
 from feed_assets.storage.errors import InstanceChangingError, ManifestError, StorageError
 from feed_assets.storage.local import documents as local_documents
 from feed_assets.storage.local.calls import LocalCalls

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from feed_assets.definitions.verbs.settling import DELETED, apply_end_of_work
+from feed_assets.definitions.verbs.schedules import DELETED, apply_end_of_work
 from feed_assets.entities.common import Kind
 from feed_assets.entities.triggers import StartFrom
 from feed_assets.instances.attempts.attempt_inputs import find_batch_events

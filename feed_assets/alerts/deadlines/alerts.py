@@ -21,7 +21,7 @@ from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.definitions.schedules import load_schedules
 from feed_assets.log.messages.levels import SlaLevel
 from feed_assets.plan.rendering import counted
-from feed_assets.sql.locks import lock_log
+from feed_assets.sql.database import lock_log
 from feed_assets.timing.dates import render_datetime
 
 _SECONDS = 60

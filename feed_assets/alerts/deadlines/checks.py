@@ -43,8 +43,7 @@ from feed_assets.log.records import FeedInstance, FeedKey, ProcessInstance, Proc
 from feed_assets.log.watermarks import Watermarks
 from feed_assets.plan.records import Plan
 from feed_assets.releases.timeline import ReleaseTimeline, is_applied
-from feed_assets.sql.database import Database
-from feed_assets.sql.locks import lock_log
+from feed_assets.sql.database import Database, lock_log
 from feed_assets.timing.dates import NEVER
 
 NOTED_EVERY = timedelta(seconds=15)

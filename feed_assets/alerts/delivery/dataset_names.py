@@ -5,7 +5,7 @@ A dataset is a feed on a cluster; which of its instances were read or written is
 
 import re
 
-from feed_assets.plan.addresses import StoreAddress
+from feed_assets.plan.copy_records import StoreAddress
 from feed_assets.plan.records import FeedRecord
 
 _TIME = re.compile(r"([\w.-]+=)?(\$\{(YEAR|MONTH|DAY|HOUR|MINUTE|SECOND)\}[-_.:T]*)+")  # dt=${YEAR}-${MONTH}

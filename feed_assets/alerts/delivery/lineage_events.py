@@ -32,8 +32,7 @@ from feed_assets.log.removals.records import ItemOutcome
 from feed_assets.masking import mask_values
 from feed_assets.plan.records import EntityFacts, FeedRecord, Plan, ProcessRecord
 from feed_assets.plan.release_fingerprint import parse_fingerprint
-from feed_assets.releases.pinning import find_pinned_files
-from feed_assets.releases.store import Releases, WorkflowFiles
+from feed_assets.releases.store import Releases, WorkflowFiles, find_pinned_files
 from feed_assets.settings import DEFAULT_NAMESPACE
 from feed_assets.sql.errors import SweepDamagedError
 from feed_assets.timing.dates import render_datetime

@@ -46,7 +46,7 @@ from feed_assets.log.records import FeedKey, ProcessKey, Watermark, WatermarkKin
 from feed_assets.log.watermarks import Watermarks
 from feed_assets.plan.edges import Key
 from feed_assets.releases.timeline import is_applied
-from feed_assets.sql.locks import lock_log
+from feed_assets.sql.database import lock_log
 from feed_assets.timing.dates import render_datetime
 
 _MOMENT = timedelta(microseconds=1)

@@ -22,7 +22,7 @@ from feed_assets.catalog.targets import RUN
 from feed_assets.context.errors import BundleRefusedError
 from feed_assets.context.operation import open_context
 from feed_assets.definitions.verbs.context import EntityContext, get_declared
-from feed_assets.definitions.verbs.settling import settle_releases
+from feed_assets.definitions.verbs.schedules import settle_releases
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.errors import EntityNotFoundError

@@ -19,7 +19,7 @@ from feed_assets.definitions.store import Loaded
 from feed_assets.definitions.verbs.changes import read_documents
 from feed_assets.definitions.verbs.context import EntityContext, require_reachable
 from feed_assets.definitions.verbs.planning import PlannedChanges, apply_planned, plan_edits, read_edits
-from feed_assets.definitions.verbs.settling import settle_releases
+from feed_assets.definitions.verbs.schedules import settle_releases
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.errors import DefinitionsError
@@ -32,7 +32,7 @@ from feed_assets.log.records import ProcessInstance
 from feed_assets.plan.location import compile_location
 from feed_assets.plan.rendering import PlanDifference, render_difference
 from feed_assets.releases.timeline import ReleaseTimeline
-from feed_assets.sql.locks import lock_definitions, lock_log
+from feed_assets.sql.database import lock_definitions, lock_log
 
 IMPORT = "bundle-import"
 WORKFLOW_FILE = "workflow-file"

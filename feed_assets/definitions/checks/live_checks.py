@@ -36,7 +36,7 @@ from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability
 from feed_assets.storage.registry import open_store
 from feed_assets.timing.errors import TableAddressError
-from feed_assets.timing.tables import parse_table_address
+from feed_assets.timing.templates import parse_table_address
 from feed_assets.validation.rules_process import iter_files
 from feed_assets.validation.scope import Complaint
 

@@ -51,8 +51,7 @@ def import_falcon(
     Prints for each file what was carried over, what was mapped, what to check and what cannot run here. Exits with 1,
     and writes nothing, if a file cannot be read or would replace another one.
     """
-    from feed_assets.definitions.falcon.importing import import_documents
-    from feed_assets.definitions.falcon.mapping import ImportMapping, parse_mapping, parse_workflows
+    from feed_assets.definitions.falcon.importing import ImportMapping, import_documents, parse_mapping, parse_workflows
     from feed_assets.definitions.folder import open_folder
     from feed_assets.loading.entity_documents import is_falcon
     from feed_assets.loading.entity_files import read_entity_files

@@ -17,8 +17,7 @@ from feed_assets.definitions.folder import digest_as_written, find_entity
 from feed_assets.definitions.store import Loaded
 from feed_assets.definitions.verbs.context import AppliedChange, EntityContext, find_kind, get_declared, make_change
 from feed_assets.definitions.verbs.plan_effects import describe_left
-from feed_assets.definitions.verbs.schedules import require_schedulable, set_state
-from feed_assets.definitions.verbs.settling import (
+from feed_assets.definitions.verbs.schedules import (
     DELETED,
     TAKEN_OFF,
     end_work,
@@ -26,6 +25,8 @@ from feed_assets.definitions.verbs.settling import (
     find_remains,
     keep_submitted,
     left_clusters,
+    require_schedulable,
+    set_state,
     settle_releases,
 )
 from feed_assets.definitions.verbs.verb_results import EntityOutcome, EntityVerb, VerbOutcome, VerbResult

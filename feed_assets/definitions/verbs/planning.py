@@ -36,7 +36,7 @@ from feed_assets.definitions.verbs.plan_effects import (
     find_staying,
     find_unseen_feeds,
 )
-from feed_assets.definitions.verbs.settling import DELETED, TAKEN_OFF, end_work, settle_releases
+from feed_assets.definitions.verbs.schedules import DELETED, TAKEN_OFF, end_work, settle_releases
 from feed_assets.definitions.verbs.verb_results import EntityOutcome, EntityVerb, VerbOutcome, VerbResult
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.common import Kind, label_of
@@ -62,7 +62,7 @@ from feed_assets.plan.differences import (
 from feed_assets.plan.edges import Key
 from feed_assets.plan.rendering import EntityChange, EntityDifference, PlanDifference, ProcessState
 from feed_assets.releases.decide_releases import load_histories
-from feed_assets.releases.pinning import find_changed_files, with_changed_files
+from feed_assets.releases.store import find_changed_files, with_changed_files
 from feed_assets.settings import DefinitionChanges
 from feed_assets.validation.rules import validate_bundle
 

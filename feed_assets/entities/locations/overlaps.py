@@ -25,8 +25,7 @@ from feed_assets.issues import FieldPath, Finding, split_error
 from feed_assets.patience import Patience
 from feed_assets.timing.errors import TableAddressError, TemplateError
 from feed_assets.timing.overlaps import PathOverlap, iter_overlaps, plain_scheme
-from feed_assets.timing.tables import parse_table_address
-from feed_assets.timing.templates import PathTemplate, parse_path_template
+from feed_assets.timing.templates import PathTemplate, parse_path_template, parse_table_address
 
 HIDDEN_FOLDER = ".feed-assets"
 _VARIABLE = "${"

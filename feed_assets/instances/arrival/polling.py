@@ -38,7 +38,7 @@ from feed_assets.log.records import (
     WatermarkKind,
 )
 from feed_assets.log.watermarks import PAST_A_TICK, Watermarks, part_past
-from feed_assets.plan.addresses import endpoint_of
+from feed_assets.plan.copy_records import endpoint_of
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.releases.timeline import ActiveRelease

@@ -18,7 +18,7 @@ from feed_assets.errors import describe_error
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.feed_places import FeedPlaces
 from feed_assets.log.records import FeedKey
-from feed_assets.plan.addresses import StoreAddress
+from feed_assets.plan.copy_records import StoreAddress
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord
 from feed_assets.sql.database import Database

@@ -39,10 +39,9 @@ from feed_assets.log.leases import find_held
 from feed_assets.log.records import FeedEventKind, FeedInstance, FeedInstanceStatus, FeedKey, NewFeedEvent
 from feed_assets.log.removals.records import AT_WORK
 from feed_assets.log.removals.store import Sweeps
-from feed_assets.plan.addresses import endpoint_of
+from feed_assets.plan.copy_records import endpoint_of
 from feed_assets.plan.records import FeedRecord, Plan
-from feed_assets.sql.database import Database
-from feed_assets.sql.locks import lock_log
+from feed_assets.sql.database import Database, lock_log
 from feed_assets.storage.errors import StorageAwayError, StorageError
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore

@@ -49,8 +49,8 @@ from feed_assets.log.records import (
 )
 from feed_assets.log.run_names import describe_run, is_command, is_elsewhere, origin_of
 from feed_assets.plan.records import FeedRecord, ProcessRecord
+from feed_assets.sql.database import lock_for_lineage, lock_log
 from feed_assets.sql.errors import FencedOutError, StateUnreachableError
-from feed_assets.sql.locks import lock_for_lineage, lock_log
 from feed_assets.sql.totals import Total, TotalKind, Totals, microseconds
 from feed_assets.storage.manifests import Publication
 from feed_assets.triggers.input_windows import InputState, check_gate

@@ -71,7 +71,7 @@ from feed_assets.instances.steps.plans import find_basis
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, Lease, ProcessInstanceStatus, ProcessKey
 from feed_assets.plan.edges import OutputEdge
 from feed_assets.plan.records import FeedRecord, ProcessRecord
-from feed_assets.releases.pinning import PinnedWork, load_pinned_work
+from feed_assets.releases.store import PinnedWork, load_pinned_work
 from feed_assets.storage.clearing import adopt_content
 from feed_assets.storage.manifests import Publication
 from feed_assets.storage.port import InstanceStore

@@ -23,8 +23,7 @@ from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.leases import Leases
 from feed_assets.log.records import Cause, ProcessChanges, ProcessInstance, ProcessInstanceStatus
 from feed_assets.releases.timeline import ReleaseTimeline, note_changed
-from feed_assets.sql.database import Database
-from feed_assets.sql.locks import lock_log
+from feed_assets.sql.database import Database, lock_log
 
 WAITING, READY, RUNNING = ProcessInstanceStatus.WAITING, ProcessInstanceStatus.READY, ProcessInstanceStatus.RUNNING
 SUSPENDED, SUCCEEDED, FAILED = (

@@ -45,9 +45,8 @@ from feed_assets.releases.timeline import (
 )
 from feed_assets.setting_sections import EVERYTHING, SystemMetadataSettings
 from feed_assets.settings import DefinitionChanges
-from feed_assets.sql.database import Database
+from feed_assets.sql.database import Database, lock_definitions
 from feed_assets.sql.errors import StateError
-from feed_assets.sql.locks import lock_definitions
 from feed_assets.timing.dates import NEVER, parse_timezone
 from feed_assets.timing.sequence import InstanceSequence, is_same_grid, parse_frequency
 from feed_assets.triggers.apply_triggers import begin_queues

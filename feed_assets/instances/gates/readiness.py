@@ -54,7 +54,7 @@ from feed_assets.releases.timeline import (
     forget_changed,
     note_changed,
 )
-from feed_assets.sql.locks import lock_log
+from feed_assets.sql.database import lock_log
 from feed_assets.triggers.input_windows import decide_ready, input_states_many, runs_incomplete
 
 ON_TIME = timedelta(minutes=5)

@@ -46,8 +46,7 @@ from feed_assets.log.watermarks import Watermarks
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.releases.timeline import BEGINNING, FOREVER, ReleaseTimeline, note_changed
-from feed_assets.sql.database import Database
-from feed_assets.sql.locks import lock_log
+from feed_assets.sql.database import Database, lock_log
 from feed_assets.timing.dates import NEVER
 
 REQUEST_PATIENCE = timedelta(seconds=60)

@@ -18,7 +18,7 @@ from feed_assets.log.records import Cause, ProcessChanges, ProcessInstance, Proc
 from feed_assets.log.run_names import is_command
 from feed_assets.plan.rendering import render_length
 from feed_assets.releases.timeline import note_changed
-from feed_assets.sql.locks import lock_log
+from feed_assets.sql.database import lock_log
 from feed_assets.timing.dates import NEVER
 from feed_assets.triggers.input_windows import runs_incomplete
 

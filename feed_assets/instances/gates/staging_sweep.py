@@ -8,7 +8,7 @@ from feed_assets.clock import Stopwatch
 from feed_assets.context.bulkheads import SLOW_SECONDS, TickStep
 from feed_assets.context.tick import Tick, ask_by_store, tick_step
 from feed_assets.log.cursors import Cursors
-from feed_assets.plan.addresses import StoreAddress
+from feed_assets.plan.copy_records import StoreAddress
 from feed_assets.plan.records import Plan
 from feed_assets.timing.dates import parse_datetime, render_datetime
 

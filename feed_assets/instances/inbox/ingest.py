@@ -43,8 +43,7 @@ from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, FeedKey, NewFeedEvent
 from feed_assets.masking import get_logger
 from feed_assets.plan.records import FeedRecord
-from feed_assets.sql.database import Database
-from feed_assets.sql.locks import lock_log
+from feed_assets.sql.database import Database, lock_log
 from feed_assets.storage.errors import InstanceNotFoundError, StorageAwayError, StorageError
 from feed_assets.storage.manifests import SupportsWrite, read_entry
 from feed_assets.storage.paths import SINGLE_FILE

@@ -19,7 +19,7 @@ from feed_assets.log.instances.feed_places import FeedPlaces
 from feed_assets.log.instances.manifests import Manifests, RecordedManifest
 from feed_assets.log.records import FeedEventKind, FeedInstance, FeedInstanceStatus, FeedKey, NewFeedEvent
 from feed_assets.masking import get_logger
-from feed_assets.plan.addresses import StoreAddress, endpoint_of
+from feed_assets.plan.copy_records import StoreAddress, endpoint_of
 from feed_assets.plan.records import FeedRecord
 from feed_assets.sql.database import Database
 from feed_assets.storage.errors import InstanceChangingError

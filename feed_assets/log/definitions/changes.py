@@ -19,7 +19,7 @@ from feed_assets.log.definitions.records import (
 )
 from feed_assets.log.definitions.tables import changes
 from feed_assets.sql.column_types import from_micros, to_micros
-from feed_assets.sql.locks import lock_definitions
+from feed_assets.sql.database import lock_definitions
 from feed_assets.sql.rows import RowMapper, TableStore
 
 _T = changes.c

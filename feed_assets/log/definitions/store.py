@@ -13,7 +13,7 @@ from feed_assets.log.definitions.tables import definitions
 from feed_assets.log.messages.outbox import Outbox
 from feed_assets.log.messages.payloads import EntityAction, EntityPayload
 from feed_assets.log.messages.records import OutboxMessage
-from feed_assets.sql.locks import lock_definitions
+from feed_assets.sql.database import lock_definitions
 from feed_assets.sql.rows import KEY_ROWS, RowMapper, TableStore, key_rows, render_rows
 
 REVISION_CURSOR = "definitions/revision"

@@ -11,7 +11,7 @@ from sqlalchemy import and_, func, select
 from feed_assets.log.instances.arrival_polls import ArrivalPolls
 from feed_assets.log.instances.tables import feed_instances
 from feed_assets.log.records import FeedInstance, FeedInstanceStatus, FeedKey, FeedSpan
-from feed_assets.sql.locks import lock_log
+from feed_assets.sql.database import lock_log
 from feed_assets.sql.rows import (
     KEY_ROWS,
     POSITION,

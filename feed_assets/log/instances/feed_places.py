@@ -13,7 +13,7 @@ from feed_assets.log.instances.tables import feed_instances, feed_places
 from feed_assets.log.records import FeedInstance, FeedInstanceStatus, FeedKey, FeedSpan
 from feed_assets.log.removals.records import AT_WORK
 from feed_assets.log.removals.tables import sweep_chunks, sweeps
-from feed_assets.plan.addresses import StoreAddress
+from feed_assets.plan.copy_records import StoreAddress
 from feed_assets.plan.records import FeedRecord, TableRecord
 from feed_assets.plan.rendering import counted
 from feed_assets.sql.rows import build_insert_if_absent, select_keys

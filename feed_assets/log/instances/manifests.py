@@ -9,8 +9,8 @@ from typing import Any
 
 from feed_assets.log.instances.tables import manifests
 from feed_assets.log.records import FeedKey, OfFeedInstance
+from feed_assets.sql.database import lock_log
 from feed_assets.sql.errors import StateError
-from feed_assets.sql.locks import lock_log
 from feed_assets.sql.rows import RowMapper, TableStore, build_upsert, delete_keys, select_keys
 from feed_assets.storage.records import ScannedFile
 

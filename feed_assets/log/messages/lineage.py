@@ -16,7 +16,7 @@ from feed_assets.log.messages.outbox import Outbox
 from feed_assets.log.messages.payloads import Happening, LineagePayload
 from feed_assets.log.messages.records import OutboxMessage
 from feed_assets.log.records import Attempt, FeedEventKind, NewFeedEvent, ProcessInstanceStatus
-from feed_assets.sql.locks import tells_lineage
+from feed_assets.sql.database import tells_lineage
 
 _ENDS = {ProcessInstanceStatus.SUCCEEDED: Happening.COMPLETE, ProcessInstanceStatus.KILLED: Happening.ABORT}
 _OF_RUNS = frozenset({FeedEventKind.PRODUCED, FeedEventKind.REPLICATED, FeedEventKind.EVICTED})  # those tell them

@@ -27,7 +27,7 @@ from feed_assets.log.messages.records import OutboxMessage, parse_payload, rende
 from feed_assets.plan.edges import Key
 from feed_assets.receivers import MessageLevel, Topic
 from feed_assets.sql.column_types import Choice, Payload, Text, UtcDateTime
-from feed_assets.sql.locks import lock_log
+from feed_assets.sql.database import lock_log
 from feed_assets.sql.rows import TableStore, select_keys
 from feed_assets.sql.tables import metadata
 

@@ -10,7 +10,7 @@ from sqlalchemy.types import NullType
 from feed_assets.log.removals.records import Hold
 from feed_assets.log.removals.tables import holds
 from feed_assets.sql.column_types import from_micros
-from feed_assets.sql.locks import lock_definitions
+from feed_assets.sql.database import lock_definitions
 from feed_assets.sql.rows import RowMapper, TableStore
 
 HOLD_VERSION = 1

@@ -13,7 +13,7 @@ from feed_assets.log.messages.payloads import Happening, LineagePayload
 from feed_assets.log.removals.chunks import SweepChunks
 from feed_assets.log.removals.records import OPEN_STATES, Sweep, SweepChanges, SweepChunk, SweepState
 from feed_assets.log.removals.tables import IS_TO_PURGE, sweeps
-from feed_assets.sql.locks import tells_lineage
+from feed_assets.sql.database import tells_lineage
 from feed_assets.sql.rows import RowMapper, TableStore
 from feed_assets.sql.totals import Total, TotalKind, Totals
 

@@ -28,11 +28,10 @@ from feed_assets.log.messages.records import OutboxMessage
 from feed_assets.log.records import LackingFeed, ObstructedFeed
 from feed_assets.masking import mask
 from feed_assets.orchestration import names
-from feed_assets.plan.addresses import endpoint_of
+from feed_assets.plan.copy_records import endpoint_of
 from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.plan.rendering import counted, render_first, render_length
-from feed_assets.sql.database import Database
-from feed_assets.sql.locks import lock_log
+from feed_assets.sql.database import Database, lock_log
 from feed_assets.timing.dates import render_datetime
 
 TOLD_AFTER = timedelta(minutes=1)

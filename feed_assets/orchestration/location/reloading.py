@@ -16,7 +16,7 @@ from dagster._core.remote_origin import GrpcServerCodeLocationOrigin
 from feed_assets.catalog.store import REVISION as METADATA_REVISION
 from feed_assets.context.bulkheads import Bulkheads, TickStep
 from feed_assets.context.safe_mode import REBUILDS, RESTORED, SAFE_MODE, parse_restored, parse_safe_mode
-from feed_assets.definitions.declared import record_location
+from feed_assets.definitions.store import record_location
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.instances.gates.plan_changes import apply_plan
 from feed_assets.log.cursors import Cursors

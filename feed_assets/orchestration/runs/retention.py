@@ -52,10 +52,10 @@ from feed_assets.retention.cleanup import (
     apply_history_cleanup,
     apply_message_cleanup,
     begin_cleanup,
+    find_readers,
     is_cleanup_due,
 )
 from feed_assets.retention.errors import SweepRefusedError
-from feed_assets.retention.history import find_readers
 from feed_assets.retention.rules.schedule import (
     Due,
     apply_retention_schedule,

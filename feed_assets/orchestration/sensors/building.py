@@ -37,7 +37,7 @@ def build_sensors(runtime: Runtime, layout: AssetLayout, cluster: str) -> Iterat
         return run_instances_tick(runtime, layout, cluster, context.instance)
 
     def late_tick(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-        from feed_assets.orchestration.sensors.late_data import run_late_tick
+        from feed_assets.orchestration.sensors.deadlines import run_late_tick
 
         return run_late_tick(runtime, layout, cluster, context.instance)
 

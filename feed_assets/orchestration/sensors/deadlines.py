@@ -1,5 +1,5 @@
 """Run one tick of the sensor for deadlines: record and tell what is late, warn of what will probably be, and show it on
-the assets.
+the assets; or of the sensor for late data, whose repetitions the arrival sensor requests.
 
 Dagster is told before that is recorded, so a crash may show a partition twice. Messages are written once in any case.
 """
@@ -26,6 +26,9 @@ from feed_assets.context.operation import OperationContext
 from feed_assets.context.tick import Tick, tick_step
 from feed_assets.entities.common import Kind
 from feed_assets.explain.explanations import explain_instance
+from feed_assets.instances.late.detection import LateCheckResult, apply_late_checks
+from feed_assets.instances.late.lateness import count
+from feed_assets.instances.late.store import LATE_DATA, LateChecks
 from feed_assets.log.cursors import Cursors
 from feed_assets.masking import get_logger, mask
 from feed_assets.orchestration import names
@@ -207,3 +210,36 @@ def _told(cluster: str) -> str:
 
 def _revision_told(cluster: str) -> str:
     return f"sla/told-revision/{cluster}"
+
+
+def run_late_tick(runtime: Runtime, layout: AssetLayout, cluster: str, instance: dg.DagsterInstance) -> dg.SkipReason:
+    """Do the work of one tick. If no check is due, this takes two queries.
+
+    Reading contents can take longer than Dagster waits for a tick; the checks then go on, and other ticks leave them.
+    """
+    database, as_of = runtime.database(instance), runtime.clock.now()
+    with runtime.alone(names.late_sensor(cluster)) as is_alone:
+        said = _check(runtime, layout, cluster, database, as_of) if is_alone else "an earlier tick is still at work"
+    return dg.SkipReason(said + describe_failing(database, cluster, TickStep.LATE_DATA))
+
+
+def _check(runtime: Runtime, layout: AssetLayout, cluster: str, database: Database, as_of: datetime) -> str:
+    with database.read() as connection:
+        if not LateChecks(connection).due(LATE_DATA, cluster, as_of, 1):
+            return "no check for late data is due"
+    active = follow_definitions(runtime, layout, database, as_of)
+    tick = build_tick(runtime, active, cluster, database, as_of)
+    checked = apply_late_checks(tick)
+    tick.bulkheads.save(database)
+    for feed, _, nominal_time in sorted(checked.changed):
+        _logger.info("late data: %s %s on %s has changed", feed, render_datetime(nominal_time), cluster)
+    for key, reason in checked.refused.items():
+        _logger.warning("process %r on %s at %s: %s", *key[:2], render_datetime(key.nominal_time), reason)
+    return describe_checked(checked) + ("; safe mode is on" if active.is_safe_mode else "")
+
+
+def describe_checked(checked: LateCheckResult) -> str:
+    """Return a phrase that summarizes a tick."""
+    changed = f"; {len(checked.changed)} feed instances have changed" if checked.changed else ""
+    more = "" if checked.is_complete else "; the next tick continues"
+    return f"{count(checked.verdicts)}{changed}{more}"

@@ -26,8 +26,8 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.explain.explanations import explain, explain_process_instances
 from feed_assets.explain.records import Explanation
-from feed_assets.instances.arrival.announcements import Announcement, apply_announcements
 from feed_assets.instances.arrival.arrival_notices import notice_origin
+from feed_assets.instances.arrival.recording import Announcement, apply_announcements
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.instances.overdue_notices import OverdueNotice, OverdueNotices, decide_notice
 from feed_assets.log.instances.process_instances import ProcessInstances

@@ -16,8 +16,7 @@ from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 
 from feed_assets.context.bulkheads import Bulkheads, TickStep
 from feed_assets.context.tick import Tick, open_tick, tick_step
-from feed_assets.instances.arrival.announcements import AnnouncedResult, Announcement, apply_announcements
-from feed_assets.instances.arrival.recording import Signal
+from feed_assets.instances.arrival.recording import AnnouncedResult, Announcement, Signal, apply_announcements
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.instances.arrival_polls import ArrivalPolls
 from feed_assets.orchestration import names

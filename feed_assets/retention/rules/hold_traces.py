@@ -19,7 +19,7 @@ from feed_assets.entities.locations.overlaps import Places
 from feed_assets.log.removals.holds import Holds
 from feed_assets.log.removals.records import Hold
 from feed_assets.masking import get_logger
-from feed_assets.plan.addresses import StoreAddress
+from feed_assets.plan.copy_records import StoreAddress
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.retention.rules.locations import iter_data

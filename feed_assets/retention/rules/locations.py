@@ -8,7 +8,7 @@ from feed_assets.context.operation import LifecycleContext
 from feed_assets.entities.common import LocationKind
 from feed_assets.entities.locations.overlaps import Places
 from feed_assets.log.instances.feed_places import FeedPlaces
-from feed_assets.plan.addresses import StoreAddress
+from feed_assets.plan.copy_records import StoreAddress
 from feed_assets.plan.records import FeedRecord, Plan, RetainedLocation
 from feed_assets.storage.port import InstanceStore
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from feed_assets.clock import SystemClock
 from feed_assets.engines.spark.sessions import map_on_executors
-from feed_assets.plan.addresses import StoreAddress
+from feed_assets.plan.copy_records import StoreAddress
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import StorePath
 from feed_assets.storage.records import Measure, Moved
-from feed_assets.transfer.copying import archive_instance
+from feed_assets.transfer.archiving import archive_instance
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -26,7 +26,7 @@ from feed_assets.log.removals.chunks import SweepDraft
 from feed_assets.log.removals.records import AT_WORK, FeedCount, Sweep, SweepChunk, SweepObstacle, SweepState
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.masking import get_logger
-from feed_assets.plan.addresses import endpoint_of
+from feed_assets.plan.copy_records import endpoint_of
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord
 from feed_assets.releases.timeline import ReleaseTimeline
@@ -39,8 +39,7 @@ from feed_assets.retention.rules.protections import ProtectionQuery
 from feed_assets.retention.rules.schedule import Grace, digest_policy, find_graces, schedule_retention_now
 from feed_assets.retention.sweeps.movers import DriverMeasurer, Measurer
 from feed_assets.retention.sweeps.surveying import FeedSurvey, survey_feed, with_all_present
-from feed_assets.sql.database import Database
-from feed_assets.sql.locks import lock_log
+from feed_assets.sql.database import Database, lock_log
 from feed_assets.storage.pool import StorePool
 
 PATIENCE = timedelta(days=1)

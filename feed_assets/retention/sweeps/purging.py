@@ -14,7 +14,7 @@ from feed_assets.log.removals.holds import Holds
 from feed_assets.log.removals.records import AT_WORK, ChunkHead, ChunkState, ItemOutcome, Sweep, SweepState
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.masking import get_logger
-from feed_assets.plan.addresses import StoreAddress
+from feed_assets.plan.copy_records import StoreAddress
 from feed_assets.retention.errors import SweepRefusedError
 from feed_assets.retention.rules.clock_witness import DAILY, load_known_times
 from feed_assets.retention.rules.eligibility import decide_clock

@@ -27,7 +27,7 @@ from feed_assets.log.messages.records import OutboxMessage
 from feed_assets.log.records import FeedEvent, FeedEventKind, FeedInstance, FeedInstanceStatus, FeedKey, NewFeedEvent
 from feed_assets.log.removals.records import SweepChunk, SweepItem
 from feed_assets.plan.records import EntityFacts
-from feed_assets.sql.locks import lock_log
+from feed_assets.sql.database import lock_log
 
 _WAS = "was"
 

@@ -52,8 +52,8 @@ from feed_assets.retention.sweeps.movers import DriverMover, Mover, MoveTask
 from feed_assets.retention.sweeps.removal_records import Removal, record_evicted
 from feed_assets.retention.sweeps.sweep_context import Progress, SweepContext, lease_holder, require_sweep
 from feed_assets.retention.sweeps.undoing import Restoration, end_restores
+from feed_assets.sql.database import lock_for_lineage, lock_log
 from feed_assets.sql.errors import StateError
-from feed_assets.sql.locks import lock_for_lineage, lock_log
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Moved, Outcome

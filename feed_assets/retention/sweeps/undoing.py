@@ -29,12 +29,12 @@ from feed_assets.retention.rules.locations import find_declared_location, find_s
 from feed_assets.retention.rules.protections import lease_keys
 from feed_assets.retention.sweeps.removal_records import Removal, find_evictions, past_row, record_restored
 from feed_assets.retention.sweeps.sweep_context import Progress, SweepContext, lease_holder, require_sweep
-from feed_assets.sql.locks import lock_for_lineage
+from feed_assets.sql.database import lock_for_lineage
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.port import InstanceStore, StorePath
 from feed_assets.storage.records import Moved, Outcome
 from feed_assets.timing.dates import render_datetime
-from feed_assets.transfer.copying import copy_exactly
+from feed_assets.transfer.archiving import copy_exactly
 
 _OUTCOME = {
     Outcome.MOVED: ItemOutcome.RESTORED,

@@ -6,7 +6,7 @@ from datetime import datetime
 from feed_assets.alerts.deadlines.checks import LookResult, apply_deadlines
 from feed_assets.alerts.deadlines.records import LateInstance, SlaMiss
 from feed_assets.alerts.deadlines.store import SlaMisses
-from feed_assets.definitions.verbs.settling import apply_schedules, decide_schedules
+from feed_assets.definitions.verbs.schedules import apply_schedules, decide_schedules
 from feed_assets.entities.common import Kind
 from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.definitions.schedules import load_schedules

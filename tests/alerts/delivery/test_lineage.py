@@ -33,7 +33,7 @@ from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.messages.outbox import Outbox
 from feed_assets.log.records import ProcessInstanceStatus, ProcessKey
 from feed_assets.masking import remember_unnamed
-from feed_assets.plan.addresses import StoreAddress
+from feed_assets.plan.copy_records import StoreAddress
 from feed_assets.plan.records import TableRecord
 from feed_assets.receivers import Topic
 from feed_assets.retention.sweeps.sweeping import begin_sweep

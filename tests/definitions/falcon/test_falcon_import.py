@@ -7,11 +7,12 @@ from feed_assets.definitions.errors import DefinitionStoreError
 from feed_assets.definitions.falcon.exporting import export_documents, write_documents
 from feed_assets.definitions.falcon.importing import (
     ImportedFile,
+    ImportMapping,
     ImportOutcome,
     ImportReport,
     import_documents,
+    parse_mapping,
 )
-from feed_assets.definitions.falcon.mapping import ImportMapping, parse_mapping
 from feed_assets.definitions.folder import DefinitionFolder, open_folder
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import DefinitionsError, EntityNotFoundError

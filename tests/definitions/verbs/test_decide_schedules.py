@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.definitions.verbs.settling import decide_schedules
+from feed_assets.definitions.verbs.schedules import decide_schedules
 from feed_assets.entities.common import Kind
 from feed_assets.log.definitions.records import Schedule, ScheduleState
 from feed_assets.log.definitions.schedules import Schedules, ScheduleView, state_without_row

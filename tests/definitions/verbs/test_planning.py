@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.definitions.declared import record_declared
 from feed_assets.definitions.edits import Put, Remove
+from feed_assets.definitions.store import record_declared
 from feed_assets.definitions.verbs.context import EntityContext, open_entity_context
 from feed_assets.definitions.verbs.plan_effects import FORMER_PLACE, LONG_PAST, NEVER_CAME
 from feed_assets.definitions.verbs.planning import PlannedChanges, plan_edits, plan_folder, read_edits

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from feed_assets.entities.common import LocationKind
 from feed_assets.instances.arrival.instance_paths import PathMatcher, find_nominal_time, plain_template
-from feed_assets.plan.addresses import StoreAddress
+from feed_assets.plan.copy_records import StoreAddress
 from feed_assets.plan.records import RetainedLocation
 from feed_assets.retention.rules.eligibility import collect_candidates
 from feed_assets.storage.port import Choose, FolderNames, InstanceStore

@@ -7,7 +7,7 @@ from pathlib import Path
 from feed_assets.clock import SystemClock
 from feed_assets.context.bulkheads import Bulkheads, TickStep
 from feed_assets.instances.gates.staging_sweep import ABANDONED_AFTER, apply_staging_sweep
-from feed_assets.plan.addresses import StoreAddress
+from feed_assets.plan.copy_records import StoreAddress
 from tests.instances.harness import LifecycleHarness, process
 from tests.orchestration.dagster_home import Home, open_dagster
 from tests.orchestration.hand_ticked import LocationHarness

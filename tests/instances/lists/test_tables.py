@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from feed_assets.context.operation import resolve_subject
-from feed_assets.definitions.declared import record_declared
+from feed_assets.definitions.store import record_declared
 from feed_assets.engines.port import Work
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed

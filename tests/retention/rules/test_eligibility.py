@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feed_assets.entities.common import LocationKind
-from feed_assets.plan.addresses import StoreAddress
+from feed_assets.plan.copy_records import StoreAddress
 from feed_assets.plan.records import RetainedLocation, RetentionRecord
 from feed_assets.retention.rules.eligibility import (
     Candidates,

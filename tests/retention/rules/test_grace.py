@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from feed_assets.definitions.declared import record_declared
+from feed_assets.definitions.store import record_declared
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.locations.overlaps import NO_OVERLAPS
 from feed_assets.log.definitions.records import ScheduleState

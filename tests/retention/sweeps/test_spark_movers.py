@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from feed_assets.log.removals.records import ItemOutcome, SweepState
-from feed_assets.plan.addresses import StoreAddress
+from feed_assets.plan.copy_records import StoreAddress
 from feed_assets.retention.sweeps import movers
 from feed_assets.retention.sweeps.movers import (
     DriverMeasurer,
