@@ -16,6 +16,8 @@ from feed_assets.instances.late.lateness import UNSETTLED
 from feed_assets.lineage.port import Giver, LineagePort, Reading
 from feed_assets.lineage.records import LineageGraph, NodeKind
 from feed_assets.lineage.walk import walk_lineage
+from feed_assets.lineage.windows import require_known
+from feed_assets.log.definitions.store import Definitions
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.instances.process_instances import ProcessInstances
@@ -34,9 +36,11 @@ from feed_assets.releases.left_out import find_readers, find_writers
 from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.timing.errors import InstanceError
 from feed_assets.timing.expressions import DataDriven
+from feed_assets.timing.sequence import UTC_KEYS, parse_instance
 from feed_assets.triggers.queue.batches import Batches, TakenEvent
 
 _GIVERS = {"notice:": NodeKind.AUTHOR, "asset:": NodeKind.ASSET}
+_DELETED = "feed {name!r} is not declared any more: of who has read it, only batches are known"
 _PAGE = 200
 _MOMENT = timedelta(microseconds=1)
 
@@ -54,28 +58,50 @@ def show_lineage(
     with context.read() as connection:
         for cluster in subject.asked:
             try:
-                if subject.kind is Kind.FEED:
+                if subject.records and subject.kind is Kind.FEED:
                     context.feed_on(subject.name, cluster).sequence.index(subject.instance)
-                    starts.append(FeedKey(subject.name, cluster, subject.instance))
-                else:
+                elif subject.records:
                     context.active_release(connection, subject.name, cluster, subject.instance)
-                    starts.append(ProcessKey(subject.name, cluster, subject.instance))
             except InstanceError as exc:
                 refused.append(exc)
+            else:
+                key = FeedKey if subject.kind is Kind.FEED else ProcessKey
+                starts.append(key(subject.name, cluster, subject.instance))
         if refused and not starts:
             raise refused[0]
         port = RecordedLineage(context.timeline, connection, as_of)
-        return walk_lineage(port, starts, up=up or is_both, down=down or is_both, levels=levels)
+        graph = walk_lineage(port, starts, up=up or is_both, down=down or is_both, levels=levels)
+    return replace(graph, remarks=tuple(_DELETED.format(name=name) for name in sorted(port.undeclared)))
+
+
+def find_deleted(
+    context: OperationContext, name: str, instance: str, *, kind: Kind | None, clusters: Sequence[str]
+) -> Subject:
+    """Return what was declared once and is no more, on all clusters that ever were; days and keys are in UTC.
+
+    Raises:
+        EntityNotFoundError: nothing of this name was ever declared.
+        DateTimeError: the instance is not a time.
+    """
+    with context.read() as connection:
+        definitions = Definitions(connection)
+        of_kind = require_known(context, definitions, kind, name)
+        known = sorted({*context.plan.clusters, *definitions.names_ever(Kind.CLUSTER)})
+    time = parse_instance(instance, UTC_KEYS)
+    return Subject(kind=of_kind, name=name, records=(), clusters=tuple(clusters or known), nominal_time=time)
 
 
 class RecordedLineage(LineagePort):
-    """The record as one transaction sees it, up to a time, if one is given."""
+    """The record as one transaction sees it, up to a time, if one is given. Of feeds that are `undeclared` by now it
+    knows no readers by windows.
+    """
 
     def __init__(self, timeline: ReleaseTimeline, connection: Connection, as_of: datetime | None = None) -> None:
         self._plan = timeline.plan
         self._timeline = timeline
         self._connection = connection
         self._as_of = as_of
+        self.undeclared: set[str] = set()
         self._has_triggers = any(each.trigger for each in self._plan.processes.values())
 
     def _is_known(self, at: datetime | None) -> bool:
@@ -131,6 +157,7 @@ class RecordedLineage(LineagePort):
         latest: dict[Key, list[datetime]] = defaultdict(list)
         for feed, times in by_feed.items():
             if (record := self._plan.feeds.get(feed)) is None:
+                self.undeclared.add(feed[0])
                 continue
             readers = find_readers(self._timeline, self._connection, record, times)
             wanted |= {each.key for each in readers}

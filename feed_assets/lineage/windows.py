@@ -246,7 +246,7 @@ def find_window_lineage(
         raise WrongUsageError(f"--levels {levels} is below 1; a level leads from data to programs and to their data.")
     with context.read() as connection:
         definitions = Definitions(connection)
-        of_kind = _require_known(context, definitions, kind, name)
+        of_kind = require_known(context, definitions, kind, name)
         known = sorted({*context.plan.clusters, *definitions.names_ever(Kind.CLUSTER)})
         active = Attempts(connection).active(known, start, end)
         accesses, unknown = _read_accesses(connection, active)
@@ -261,10 +261,10 @@ def find_window_lineage(
     )
 
 
-def _require_known(context: OperationContext, definitions: Definitions, kind: Kind | None, name: str) -> Kind:
+def require_known(context: OperationContext, definitions: Definitions, kind: Kind | None, name: str) -> Kind:
     """Return the kind of what is declared now, or else was once; of a feed and a process the feed."""
     if is_flow(name):
-        _require_known(context, definitions, *declared_by(name))
+        require_known(context, definitions, *declared_by(name))
         return Kind.PROCESS
     kinds = (Kind.FEED, Kind.PROCESS) if kind is None else (kind,)
     now = [each for each in kinds if any(of_name == name for of_name, _ in context.records(each))]

@@ -175,6 +175,25 @@ def test_attempts_that_were_cleaned_up_are_answered_from_the_instance(tmp_path: 
     }
 
 
+def test_what_is_deleted_still_has_its_lineage(tmp_path: Path) -> None:
+    lifecycle = counting_harness(tmp_path)
+    run_all(lifecycle)
+    lifecycle.declare(feed("clicks", flag="_SUCCESS"), feed("weather"))
+    context = context_of(lifecycle, at("01T06:00"))
+    graph = show(context, names=("reports", "2013-11-01T00:00Z"), up=True)
+    assert isinstance(graph, LineageGraph)
+    assert {each.name for each in graph.nodes} == {"reports", "report", "counts", "count", "clicks"}
+    assert graph.notes == ()
+    down = show(context, names=("counts", "2013-11-01"), down=True, clusters=("primary",))
+    assert isinstance(down, LineageGraph)
+    assert down.notes == ("feed 'counts' is not declared any more: of who has read it, only batches are known",)
+    work = show(context, names=("count", "2013-11-01"), kind=Kind.PROCESS, down=True, levels=1)
+    assert isinstance(work, LineageGraph)
+    assert {each.name for each in work.nodes} == {"count", "counts"}
+    with pytest.raises(EntityNotFoundError, match="there is no feed or process 'count5'"):
+        show(context, names=("count5", "2013-11-01"))
+
+
 def test_a_mirror_leads_from_directory_to_directory(tmp_path: Path) -> None:
     lifecycle = test_mirror_runs.harness_of(tmp_path, test_mirror_runs.mirror())
     test_mirror_runs.write(tmp_path, {"a": "1"})
