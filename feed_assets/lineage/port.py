@@ -1,5 +1,5 @@
-"""What a walk asks the record: what made this, what did it read, who read this, what was copied of it, and what removed
-it. Each question is about many at once, so that a level of a walk costs a few statements.
+"""What a walk asks the record: what happened to this, what made it, what did that read, who read this, and who gave or
+removed it. A copy is made by an attempt at its flow. Each question is about many, so a level costs a few statements.
 """
 
 from abc import ABC, abstractmethod
@@ -60,10 +60,6 @@ class LineagePort(ABC):
     @abstractmethod
     def find_published(self, attempts: Collection[Attempt]) -> Mapping[FeedKey, Sequence[FeedEvent]]:
         """Return as `find_events` what happened to the instances that attempts have made."""
-
-    @abstractmethod
-    def find_copies(self, keys: Collection[FeedKey]) -> Mapping[FeedKey, Sequence[FeedEvent]]:
-        """Return the copies of instances of which there is no attempt: the state was rebuilt."""
 
     @abstractmethod
     def find_sweeps(self, sweep_ids: Collection[str]) -> Mapping[str, Sweep]:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.entities.common import Kind
-from feed_assets.entities.flow_names import flow_name, source_of
+from feed_assets.entities.flow_names import source_of
 from feed_assets.instances.inbox.ingest import ORIGIN as INBOX
 from feed_assets.instances.inbox.store import TakenFiles
 from feed_assets.instances.late.lateness import UNSETTLED
@@ -201,20 +201,6 @@ class RecordedLineage(LineagePort):
         seqs = {seq for each in attempts for seq in each.outputs}
         found = EventLog(self._connection).beside(seqs) if seqs else {}
         return {key: [*self._known(events)] for key, events in found.items()}
-
-    def find_copies(self, keys: Collection[FeedKey]) -> Mapping[FeedKey, Sequence[FeedEvent]]:
-        targets = {
-            FeedKey(key.feed, cluster, key.nominal_time): flow
-            for key in keys
-            for cluster in self._plan.clusters
-            if ((flow := flow_name(key.feed, key.cluster)), cluster) in self._plan.processes
-        }
-        found = self.find_events(targets) if targets else {}
-        return {
-            key: [each for each in events if each.payload.get("process") == targets[key]]
-            for key, events in found.items()
-            if not any("attempt" in each.payload for each in events)
-        }
 
     def find_sweeps(self, sweep_ids: Collection[str]) -> Mapping[str, Sweep]:
         return Sweeps(self._connection).find_many(sweep_ids)

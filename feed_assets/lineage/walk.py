@@ -184,13 +184,9 @@ class _Walk:
             newest = {each.key: each for each in events}
             readers = self._tell_readers(newest, visited)
             asked = self.add([*attempts, *readers], seen)
-            made_here = self.port.find_published(asked) if asked else {}
-            self._tell(made_here)
-            published = {each.seq: each for each in _flat(made_here)}
-            copies = [*self._find_copies(newest)]
-            self.load(copy.key for _, copy in copies)
-            for source, copy in copies:
-                self.link(event_id(source), event_id(copy), EdgeKind.COPIED)
+            found = self.port.find_published(asked) if asked else {}
+            self._tell(found)
+            published, events = {each.seq: each for each in _flat(found)}, []
             for attempt in asked:
                 made = [published[seq] for seq in attempt.outputs if seq in published]
                 for event in made:
@@ -198,8 +194,7 @@ class _Walk:
                     self.link(attempt_id(attempt), event_id(event), EdgeKind.MADE, output)
                 if len(made) < len(attempt.outputs) and attempt.ended_at is not None:
                     self.remark(attempt_id(attempt), "events of what it has made were cleaned up")
-            new = [published[seq] for each in asked for seq in each.outputs if seq in published]
-            events = [one for each in (*new, *(copy for _, copy in copies)) for one in self._restored(each)]
+                events += [one for event in made for one in self._restored(event)]
             attempts = ()
             if len(self.nodes) > self.most:
                 return not events
@@ -218,15 +213,6 @@ class _Walk:
                 by = f"{work.subject} {render_datetime(each.attempt.nominal_time)} attempt {work.number}"
                 self.remark(event_id(newest[each.instance]), f"{by} has read another version")
         return readers
-
-    def _find_copies(self, newest: Mapping[FeedKey, FeedEvent]) -> Iterable[tuple[FeedEvent, FeedEvent]]:
-        """Yield the copies of which there is no attempt, each with its source."""
-        for listed in (self.port.find_copies(newest) if newest else {}).values():
-            for copy in listed:
-                found = _source_of(copy)
-                source = self._version(*found, copy) if found and found[0] in self.histories else None
-                if source is not None:
-                    yield source, copy
 
     def _version(self, key: FeedKey, digest: str | None, by: Reading | FeedEvent) -> FeedEvent | None:
         """Return the event of which somebody has read the content."""

@@ -125,9 +125,6 @@ class MemoryLineage(LineagePort):
         wanted = {seq for each in attempts for seq in each.outputs}
         return self.find_events({each.key for each in self.events if each.seq in wanted})
 
-    def find_copies(self, keys: Collection[FeedKey]) -> Mapping[FeedKey, Sequence[FeedEvent]]:  # noqa: ARG002 - it has none
-        return {}
-
     def find_sweeps(self, sweep_ids: Collection[str]) -> Mapping[str, Sweep]:
         return {each: self.sweeps[each] for each in sweep_ids if each in self.sweeps}
 
