@@ -143,10 +143,8 @@ def _inputs(
                 yield _feed((taken.feed, taken.feed_cluster), time, INPUT, taken.input)
     row = ProcessInstances(connection).get(*process.key, nominal_time)
     frozen = {entry.name: entry.nominal_times for entry in row.inputs} if row else {}
-    for state in states:
-        edge = state.edge
-        times = frozen.get(edge.name) if edge.is_data_driven else None
-        for time in times or state.expected or ():
+    for edge, expected in ((state.edge, state.expected) for state in states):
+        for time in frozen.get(edge.name, ()) if frozen else expected or ():
             yield _feed(edge.feed_key, time, INPUT, edge.name)
 
 

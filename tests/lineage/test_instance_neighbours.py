@@ -129,5 +129,7 @@ def test_who_has_run_is_a_reader_of_what_it_has_frozen_alone(tmp_path: Path) -> 
     context = context_of(lifecycle, at("01T00:40"))
     assert find_dependencies(context, resolve_subject(context, "weather", START)).items == ()
     assert told(find_dependencies(context, resolve_subject(context, "clicks", START)).items) == [("Input", "count", 0)]
+    count = find_dependencies(context, resolve_subject(context, "count", START)).items
+    assert told(count) == [("Input", "clicks", 0), ("Output", "counts", 0)]
     waiting = find_dependencies(context, resolve_subject(context, "weather", at("01T01:00"))).items
     assert told(waiting) == [("Input", "count", 1)]
