@@ -5,11 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import dagster as dg
 
-from feed_assets.catalog.column_sets import ColumnSet
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.entities.graph import iter_rings
@@ -28,11 +27,14 @@ from feed_assets.orchestration.graph.translator import (
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 
+if TYPE_CHECKING:  # a location is loaded without what keeps records
+    from feed_assets.catalog.column_sets import ColumnSet
+
 FindAsset: TypeAlias = Callable[[Key], tuple[dg.AssetKey, Grid] | None]
 """Returns the asset key and the grid of a feed; None if the feed is not currently declared."""
 
 
-def column_lineage(found: ColumnSet, cluster: str, find_asset: FindAsset) -> dict[str, dg.TableColumnLineage]:
+def column_lineage(found: "ColumnSet", cluster: str, find_asset: FindAsset) -> dict[str, dg.TableColumnLineage]:
     """Return what columns were made of in the form of Dagster, as metadata; `cluster` is that of the feeds that were
     read. What has only decided which rows are there is left out: all columns would come of it.
     """

@@ -1,11 +1,10 @@
 """Tell what an asset is: metadata, description, owners and tags of a feed, of the process that makes it, or of both."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import dagster as dg
 
-from feed_assets.catalog.column_sets import FeedColumn
 from feed_assets.command_lines import command_line
 from feed_assets.entities.content.columns import describe_column, parse_columns
 from feed_assets.entities.content.quality import Quality
@@ -21,6 +20,9 @@ from feed_assets.plan.records import EntityFacts, FeedRecord, ProcessRecord
 from feed_assets.plan.rendering import counted
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.sequence import InstanceSequence
+
+if TYPE_CHECKING:  # a location is loaded without what keeps records
+    from feed_assets.catalog.column_sets import FeedColumn
 
 COLUMN_SCHEMA = "dagster/column_schema"
 
@@ -109,7 +111,7 @@ def column_schema(
     columns: Iterable[tuple[str, str]],
     declared: str | None = None,
     user_values: Mapping[str, Values] = EMPTY,
-    made_of: Mapping[str, Iterable[FeedColumn]] = EMPTY,
+    made_of: "Mapping[str, Iterable[FeedColumn]]" = EMPTY,
 ) -> dg.TableSchema:
     """Return columns, each (name, type), in the form of Dagster; `declared` is a schema that describes them. Behind it
     stands what they are `made_of`: Dagster's own page of that is not in its open-source UI.
@@ -142,7 +144,7 @@ def column_schema(
     )
 
 
-def _with_sources(description: str | None, made_of: Iterable[FeedColumn]) -> str | None:
+def _with_sources(description: str | None, made_of: "Iterable[FeedColumn]") -> str | None:
     sources = ", ".join(dict.fromkeys(f"{each.feed}.{each.column}" for each in made_of))
     return "; ".join(filter(None, (description, sources and f"of {sources}"))) or None
 
