@@ -10,8 +10,6 @@ from typing import TypeAlias
 from feed_assets.errors import FeedAssetsError, describe_error, shorten
 from feed_assets.masking import mask
 
-"""Version of the JSON form."""
-
 EntityKey: TypeAlias = tuple[str, str]
 """(kind, name)."""
 

@@ -18,7 +18,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.instances.attempts.attempt_inputs import freeze_inputs
 from feed_assets.instances.attempts.attempts import begin_attempt
 from feed_assets.instances.errors import OutputOutsideValidityError
-from feed_assets.instances.steps.plans import FormerSteps, build_basis, plan_steps
+from feed_assets.instances.steps.engine import FormerSteps, build_basis, plan_steps
 from feed_assets.instances.steps.records import StepRun, StepStatus
 from feed_assets.instances.steps.store import Steps
 from feed_assets.json_form import NominalTime

@@ -8,17 +8,16 @@ import dagster as dg
 from feed_assets.entities.maps import EMPTY
 from feed_assets.masking import masked_errors
 from feed_assets.orchestration import names
-from feed_assets.orchestration.graph.layout import AssetLayout
+from feed_assets.orchestration.graph.layout import AssetLayout, find_producers, producer_dep
 from feed_assets.orchestration.graph.partitions import grid
-from feed_assets.orchestration.graph.producers import find_producers, producer_dep
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.runs.feed_checks import RunResult, build_column_check, build_quality_check
 from feed_assets.plan.edges import InputEdge, Key, OutputEdge
 from feed_assets.plan.records import FeedRecord, ProcessRecord
+from feed_assets.timing.dates import offset_spread
 from feed_assets.timing.expressions import TimeExpression, Truncation
 from feed_assets.timing.sequence import InstanceSequence, Unit
 from feed_assets.timing.windows import Window
-from feed_assets.timing.zones import offset_spread
 
 
 def build_feed_assets(

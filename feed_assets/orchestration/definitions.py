@@ -29,8 +29,7 @@ from feed_assets.orchestration import names
 from feed_assets.orchestration.assets import build_feed_assets
 from feed_assets.orchestration.errors import NameClashError
 from feed_assets.orchestration.graph.code_references import CodeReferences
-from feed_assets.orchestration.graph.layout import AssetLayout, lay_out
-from feed_assets.orchestration.graph.producers import UserAsset, check_user_assets
+from feed_assets.orchestration.graph.layout import AssetLayout, UserAsset, check_user_assets, lay_out
 from feed_assets.orchestration.graph.translator import DEFAULT_TRANSLATOR, FeedAssetsTranslator
 from feed_assets.orchestration.location.runtime import Runtime, open_runtime
 from feed_assets.orchestration.location.spark import spark_definition

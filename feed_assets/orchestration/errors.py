@@ -5,11 +5,9 @@ from datetime import datetime
 from feed_assets.command_lines import command_line
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.entities.flow_names import describe_process
-from feed_assets.errors import FeedAssetsError, LifecycleError
+from feed_assets.errors import FeedAssetsError, LifecycleError, render_some
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.timing.dates import render_datetime
-
-_SHOWN = 5
 
 
 class WebserverError(FeedAssetsError):
@@ -109,10 +107,9 @@ class StrayPartitionsError(FeedAssetsError):
     """An asset that produces a feed was materialized for partitions that are no instances of the feed."""
 
     def __init__(self, *, asset: str, feed: str, partitions: tuple[str | None, ...]) -> None:
-        shown = ", ".join("no partition" if each is None else each for each in partitions[:_SHOWN])
-        more = f" and {len(partitions) - _SHOWN} more" if len(partitions) > _SHOWN else ""
+        shown = render_some(tuple("no partition" if each is None else each for each in partitions))
         super().__init__(
-            f"asset {asset} was materialized for {shown}{more}, which feed {feed!r} has no instances for. "
+            f"asset {asset} was materialized for {shown}, which feed {feed!r} has no instances for. "
             "Extend the validity of the feed, or ignore it: nothing else is affected."
         )
 

@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from operator import attrgetter
 from threading import Lock
-from typing import Self
 
 from sqlalchemy import Connection
 
@@ -260,10 +259,6 @@ class VerifiedCopy:
     case: Hidden[Case | None] = None
     audit: Hidden[Audit | None] = None
 
-    def without_facts(self) -> Self:
-        """Return the verdict alone, which takes little memory."""
-        return replace(self, case=None, audit=None)
-
     @shown
     def files(self) -> dict[str, tuple[str, ...]]:
         """The files with problems, by problem."""
@@ -332,7 +327,7 @@ def verify(context: OperationContext, query: AuditQuery, *, progress: OnProgress
         for part in scope.iter_slices(context, AT_ONCE):
             cases = _find_cases(context, part)
             for copies in pool.map(lambda each: list(_verify_one(context, each, query.deep, meter)), cases):
-                found += (each if each.verdict.is_finding else each.without_facts() for each in copies)
+                found += (each if each.verdict.is_finding else replace(each, case=None, audit=None) for each in copies)
                 settled += 1
                 if progress is not None:
                     progress("verify", settled, max(settled, total))

@@ -28,7 +28,7 @@ from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.orchestration import names
 from feed_assets.orchestration.definitions import assemble_definitions, open_location, without_beta_warnings
-from feed_assets.orchestration.location.contexts import build_context
+from feed_assets.orchestration.location.reloading import build_context
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.location.spark import resource_of_process
 from feed_assets.orchestration.user_assets.loading import Partition, load_instance, locate_instance

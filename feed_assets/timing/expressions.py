@@ -17,10 +17,9 @@ from typing import assert_never
 from zoneinfo import ZoneInfo
 
 from feed_assets.timing.calls import Call, Word
-from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.dates import is_regular, is_undisturbed, is_utc, offset_spread, render_datetime
 from feed_assets.timing.errors import ExpressionError, InstanceError
 from feed_assets.timing.sequence import InstanceSequence, Unit
-from feed_assets.timing.zones import is_regular, is_undisturbed, is_utc, offset_spread
 
 
 class Truncation(StrEnum):

@@ -12,9 +12,8 @@ from enum import StrEnum
 from typing import assert_never
 from zoneinfo import ZoneInfo
 
-from feed_assets.timing.dates import parse_datetime, render_datetime
+from feed_assets.timing.dates import find_leapt_day, is_fixed, is_regular, parse_datetime, render_datetime
 from feed_assets.timing.errors import DateTimeError, FrequencyError, InstanceError
-from feed_assets.timing.zones import find_leapt_day, is_fixed, is_regular
 
 
 class Unit(StrEnum):

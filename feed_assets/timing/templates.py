@@ -14,10 +14,9 @@ from types import MappingProxyType
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
-from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.dates import offset_changes, render_datetime, resolve_wall
 from feed_assets.timing.errors import TableAddressError, TemplateError
 from feed_assets.timing.sequence import Frequency, InstanceSequence, Unit
-from feed_assets.timing.zones import offset_changes, resolve_wall
 
 
 class TimeVariable(StrEnum):

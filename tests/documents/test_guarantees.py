@@ -16,7 +16,7 @@ from feed_assets.log import watermarks
 from feed_assets.log.instances.tables import manifests, process_instances
 from feed_assets.log.tables import feed_events
 from feed_assets.orchestration import names
-from feed_assets.orchestration.location import contexts, dead_runs
+from feed_assets.orchestration.location import dead_runs, reloading
 from feed_assets.orchestration.runs import remaining
 from feed_assets.orchestration.sensors import building as sensors
 from feed_assets.orchestration.sensors import log_events, overdue_notices, ticks
@@ -45,7 +45,7 @@ def test_the_numbers_are_those_of_the_code() -> None:
         "seconds until a request without a run is repeated": f"{reconciliation.REQUEST_PATIENCE.total_seconds():.0f}",
         "seconds after which a run without lease and log counts as dead": f"{dead_runs.SILENCE.total_seconds():.0f}",
         "minimum seconds between ticks": str(sensors.ARRIVAL_SECONDS),
-        "seconds after which a tick begins no new batch": f"{contexts.SECONDS_A_TICK:.0f}",
+        "seconds after which a tick begins no new batch": f"{reloading.SECONDS_A_TICK:.0f}",
         "run requests a tick": str(ticks.REQUESTS_A_TICK),
         "events reported to Dagster a tick": str(ticks.EVENTS_A_TICK),
         "reported events looked at again a tick": str(log_events.LOOKED_A_TICK),

@@ -12,7 +12,7 @@ from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.orchestration.graph.layout import AssetLayout, lay_out
 from feed_assets.orchestration.graph.translator import DEFAULT_TRANSLATOR, FeedAssetsTranslator
-from feed_assets.orchestration.location.contexts import build_context
+from feed_assets.orchestration.location.reloading import build_context
 from feed_assets.orchestration.location.runtime import Runtime, open_runtime
 from feed_assets.orchestration.sensors.ticks import run_tick
 from feed_assets.plan.location import Location, load_location

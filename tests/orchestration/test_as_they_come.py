@@ -22,7 +22,7 @@ from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import FeedEvent, FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
-from feed_assets.orchestration.location.contexts import build_context
+from feed_assets.orchestration.location.reloading import build_context
 from feed_assets.retention.rules.protections import ProtectionKind, ProtectionQuery, find_protections
 from feed_assets.triggers.input_windows import input_states
 from tests.context.contexts import about, query_of

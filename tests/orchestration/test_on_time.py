@@ -18,7 +18,7 @@ from feed_assets.instances.arrival.recording import record_arrival
 from feed_assets.log.messages.outbox import Outbox
 from feed_assets.log.records import FeedEventKind, NewFeedEvent
 from feed_assets.orchestration.definitions import assemble_definitions, without_beta_warnings
-from feed_assets.orchestration.location.contexts import build_context
+from feed_assets.orchestration.location.reloading import build_context
 from feed_assets.orchestration.sensors.deadlines import report_changed, run_sla_tick
 from feed_assets.receivers import Topic
 from tests.orchestration.dagster_home import Home

@@ -19,7 +19,7 @@ from feed_assets.explain.tick_failures import find_silence
 from feed_assets.instances.gates.actions import InstanceAction, apply_action
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import Cause, ProcessInstance, ProcessInstanceStatus, ProcessKey
-from feed_assets.orchestration.location.contexts import build_context
+from feed_assets.orchestration.location.reloading import build_context
 from feed_assets.orchestration.location.runtime import open_runtime, state_url
 from feed_assets.orchestration.sensors import overdue_notices
 from feed_assets.orchestration.sensors.overdue_notices import EXPLAINED_A_TICK

@@ -13,8 +13,8 @@ from feed_assets.explain.explanations import explain_instance
 from feed_assets.explain.records import Reason, ReasonCode
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import ProcessInstance, ProcessInstanceStatus, ProcessKey
-from feed_assets.orchestration.location.contexts import build_context
-from feed_assets.orchestration.sensors import run_states
+from feed_assets.orchestration.location.reloading import build_context
+from feed_assets.orchestration.sensors import ticks
 from feed_assets.plan.copy_records import StoreAddress
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
@@ -249,7 +249,7 @@ def test_whatever_call_fails_the_other_feeds_go_on(
     entities = re.sub("spark: {master.*", 'spark: {remote: "sc://127.0.0.1:1"}', ENTITIES + POISONED + ODD)
     harness = LocationHarness(home, instance, entities, state=database_url)
     for name in ("check_spark_remote", "interrupt_run"):
-        monkeypatch.setattr(run_states, name, saboteur.wrap(name, lambda *_: None))
+        monkeypatch.setattr(ticks, name, saboteur.wrap(name, lambda *_: None))
     for names, owner in ((OF_DAGSTER, instance), (OF_EVENT_LOG, instance.event_log_storage)):
         for name in names:
             monkeypatch.setattr(owner, name, saboteur.wrap(name, getattr(owner, name)))

@@ -10,8 +10,7 @@ from dagster import AssetMaterialization, DagsterInstance, SensorResult
 from feed_assets.clock import FrozenClock
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import ProcessInstance, ProcessInstanceStatus, ProcessKey
-from feed_assets.orchestration.location.contexts import build_context
-from feed_assets.orchestration.location.reloading import follow_plan
+from feed_assets.orchestration.location.reloading import build_context, follow_plan
 from feed_assets.orchestration.sensors.ticks import run_tick
 from feed_assets.replication.queries import AuditQuery
 from feed_assets.replication.repairing import Repaired, RepairOutcome, repair

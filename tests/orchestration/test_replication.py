@@ -23,7 +23,7 @@ from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.orchestration import names
 from feed_assets.orchestration.definitions import build_definitions
-from feed_assets.orchestration.location.contexts import build_context
+from feed_assets.orchestration.location.reloading import build_context
 from feed_assets.orchestration.runs.jobs import build_replication_job
 from feed_assets.orchestration.runs.listed_instances import run_replication_tick
 from feed_assets.orchestration.sensors.ticks import run_tick

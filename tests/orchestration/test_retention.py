@@ -28,7 +28,7 @@ from feed_assets.log.removals.records import SweepState
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.log.run_names import name_holder
 from feed_assets.orchestration import names
-from feed_assets.orchestration.location.contexts import build_context
+from feed_assets.orchestration.location.reloading import build_context
 from feed_assets.orchestration.runs import retention
 from feed_assets.orchestration.runs.jobs import build_operate_job, build_retention_job
 from feed_assets.orchestration.runs.retention import run_retention_tick

@@ -17,7 +17,7 @@ from feed_assets.instances.gates.actions import InstanceAction
 from feed_assets.instances.lists.control import control_instances
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.records import ProcessKey
-from feed_assets.orchestration.location.contexts import build_context
+from feed_assets.orchestration.location.reloading import build_context
 from tests.context.contexts import about
 from tests.instances.harness import FileEngine, no_session
 from tests.orchestration.dagster_home import Home

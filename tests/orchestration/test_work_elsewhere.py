@@ -12,7 +12,7 @@ from feed_assets.context.operation import OperationContext
 from feed_assets.external_work.calls import end_batch, init_batch, terminate_batch
 from feed_assets.external_work.queries import AtWork
 from feed_assets.log.records import ProcessInstanceStatus
-from feed_assets.orchestration.location.contexts import build_context
+from feed_assets.orchestration.location.reloading import build_context
 from feed_assets.retention.rules.protections import ProtectionKind, ProtectionQuery, find_protections
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import NOON, LocationHarness

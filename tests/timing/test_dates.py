@@ -5,9 +5,8 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given
 
-from feed_assets.timing.dates import NEVER, parse_datetime, parse_timezone, render_datetime
+from feed_assets.timing.dates import NEVER, offset_changes, parse_datetime, parse_timezone, render_datetime
 from feed_assets.timing.errors import DateTimeError, TimeZoneError
-from feed_assets.timing.zones import offset_changes
 from tests.timing.strategies import moments
 
 

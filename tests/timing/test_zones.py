@@ -3,7 +3,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from feed_assets.timing.zones import is_fixed, is_regular, is_utc, offset_changes, offset_spread
+from feed_assets.timing.dates import is_fixed, is_regular, is_utc, offset_changes, offset_spread
 
 SINCE = datetime(2010, 1, 1, tzinfo=UTC)
 

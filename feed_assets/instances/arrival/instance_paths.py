@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from feed_assets.timing.dates import resolve_wall
 from feed_assets.timing.errors import InstanceError
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.templates import LONGEST, PathTemplate, TimeVariable, parse_path_template
-from feed_assets.timing.zones import resolve_wall
 
 _UTC = ZoneInfo("UTC")
 _DAY = timedelta(days=1)

@@ -65,9 +65,8 @@ from feed_assets.instances.attempts.work_data import (
 from feed_assets.instances.errors import OutputOutsideValidityError
 from feed_assets.instances.late.lateness import choose_workflow
 from feed_assets.instances.leasing import Leased
-from feed_assets.instances.steps.engine import StepsEngine
+from feed_assets.instances.steps.engine import StepsEngine, find_basis
 from feed_assets.instances.steps.frames import AttemptStep, OnStep, StepKind, StepPart, discard_frames, measure_inputs
-from feed_assets.instances.steps.plans import find_basis
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, Lease, ProcessInstanceStatus, ProcessKey
 from feed_assets.plan.edges import OutputEdge
 from feed_assets.plan.records import FeedRecord, ProcessRecord

@@ -15,9 +15,8 @@ from feed_assets.loading.falcon import reserved
 from feed_assets.loading.falcon.reading import Reading, quote
 from feed_assets.loading.falcon.spark_options import parse_spark_options
 from feed_assets.loading.messages import render_path
-from feed_assets.timing.dates import parse_timezone
+from feed_assets.timing.dates import is_utc, parse_timezone
 from feed_assets.timing.errors import TimeZoneError
-from feed_assets.timing.zones import is_utc
 
 _SUBSTITUTION = re.compile(r"(?<!\$)\$\{((?:[^{}'\"]|'[^']*'|\"[^\"]*\")*)\}")  # ${coord:nominalTime()}
 _PART = re.compile(

@@ -15,9 +15,8 @@ import dagster as dg
 
 from feed_assets.orchestration.errors import PartitionKeyError
 from feed_assets.plan.records import FeedRecord, ProcessRecord
-from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.dates import FixedOffset, is_fixed, is_regular, render_datetime
 from feed_assets.timing.sequence import InstanceSequence, Unit
-from feed_assets.timing.zones import FixedOffset, is_fixed, is_regular
 
 _DAY = "%Y-%m-%d"
 _MINUTE = "%Y-%m-%d-%H:%M"

@@ -1,4 +1,5 @@
-"""Follow definitions that change while Dagster runs: ticks use them at once, and code servers are reloaded.
+"""Follow definitions that change while Dagster runs: ticks use them at once, and code servers are reloaded. Their
+operations have contexts as those of commands: what commands see, a tick sees, too.
 
 A daemon that starts its code servers itself renews them every minute. A separate code server (`dagster dev`, `dagster
 code-server start`) is asked to reload by the first tick that notices a change. Two parts of this are not public in
@@ -14,8 +15,11 @@ import dagster as dg
 from dagster._core.remote_origin import GrpcServerCodeLocationOrigin
 
 from feed_assets.catalog.store import REVISION as METADATA_REVISION
+from feed_assets.clock import TimeBudget
 from feed_assets.context.bulkheads import Bulkheads, TickStep
+from feed_assets.context.operation import OperationContext
 from feed_assets.context.safe_mode import REBUILDS, RESTORED, SAFE_MODE, parse_restored, parse_safe_mode
+from feed_assets.context.tick import Tick, open_tick
 from feed_assets.definitions.store import record_location
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.instances.gates.plan_changes import apply_plan
@@ -148,3 +152,28 @@ def follow_plan(
         else:
             bulkheads.succeed(TickStep.DEFINITIONS)
     return timeline
+
+
+SECONDS_A_TICK = 20.0
+
+
+def build_context(runtime: Runtime, timeline: ReleaseTimeline, database: Database, as_of: datetime) -> OperationContext:
+    """Build the context of a tick, which is the same as that of the commands."""
+    return OperationContext(
+        timeline=timeline,
+        database=database,
+        stores=runtime.stores,
+        as_of=as_of,
+        clock=runtime.clock,
+        real_clock=runtime.real_clock,
+        without_row=state_without_row(runtime.settings.schedule),
+        webserver=runtime.settings.webserver,
+    )
+
+
+def build_tick(runtime: Runtime, active: ActiveDefinitions, cluster: str, database: Database, as_of: datetime) -> Tick:
+    """Build the tick of a sensor for a cluster, with what is recorded of failures."""
+    context = build_context(runtime, runtime.timeline(active.location), database, as_of)
+    bulkheads = Bulkheads.open(database, cluster, runtime.real_clock, runtime.patience)
+    is_held = active.is_restored or active.is_safe_mode
+    return open_tick(context, cluster, bulkheads, budget=TimeBudget(SECONDS_A_TICK), is_held=is_held)

@@ -15,9 +15,8 @@ from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.instances.gates.requests import LaunchMode, LaunchRequest, apply_requests
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout, FindAsset
-from feed_assets.orchestration.location.contexts import build_tick
 from feed_assets.orchestration.location.health import describe_failing
-from feed_assets.orchestration.location.reloading import follow_definitions, follow_plan
+from feed_assets.orchestration.location.reloading import build_tick, follow_definitions, follow_plan
 from feed_assets.orchestration.location.runtime import ActiveDefinitions, Runtime
 from feed_assets.orchestration.runs.instance_runs import InstanceRun
 from feed_assets.timing.dates import parse_datetime, render_datetime

@@ -20,7 +20,7 @@ from feed_assets.log.removals.records import Sweep
 from feed_assets.operation_list import find_operation
 from feed_assets.orchestration import names
 from feed_assets.orchestration.errors import RunsNotStoppedError
-from feed_assets.orchestration.location.contexts import build_context
+from feed_assets.orchestration.location.reloading import build_context
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.runs.operation import Operation
 from feed_assets.retention.holding import HoldChange, add_holds

@@ -34,9 +34,8 @@ from feed_assets.log.run_names import name_holder
 from feed_assets.masking import get_logger
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout
-from feed_assets.orchestration.location.contexts import build_context, build_tick
 from feed_assets.orchestration.location.health import describe_failing
-from feed_assets.orchestration.location.reloading import follow_definitions
+from feed_assets.orchestration.location.reloading import build_context, build_tick, follow_definitions
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import Plan

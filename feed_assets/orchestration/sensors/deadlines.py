@@ -33,9 +33,8 @@ from feed_assets.log.cursors import Cursors
 from feed_assets.masking import get_logger, mask
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout
-from feed_assets.orchestration.location.contexts import build_tick
 from feed_assets.orchestration.location.health import describe_failing
-from feed_assets.orchestration.location.reloading import follow_definitions
+from feed_assets.orchestration.location.reloading import build_tick, follow_definitions
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.runs.feed_checks import build_evaluation, feeds_on_time
 from feed_assets.orchestration.sensors.overdue_notices import NO_INSTANCE

@@ -140,7 +140,7 @@ class FeedIOManager(dg.IOManager):
         return [_parse(grid, each) for each in wanted]
 
     def _operation(self, context: RunContext | None) -> "OperationContext":
-        from feed_assets.orchestration.location.contexts import build_context
+        from feed_assets.orchestration.location.reloading import build_context
 
         database = self.runtime.database(_instance_of(context))
         return build_context(self.runtime, self.runtime.timeline(), database, self.runtime.clock.now())

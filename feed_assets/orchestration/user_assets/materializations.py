@@ -21,9 +21,8 @@ from feed_assets.log.cursors import Cursors
 from feed_assets.log.instances.arrival_polls import ArrivalPolls
 from feed_assets.orchestration import names
 from feed_assets.orchestration.errors import PartitionKeyError, StrayPartitionsError
-from feed_assets.orchestration.graph.layout import FindAsset
-from feed_assets.orchestration.graph.producers import Producer, find_producers, require_known
-from feed_assets.orchestration.location.contexts import build_context
+from feed_assets.orchestration.graph.layout import FindAsset, Producer, find_producers, require_known
+from feed_assets.orchestration.location.reloading import build_context
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.plan.edges import Key
 from feed_assets.sql.database import Database

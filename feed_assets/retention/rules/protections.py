@@ -250,11 +250,6 @@ def lease_keys(feed: str, cluster: str, times: Iterable[datetime]) -> list[tuple
     return [(f"feed/{feed}", cluster, time) for time in times]
 
 
-def leased_by(holder: str | None) -> str:
-    """Return the phrase for a lease that protects an instance."""
-    return f"'{holder}' holds its lease"
-
-
 def _describe_hold(hold: Hold) -> str:
     until = f" until {render_datetime(hold.expires_at)}" if hold.expires_at else ""
     return f"hold '{hold.name}' of {hold.author}{until}: {hold.reason}"
@@ -264,7 +259,7 @@ def _find_leased(
     connection: Connection, record: FeedRecord, times: Collection[datetime], query: ProtectionQuery
 ) -> dict[datetime, str]:
     held = find_held(connection, lease_keys(*record.key, times), query.real_now)
-    return {lease.nominal_time: leased_by(lease.holder) for lease in held if lease.holder != query.holder}
+    return {lease.nominal_time: f"'{lease.holder}' holds its lease" for lease in held if lease.holder != query.holder}
 
 
 def _find_late_checked(connection: Connection, record: FeedRecord, times: Iterable[datetime]) -> dict[datetime, str]:
