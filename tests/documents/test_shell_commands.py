@@ -44,6 +44,7 @@ PAGES = {
     "docs/deadlines.md": "test_the_commands_of_the_page_about_deadlines_run",
     "docs/falcon.md": "test_what_comes_from_falcon_is_imported_and_exported",
     "docs/first-project.md": "test_the_first_commands_of_a_newcomer_do_what_their_page_says",
+    "docs/lineage.md": "tests/documents/test_lineage.py",
     "docs/metadata.md": "test_the_commands_of_the_page_about_metadata_run",
     "docs/metrics.md": "tests/documents/test_metrics.py",
     "docs/postgresql-and-s3.md": "test_a_project_on_postgresql_is_made",
