@@ -1,7 +1,8 @@
 """Ask Spark what the columns of an output were made of, beside the run: whatever goes wrong, only this is unknown."""
 
+import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
@@ -10,7 +11,7 @@ from urllib.parse import unquote
 
 from feed_assets.engines.failures import render_cause
 from feed_assets.engines.plan_columns import FILES, INPUT_MARK, InputColumns, PlanNotReadError, read_plan
-from feed_assets.engines.port import OutputReport, Work
+from feed_assets.engines.port import InputData, OutputReport, Work
 from feed_assets.engines.spark.sessions import with_settings
 from feed_assets.entities.content.column_lineage import ColumnLineage
 from feed_assets.masking import get_logger, mask
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _logger = get_logger(__name__)
-_SETTINGS = MappingProxyType(
-    {"spark.sql.debug.maxToStringFields": str(2**31 - 1), "spark.sql.maxPlanStringLength": str(2**31 - 16)}
-)
+_ALL_FIELDS = MappingProxyType({"spark.sql.debug.maxToStringFields": str(2**31 - 1)})
+_WHOLE = MappingProxyType({**_ALL_FIELDS, "spark.sql.maxPlanStringLength": str(2**31 - 16)})
+_CUT = re.compile(r"Truncated plan of \d+ characters|\.\.\. \d+ more characters")
 _LONGEST_PLAN = 2_000_000
 _MOST_FOLDERS = 20
 
@@ -57,8 +58,11 @@ def _log_once(process: str, output: str, reason: str) -> None:
 
 
 def _read(frame: "DataFrame", work: Work, inputs: "Mapping[str, DataFrame]") -> ColumnLineage:
-    made_of = {data.name: data.made_of for data in work.inputs}
-    known = {name: InputColumns(names=each.columns, made_of=made_of[name]) for name, each in inputs.items()}
+    known = {
+        data.name: InputColumns(names=_find_names(data, inputs[data.name]), made_of=data.made_of)
+        for data in work.inputs
+        if data.name in inputs
+    }
     root = f"feed_assets_{uuid.uuid4().hex}"
     text = _explain(frame.alias(root))
     if len(text) > _LONGEST_PLAN:
@@ -72,11 +76,22 @@ def _read(frame: "DataFrame", work: Work, inputs: "Mapping[str, DataFrame]") -> 
     return replace(lineage, beyond=tuple(sorted({*lineage.beyond, *folders} - ({FILES} - set(folders)))))
 
 
+def _find_names(data: InputData, frame: "DataFrame") -> "Sequence[str] | None":
+    """Return the names of the columns of an input, unless a plan tells them, too: a server takes time for it."""
+    is_plain = data.columns is not None and "#" not in data.columns
+    return None if is_plain and data.made_of is None else frame.columns
+
+
 def _explain(frame: "DataFrame") -> str:
     """Return the analyzed plan of a frame as text. Spark Connect tells it only with the plans that are made of it."""
     from pyspark.sql import is_remote
 
-    with with_settings(frame.sparkSession, _SETTINGS):
-        if is_remote():
-            return str(frame._explain_string(extended=True))  # type: ignore[operator]
-        return str(frame._jdf.queryExecution().analyzed().treeString())
+    for settings in (_ALL_FIELDS, _WHOLE):  # each costs a call; Spark's own limit of the length is the highest
+        with with_settings(frame.sparkSession, settings):
+            if is_remote():
+                text = str(frame._explain_string(extended=True))  # type: ignore[operator]
+            else:
+                text = str(frame._jdf.queryExecution().analyzed().treeString())
+        if not _CUT.search(text):
+            break
+    return text

@@ -49,9 +49,11 @@ class PlanNotReadError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputColumns:
-    """The columns of an input, and what they are `made_of` if it is the frame of an earlier step."""
+    """The columns of an input, if their names may be such that a plan does not tell them, and what they are `made_of`
+    if it is the frame of an earlier step.
+    """
 
-    names: Sequence[str]
+    names: Sequence[str] | None = None
     made_of: ColumnLineage | None = None
 
 
@@ -211,15 +213,17 @@ class _Reader:
             raise PlanNotReadError(f"its plan has an input {name!r}, which was not handed in")
         relation = _RELATION.fullmatch(child.text)
         if relation is not None and not child.children:
-            found = _split(relation["columns"], known.names)
+            found = _split(relation["columns"], known.names or ())
         else:
             rows = _Reader({}).read(child, {})
             found = [(rows.columns[key].name, key) for key in rows.order]
-        if [column for column, _ in found[: len(known.names)]] != list(known.names):
+        told = [column for column, _ in found if column != "_metadata"]
+        names = told if known.names is None else list(known.names)
+        if told[: len(names)] != names:
             raise PlanNotReadError(f"the columns of input {name!r} have names that cannot be told apart in its plan")
         own = {
             column: (ColumnSource(input=name, column=column, kind=_DIRECT, text=f"{name}.{column}"),)
-            for column in known.names
+            for column in names
         }
         made_of = known.made_of or ColumnLineage(columns=own)
         if made_of.unknown is not None:
