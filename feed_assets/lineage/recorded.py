@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import source_of
+from feed_assets.instances.attempts.copy_records import figures_of
 from feed_assets.instances.inbox.ingest import ORIGIN as INBOX
 from feed_assets.instances.inbox.store import TakenFiles
 from feed_assets.instances.late.lateness import UNSETTLED
@@ -149,7 +150,8 @@ class RecordedLineage(LineagePort):
         processes = self._plan.processes
         triggered = [each for each in attempts if (p := processes.get(each.key[:2])) is None or p.trigger is not None]
         taken = Batches(self._connection).taken_by({each.key for each in triggered}) if triggered else []
-        return [*(read for each in attempts for read in _iter_frozen(each)), *_iter_taken(taken, triggered)]
+        copied = self._find_copied(attempts)
+        return [*(read for each in attempts for read in _iter_frozen(each, copied)), *_iter_taken(taken, triggered)]
 
     def find_readers(self, keys: Collection[FeedKey]) -> Sequence[Reading]:
         by_feed = _by_feed(keys)
@@ -172,9 +174,18 @@ class RecordedLineage(LineagePort):
             for listed in self.find_attempts(wanted | {each.batch for each in taken}).values()
             for attempt in listed
         ]
-        asked = set(keys)
-        frozen = [each for attempt in attempts for each in _iter_frozen(attempt, by_feed) if each.instance in asked]
-        return [*frozen, *_iter_taken(taken, attempts)]
+        asked, copied = set(keys), self._find_copied(attempts)
+        read = (each for attempt in attempts for each in _iter_frozen(attempt, copied, by_feed))
+        return [*(each for each in read if each.instance in asked), *_iter_taken(taken, attempts)]
+
+    def _find_copied(self, attempts: Collection[Attempt]) -> dict[int, str]:
+        """Return the digests of what copies have copied, by the numbers of their events: the source may have changed
+        after it was frozen.
+        """
+        seqs = {seq for each in attempts if source_of(each.process) for seq in each.outputs}
+        events = EventLog(self._connection).of_numbers(seqs) if seqs else {}
+        digests = {seq: figures_of(event).get("source_digest") for seq, event in events.items()}
+        return {seq: digest for seq, digest in digests.items() if digest}
 
     def _page(self, process: Key, feeds: Collection[Key], oldest: datetime, newest: datetime) -> set[ProcessKey]:
         """Return the instances of a process that may have read one of a feed by `latest`: from the oldest of these on,
@@ -235,13 +246,16 @@ def _by_feed(keys: Iterable[FeedKey]) -> dict[Key, list[datetime]]:
     return found
 
 
-def _iter_frozen(attempt: Attempt, feeds: Collection[Key] | None = None) -> Iterator[Reading]:
-    """Yield what an attempt has frozen, of some feeds if given; a flow reads at its source."""
+def _iter_frozen(
+    attempt: Attempt, copied: Mapping[int, str], feeds: Collection[Key] | None = None
+) -> Iterator[Reading]:
+    """Yield what an attempt has frozen, of some feeds if given; a flow reads at its source, and what it has copied."""
     cluster = source_of(attempt.process) or attempt.cluster
+    copy = next((copied[seq] for seq in attempt.outputs if seq in copied), None)
     for frozen in attempt.inputs:
         if feeds is None or (frozen.feed, cluster) in feeds:
             for time, digest in zip(frozen.nominal_times, frozen.digests, strict=True):
-                known = None if digest == UNSETTLED else digest
+                known = copy or (None if digest == UNSETTLED else digest)
                 yield Reading(attempt, frozen.name, FeedKey(frozen.feed, cluster, time), known)
 
 

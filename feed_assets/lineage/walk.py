@@ -269,8 +269,11 @@ class _Walk:
                 undo = "undo brings it back" if is_there else "it cannot be brought back"
                 fates[event.seq] = f"evicted by sweep {sweep.sweep_id}: {undo}"
         for listed in self.histories.values():
-            for one, other in pairwise(listed):
-                if fate := _fate(one, other, fates.get(other.seq, "evicted")):
+            for number, (one, other) in enumerate(pairwise(listed)):
+                evicted, then = fates.get(other.seq, "evicted"), listed[number + 2 : number + 3]
+                if then and then[0].kind is FeedEventKind.RESTORED:
+                    evicted = f"{evicted.partition(':')[0]}, and brought back since"
+                if fate := _fate(one, other, evicted):
                     self.remark(event_id(one), fate)
 
 

@@ -1,10 +1,12 @@
 """Lineage of instances from a real record, on both databases."""
 
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext, resolve_subject
@@ -15,6 +17,9 @@ from feed_assets.lineage.commands import show
 from feed_assets.lineage.recorded import show_lineage
 from feed_assets.lineage.records import LineageGraph, NodeKind
 from feed_assets.log.events import EventLog
+from feed_assets.log.instances.attempts import Attempts
+from feed_assets.log.instances.tables import attempts
+from feed_assets.log.records import ProcessKey
 from feed_assets.timing.errors import InstanceError
 from tests.context.contexts import context_of, counting_harness
 from tests.instances.harness import START, LifecycleHarness, at, counted_statements, feed, hours, process
@@ -123,6 +128,13 @@ def test_copies_lead_from_the_source_to_the_target_and_back(tmp_path: Path, stat
     assert {each.cluster for each in up.nodes} == {"backup", "primary"}
     flow = lineage(context, FLOW, clusters=["backup"], up=True)
     assert {each.state for each in flow.nodes} == {"SUCCEEDED", "ARRIVED"}
+    # The source may change between freezing and copying: what was copied counts.
+    with lifecycle.database.begin() as connection:
+        (attempt,) = Attempts(connection).of(ProcessKey(FLOW, "backup", START))
+        before = replace(attempt.inputs[0], digests=("sha256:before",))
+        connection.execute(update(attempts).where(attempts.c.process == FLOW).values(inputs=(before,)))
+    assert lineage(context, "clicks", clusters=["primary"], down=True) == down
+    assert lineage(context, "clicks", clusters=["backup"], up=True) == up
 
 
 def test_what_was_evicted_says_whether_undo_brings_it_back(tmp_path: Path, state_url: str) -> None:
@@ -138,6 +150,7 @@ def test_what_was_evicted_says_whether_undo_brings_it_back(tmp_path: Path, state
     harness.undo(sweep)
     back = lineage(context, "clicks")
     assert [each.state for each in back.nodes if each.kind is NodeKind.EVENT] == ["ARRIVED", "EVICTED", "RESTORED"]
+    assert back.nodes[0].remarks == (f"evicted by sweep {sweep.sweep_id}, and brought back since",)
 
 
 @pytest.mark.both_databases
