@@ -25,7 +25,6 @@ HEAVY = {
     "feed_assets.loading.falcon.writing",
     "feed_assets.definitions.checks.live_checks",
     "source texts",
-    "feed_assets.definitions.store",
     "feed_assets.validation.compatibility",
 }
 ENTITIES = {"feed_assets.entities.feed", "feed_assets.plan.records", "feed_assets.validation.rules"}

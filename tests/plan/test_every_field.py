@@ -39,7 +39,7 @@ def two_values(annotation: Any) -> tuple[Any, Any]:
         return two_values(arguments[0])
     if origin in (Union, types.UnionType):
         return two_values(next(each for each in arguments if each is not type(None)))
-    if origin in (tuple, frozenset):
+    if origin in (tuple, frozenset, list):
         one, other = two_values(arguments[0])
         count = 1 if Ellipsis in arguments else len(arguments)
         return origin([one] * count), origin([other] * count)
