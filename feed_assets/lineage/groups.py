@@ -1,7 +1,8 @@
 """What hangs on a word or a place: a graph of the entities in a pipeline, a group, on a cluster, of an owner, …"""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from difflib import get_close_matches
 
 from feed_assets.definitions.lists.listing import SaidTags
@@ -14,17 +15,19 @@ from feed_assets.entities.feed import Feed
 from feed_assets.entities.graph import iter_edges
 from feed_assets.entities.process import Process
 from feed_assets.issues import EntityKey
-from feed_assets.lineage.records import Edge, EdgeKind, LineageGraph, Node, NodeKind
+from feed_assets.lineage.records import DOWNSTREAM, UPSTREAM, Edge, EdgeKind, LineageGraph, Node, NodeKind
 
 _Edge = tuple[EntityKey, str, EntityKey]
 
 
 _KINDS = {"inputs": EdgeKind.READ, "outputs": EdgeKind.MADE}
+_TOUCHED = (*_KINDS, "quality")
 
 
-def show_group(context: EntityContext, kind: NodeKind, name: str) -> LineageGraph:
-    """Return the entities that have something in common, as a graph from that on: what each reads and writes, and what
-    stands on a cluster. In a pipeline, processes lead to processes by the feeds that one writes and the other reads.
+def show_group(context: EntityContext, kind: NodeKind, name: str) -> "GroupGraph":
+    """Return the entities that have something in common, as a graph from that on: what each touches, and who
+    touches it; of a cluster or colo only what is there. In a pipeline, processes lead to processes by the feeds
+    that one writes and the other reads.
 
     Raises:
         EntityNotFoundError: no entity has it.
@@ -43,30 +46,43 @@ def show_group(context: EntityContext, kind: NodeKind, name: str) -> LineageGrap
     root, edges = (kind.value, name), list(iter_edges(bundle))
     if kind is NodeKind.COLO:
         found += [one for one, _, other in edges if other in found]
-    if kind is NodeKind.PIPELINE:
-        drawn = list(_hand_on(found, edges))
-    else:
-        drawn = [_draw(*each) for each in edges if each[0] in found and each[2] in {*found, root}]
-    nodes = [Node(id="/".join(key), kind=NodeKind(key[0]), name=key[1]) for key in dict.fromkeys([root, *found])]
-    drawn += _first_steps(nodes, drawn)
-    return LineageGraph(starts=(nodes[0].id,), nodes=tuple(nodes), edges=tuple(drawn), up=False)
+    drawn = [Edge(source="/".join(root), target="/".join(each), kind=EdgeKind.HAS) for each in found if each != root]
+    handed = list(_hand_on(found, edges)) if kind is NodeKind.PIPELINE else []
+    drawn += handed
+    is_place, told = kind in (NodeKind.CLUSTER, NodeKind.COLO), {each.name for each in handed}
+    for one, field, other in edges:
+        is_touched = field in _TOUCHED and not is_place and {one, other} & {*found} and other[1] not in told
+        if is_touched or {one, other} <= {*found, root}:
+            drawn.append(_draw(one, field, other))
+    ids = dict.fromkeys(["/".join(root), *("/".join(each) for each in found)])
+    ids |= dict.fromkeys(end for each in drawn for end in (each.source, each.target))
+    nodes = (each.split("/", 1) for each in ids)
+    return GroupGraph(
+        starts=("/".join(root),),
+        nodes=tuple(Node(id=f"{of}/{name}", kind=NodeKind(of), name=name) for of, name in nodes),
+        edges=tuple(dict.fromkeys(drawn)),
+        up=False,
+    )
 
 
-def _first_steps(nodes: Sequence[Node], edges: Sequence[Edge]) -> Iterator[Edge]:
-    """Yield edges from the first node to some of the others, so that it leads to all of them."""
-    after: dict[str, set[str]] = defaultdict(set)
-    for each in edges:
-        after[each.source].add(each.target)
-    ids, targets = [each.id for each in nodes], {each.target for each in edges}
-    reached: set[str] = set()
-    for node in (ids[0], *sorted(ids[1:], key=targets.__contains__)):
-        if node not in reached and node != ids[0]:
-            yield Edge(source=ids[0], target=node, kind=EdgeKind.HAS)
-        waiting = [node]
-        while waiting:
-            new = after[waiting.pop()] - reached
-            reached |= new
-            waiting += new
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupGraph(LineageGraph):
+    """What has something in common, and what each touches; the first node has all of it."""
+
+    @property
+    def text(self) -> str:
+        """A line for each entity, and below it one for each that it touches or that touches it."""
+        names = {each.id: each.label for each in self.nodes}
+        lines: dict[str, list[str]] = defaultdict(list)
+        for words, is_up in ((UPSTREAM, True), (DOWNSTREAM, False)):
+            for each in self.edges:
+                one, other = (each.target, each.source) if is_up else (each.source, each.target)
+                if not (is_up and each.kind is EdgeKind.HAS):
+                    lines[one].append(f"{words[each.kind].format(name=each.name)} {names[other]}")
+        (root,) = self.starts
+        members = [each.target for each in self.edges if each.source == root]
+        told = (line for each in members for line in (f"  has {names[each]}", *(f"    {one}" for one in lines[each])))
+        return "\n".join([names[root], *told])
 
 
 def _words(kind: NodeKind, entity: AnyEntity, said: SaidTags) -> Iterable[str]:

@@ -59,7 +59,7 @@ class EdgeKind(StrEnum):
     INDIRECT = "indirect"
 
 
-_UPSTREAM = {
+UPSTREAM = {
     EdgeKind.MADE: "made by",
     EdgeKind.READ: "read",
     EdgeKind.COPIED: "copied from",
@@ -71,7 +71,7 @@ _UPSTREAM = {
     EdgeKind.DIRECT: "of",
     EdgeKind.INDIRECT: "decided by",
 }
-_DOWNSTREAM = {
+DOWNSTREAM = {
     EdgeKind.MADE: "made",
     EdgeKind.READ: "read by",
     EdgeKind.COPIED: "copied to",
@@ -185,8 +185,8 @@ class LineageGraph:
         nodes = {each.id: each for each in self.nodes}
         lines = []
         for title, is_asked, upwards, words in (
-            ("what it came of:", self.up, True, _UPSTREAM),
-            ("what came of it:", self.down, False, _DOWNSTREAM),
+            ("what it came of:", self.up, True, UPSTREAM),
+            ("what came of it:", self.down, False, DOWNSTREAM),
         ):
             if is_asked:
                 lines += [title] if self.up and self.down and self.nodes else []
