@@ -342,14 +342,18 @@ class MetadataStore(TableStore):
         """Return the number of the newest change; 0 before the first."""
         return self._connection.scalar(select(func.max(_C.seq))) or 0
 
-    def said_then(self, paths: Collection[str], seq: int) -> dict[str, Mapping[str, Any]]:
-        """Return what was said of entities after the change with a number, as `render_metadata` has it; by path, of
-        those of which something was said.
+    def said_then(self, asked: Collection[tuple[str, int]]) -> dict[tuple[str, int], Mapping[str, Any]]:
+        """Return what was said of entities after the changes with some numbers, as `render_metadata` has it; by path
+        and number, of those of which something was said.
         """
-        newest = select(_C.path, func.max(_C.seq).label("seq")).where(_C.path.in_(sorted(paths)), _C.seq <= seq)
-        last = newest.group_by(_C.path).subquery()
-        rows = self._connection.execute(select(_C.path, _C.after).join(last, _C.seq == last.c.seq))
-        return {path: after for path, after in rows if after}
+        wanted = key_rows(self._dialect, ("path", "seq"))
+        its = (wanted.c.path, wanted.c.seq)
+        newest = select(*its, func.max(_C.seq).label("last")).where(_C.path == its[0], _C.seq <= its[1])
+        found = newest.group_by(*its).subquery()
+        columns = (found.c.path, found.c.seq, _C.after)
+        statement = select(*columns).join_from(found, metadata_changes, _C.seq == found.c.last)
+        rows = self._connection.execute(statement, {KEY_ROWS: render_rows(asked)}) if asked else ()
+        return {(path, seq): after for path, seq, after in rows if after}
 
     def iter_changes_of(self, path: str) -> Iterator[MetadataChange]:
         """Yield the changes of an entity, newest first."""

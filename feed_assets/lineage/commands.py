@@ -50,6 +50,7 @@ Before = Annotated[datetime | None, Param("And that began before this time; by d
 InForm = Annotated[Literal["cdap"] | None, Param("Without INSTANCE: the JSON of CDAP.", option="format")]
 MaybeColumn = Annotated[str | None, Param("The column; by default each.", argument=True)]
 OfInstance = Annotated[str | None, Param("As this instance was made, and the others were then; by default the newest.")]
+AtMost = Annotated[int, Param("How many attempts, the first ones.", least=1)]
 AsOf = Annotated[datetime | None, Param("Only what was recorded at this time or before; by default now.")]
 
 
@@ -102,14 +103,16 @@ def show(
 
 
 @operation("lineage run", text="text", rows="attempts", example="4a1c9bd2-7f5e-4d0c-8a27-d1c0c5a0e1f2")
-def run(context: "OperationContext", *, run: Annotated[str, Param("Its id.", argument=True)]) -> "RunThen":
+def run(
+    context: "OperationContext", *, run: Annotated[str, Param("Its id.", argument=True)], limit: AtMost = 50
+) -> "RunThen":
     """Show RUN as it was: properties, definitions, inputs and outputs with digests, facts and quality of each attempt.
 
     And what was said then of its process, feeds and clusters, whatever was said or deleted since.
     """
     from feed_assets.lineage.runs import find_run_then
 
-    return find_run_then(context, run)
+    return find_run_then(context, run, limit)
 
 
 @operation("lineage group", text="text", forms=("dot",), example="pipeline daily")

@@ -25,8 +25,9 @@ from feed_assets.lineage.records import Edge, EdgeKind, LineageGraph, Node, Node
 from feed_assets.log.definitions.store import Definitions
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.attempts import ActiveAttempt, Attempts
-from feed_assets.log.records import COLUMNS
+from feed_assets.log.records import COLUMNS, ProcessKey
 from feed_assets.timing.dates import render_datetime
+from feed_assets.triggers.queue.batches import Batches
 
 _SECOND = timedelta(seconds=1)
 
@@ -281,12 +282,16 @@ def _read_accesses(connection: Connection, active: Sequence[ActiveAttempt]) -> t
     events = EventLog(connection).of_numbers(seq for each in active for seq in each.outputs)
     named = {seq: str(event.payload[COLUMNS]) for seq, event in events.items() if COLUMNS in event.payload}
     sets = ColumnSets(connection).find(named.values())
+    taken: dict[ProcessKey, set[Touching]] = defaultdict(set)
+    for one in Batches(connection).taken_by([ProcessKey(*each[:3]) for each in active]):
+        taken[one.batch].add(Touching(Kind.FEED.value, one.event.feed, one.event.cluster))
     found, unknown = [], 0
     for each in active:
         program = Touching(Kind.PROCESS.value, each.process, each.cluster)
         source = source_of(each.process) or each.cluster
         beyond = (sets[named[seq]].beyond for seq in each.outputs if named.get(seq) in sets)
         data = {Touching(Kind.FEED.value, feed, source) for feed in filter(None, each.feeds)}
+        data |= taken[ProcessKey(*each[:3])]
         data |= {Touching(NodeKind.PLACE.value, name, "") for name in chain.from_iterable(beyond)}
         found += [DataAccess(one, program, Access.READ, each.run_id, each.started_at) for one in sorted(data)]
         known = [events[seq] for seq in each.outputs if seq in events]

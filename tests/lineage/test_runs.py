@@ -15,7 +15,8 @@ from feed_assets.lineage.runs import AttemptThen, find_run_then
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.records import ProcessKey
 from tests.context.contexts import context_of
-from tests.instances.harness import START, LifecycleHarness, at, feed, process
+from tests.instances.harness import START, LifecycleHarness, at, counted_statements, feed, hours, process
+from tests.lineage.batched import batched
 
 NOON = at("01T12:00")
 COUNT = process("count", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"})
@@ -121,3 +122,27 @@ def test_a_run_that_has_worked_on_no_instance_is_refused(tmp_path: Path) -> None
     lifecycle = ran(tmp_path)
     with pytest.raises(InstanceQueryError, match="run 'run-9': it worked on no instance"):
         show_run(context_of(lifecycle, at("02")), run="run-9")
+
+
+@pytest.mark.both_databases
+def test_a_run_of_a_batch_has_what_the_batch_took(tmp_path: Path, state_url: str) -> None:
+    found = then(batched(tmp_path, state_url), "b1")
+    (taken,) = found.row.inputs
+    assert f"  read {taken.name}: feed src at 2013-11-01T00:00Z, {taken.digests[0]}" in [*found.text]
+    assert found.words is not None
+    assert "feed/src" in found.words
+
+
+def test_a_run_of_many_instances_costs_a_few_statements_and_is_told_in_part(tmp_path: Path) -> None:
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"), counts(), COUNT)
+    lifecycle.land("clicks", *hours(20))
+    lifecycle.tick(at("01T20:00"))
+    for hour in hours(20):
+        lifecycle.run("count", hour, at("01T20:00"), "big")
+    with counted_statements() as statements:
+        found = find_run_then(context_of(lifecycle, at("02")), "big")
+    assert len(statements) < 30
+    assert ([each.row.nominal_time for each in found.attempts], found.notes) == (hours(20), ())
+    first = show_run(context_of(lifecycle, at("02")), run="big", limit=3)
+    assert [each.row.nominal_time for each in first.attempts] == hours(3)
+    assert first.notes == ("only the first 3 of 20 attempts; --limit shows more",)

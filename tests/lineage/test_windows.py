@@ -21,6 +21,7 @@ from feed_assets.log.records import COLUMNS, Attempt, FeedEventKind, FrozenInput
 from tests.context.contexts import context_of, counting_harness
 from tests.instances.harness import START, LifecycleHarness, at, feed, process
 from tests.lineage.accesses import FIRST, data, program, read_accesses, written
+from tests.lineage.batched import batched
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -129,6 +130,19 @@ def test_a_replication_reads_at_its_source_and_what_was_cleaned_up_is_said(tmp_p
     found = window(lifecycle, "clicks@east", "01", "02")
     assert found.text[0] == "feed clicks on east"
     assert found.notes == ("1 outputs are missing here: their events of long ago were cleaned up",)
+
+
+@pytest.mark.both_databases
+def test_a_batch_reads_what_it_has_taken_also_when_its_process_is_deleted(tmp_path: Path, state_url: str) -> None:
+    lifecycle = batched(tmp_path, state_url)
+    found = window(lifecycle, "src", "01", "02")
+    assert found.text[:2] == (
+        "feed src on primary",
+        "  read by process load on primary: 1 attempt at 2013-11-01T00:20Z",
+    )
+    assert found.text[2] == "feed dst on primary"
+    lifecycle.declare(feed("src"))
+    assert window(lifecycle, "src", "01", "02").relations == found.relations
 
 
 def test_what_was_read_beyond_the_declaration_is_a_place(tmp_path: Path) -> None:

@@ -73,7 +73,8 @@ def find_params(context: OperationContext, subject: Subject) -> ParamsFound:
 
         def read(each: Subject, cluster: str) -> Sequence[InstanceParams]:
             active = context.active_release(connection, each.name, cluster, each.instance)
-            return [read_params(context, connection, active, each.instance)]
+            row = ProcessInstances(connection).get(*active.record.key, each.instance)
+            return [read_params(context, active, each.instance, row)]
 
         found = find_work(context, subject).consolidate(read)
     begins = (f"{each.cluster}: {each.status}, it has not begun" for each in found.items if not each.properties)
@@ -81,11 +82,10 @@ def find_params(context: OperationContext, subject: Subject) -> ParamsFound:
 
 
 def read_params(
-    context: OperationContext, connection: Connection, active: ActiveRelease, nominal_time: datetime
+    context: OperationContext, active: ActiveRelease, nominal_time: datetime, row: ProcessInstance | None
 ) -> InstanceParams:
     """Return the parameters of the newest attempt at a process instance, by the definitions that govern it."""
     process, plan = active.record, active.plan
-    row = ProcessInstances(connection).get(*process.key, nominal_time)
     params = InstanceParams(
         name=process.process,
         cluster=process.cluster,

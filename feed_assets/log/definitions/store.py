@@ -1,7 +1,6 @@
 """Store every version of every definition for ever: what is declared now, what was, and who changed it."""
 
 from collections.abc import Collection, Iterable
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Select, and_, func, or_, select
@@ -117,11 +116,6 @@ class Definitions(TableStore):
     def find_version(self, kind: str, name: str, version: int) -> DefinitionVersion | None:
         """Return one version of an entity."""
         return self._find(_of(kind, name).where(_T.version == version))
-
-    def find_before(self, kind: str, name: str, version: int, moment: datetime) -> DefinitionVersion | None:
-        """Return the newest version of an entity up to a version that was recorded at a moment or before."""
-        is_before = (_T.version <= version, _T.recorded_at <= moment)
-        return self._find(_of(kind, name).where(*is_before).order_by(_T.version.desc()).limit(1))
 
     def history(self, kind: str, name: str) -> list[DefinitionVersion]:
         """Return all versions of an entity, oldest first."""
