@@ -179,6 +179,26 @@ class LineageGraph:
         )
         return "\n".join(['digraph "lineage" {', *nodes, *edges, "}"])
 
+    def find_shown(self) -> frozenset[str]:
+        """Return the ids of the nodes in the trees of the text."""
+        shown: set[str] = set()
+        for is_asked, upwards in ((self.up, True), (self.down, False)):
+            following = self._follow(upwards=upwards)
+            reached, waiting = set[str](), list(self.starts if is_asked else ())
+            while waiting:
+                each = waiting.pop()
+                waiting += following[each] if each not in reached else ()
+                reached.add(each)
+            shown |= reached
+        return frozenset(shown)
+
+    def _follow(self, *, upwards: bool) -> dict[str, list[str]]:
+        following: dict[str, list[str]] = defaultdict(list)
+        for each in self.edges:
+            one, other = (each.target, each.source) if upwards else (each.source, each.target)
+            following[one].append(other)
+        return following
+
     @property
     def text(self) -> str:
         """A tree with what each came of below it, and one with what came of it. What is repeated is not told again."""
@@ -194,11 +214,10 @@ class LineageGraph:
         return "\n".join([*lines, *([] if self.is_whole else ["... and more"])])
 
     def _tree(self, nodes: Mapping[str, Node], words: Mapping[EdgeKind, str], *, upwards: bool) -> list[str]:
-        following: dict[str, list[str]] = defaultdict(list)
+        following = self._follow(upwards=upwards)
         prefixes: dict[tuple[str, str], str] = {}
         for each in self.edges:
             one, other = (each.target, each.source) if upwards else (each.source, each.target)
-            following[one].append(other)
             prefixes[one, other] = f"{words[each.kind].format(name=each.name)} "
 
         def line(above: str | None, first: str, last: str | None) -> str:

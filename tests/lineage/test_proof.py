@@ -7,8 +7,9 @@ import pytest
 from feed_assets.context.operation import OperationContext
 from feed_assets.lineage.commands import show
 from feed_assets.lineage.records import LineageGraph
+from feed_assets.storage.checksums import checksum_of
 from tests.context.contexts import context_of, counting_harness
-from tests.instances.harness import START, LifecycleHarness, at, hours
+from tests.instances.harness import START, LifecycleHarness, at, feed, hours, process
 from tests.retention.harness import RetentionHarness, kept_feed
 
 
@@ -59,9 +60,16 @@ def test_whatever_is_changed_in_storage_differs(lifecycle: LifecycleHarness, cha
             folder.rename(folder.with_name("elsewhere"))
     graph = proven(context_of(lifecycle, at("01T01:00")))
     (said,) = [proof for name, proof in proofs(graph) if name == "counts" and proof]
-    name = "part-1.csv" if change == "extra" else "part-0.csv"
-    gone = "differs: storage does not have it"
-    assert said == (gone if change == "all" else f"differs: other files than in the manifest: {name}")
+    has, manifest = (checksum_of([text.encode()]) for text in ("at 31", "at 30"))
+    assert (
+        said
+        == {
+            "byte": f"differs: at {folder.as_uri()}: changed part-0.csv: it has {has}, the manifest has {manifest}",
+            "file": f"differs: at {folder.as_uri()}: missing part-0.csv",
+            "extra": f"differs: at {folder.as_uri()}: additional part-1.csv",
+            "all": f"differs: storage does not have it at {folder.as_uri()}",
+        }[change]
+    )
     assert graph.has_failed
 
 
@@ -77,9 +85,9 @@ def test_another_publication_than_the_record_says_differs(lifecycle: LifecycleHa
     here.rename(here.with_name("before"))
     there.rename(here)
     graph = proven(context_of(lifecycle, at("01T01:00")))
-    assert [
-        proof for name, proof in proofs(graph) if name == "counts" and (proof or "").startswith("differs: storage has")
-    ]
+    (said,) = [proof for name, proof in proofs(graph) if name == "counts" and proof]
+    assert said.startswith(f"differs: {here.as_uri()} has sha256:")
+    assert ", the record has sha256:" in said
 
 
 def test_what_was_evicted_is_gone_and_what_is_restored_is_known_again(tmp_path: Path) -> None:
@@ -90,6 +98,49 @@ def test_what_was_evicted_is_gone_and_what_is_restored_is_known_again(tmp_path: 
     sweep = harness.sweep_now("clicks")
     context = context_of(harness.lifecycle, at("20T01:00"))
     gone = proven(context, "clicks")
-    assert (proofs(gone), gone.has_failed) == ([("clicks", None), ("clicks", "gone")], False)
+    assert (proofs(gone), gone.has_failed) == ([("clicks", "gone"), ("clicks", "gone")], False)
+    assert gone.notes == ("proof: 0 proven, 0 differs, 1 gone, 0 not known",)
     harness.undo(sweep)
-    assert proofs(proven(context, "clicks"))[-1] == ("clicks", "not known: no digest of the content was recorded")
+    back = proven(context, "clicks")
+    unknown = "not known: no digest of the content was recorded"
+    assert [proof for _, proof in proofs(back)] == [unknown, None, unknown]
+    assert back.notes == ("proof: 0 proven, 0 differs, 0 gone, 1 not known",)
+
+
+def test_what_is_restored_is_proven_by_the_digest_of_who_has_read_it(tmp_path: Path) -> None:
+    late = {"policy": "exp-backoff", "delay": "hours(1)", "inputs": ["clicks"]}
+    count = process("count", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"}, late_process=late)
+    late_arrival = feed("clicks", late_arrival={"cut_off": "hours(9)"}).late_arrival
+    clicks = kept_feed().model_copy(update={"late_arrival": late_arrival})
+    harness = RetentionHarness.of(tmp_path, clicks, feed("counts"), count)
+    harness.land("clicks", START)
+    harness.arrive(at("01T00:10"))
+    harness.lifecycle.run("count", START, at("01T00:20"), "run-1")
+    for hour in ("02", "04", "12"):
+        harness.lifecycle.look_for_late(at(f"01T{hour}:00"))
+    harness.wait(at("20"))
+    sweep = harness.sweep_now("clicks")
+    harness.undo(sweep)
+    context = context_of(harness.lifecycle, at("20T01:00"))
+    graph = show(context, names=("counts", "2013-11-01T00:00Z"), up=True, proof=True)
+    assert isinstance(graph, LineageGraph)
+    line = next(each for each in graph.text.split("\n") if "feed clicks" in each)
+    assert "[proven]; evicted by sweep" in line
+    assert graph.notes == ("proof: 2 proven, 0 differs, 0 gone, 0 not known",)
+
+
+def test_only_what_the_tree_tells_of_is_counted(tmp_path: Path) -> None:
+    """A report rests on counts that were replaced since, so those that are there now say nothing about it."""
+    lifecycle = counting_harness(tmp_path)
+    lifecycle.land("clicks", *hours(4))
+    lifecycle.flag("clicks", *hours(4))
+    lifecycle.arrive(at("01T00:10"))
+    for hour in hours(4):
+        lifecycle.run("count", hour, at("01T04:20"), "run-1")
+    lifecycle.run("report", START, at("01T04:30"), "run-2")
+    lifecycle.job = lambda work: dict.fromkeys([each.name for each in work.outputs], "other")
+    lifecycle.run("count", START, at("01T05:00"), "run-3")
+    graph = show(context_of(lifecycle, at("01T06:00")), names=("reports", "2013-11-01T00:00Z"), up=True, proof=True)
+    assert isinstance(graph, LineageGraph)
+    assert graph.text.count("[proven]") == 4
+    assert graph.notes[-1].startswith("proof: 4 proven")
