@@ -42,11 +42,14 @@ def _accept(_: Post) -> int:
 
 @dataclass
 class Receiver:
-    """A web server that keeps what it gets. `answer` says its status; it can die, and come back on the same port."""
+    """A web server that keeps what it gets. `answer` says its status; it can die, and come back on the same port. With
+    `echoes` it answers with path and headers of the request.
+    """
 
     port: int = field(default_factory=free_port)
     posts: list[Post] = field(default_factory=list)
     answer: Callable[[Post], int] = _accept
+    echoes: bool = False
     _taken: list[Post] = field(default_factory=list)
     _server: ThreadingHTTPServer | None = None
     _sockets: set[socket.socket] = field(default_factory=set)
@@ -115,8 +118,10 @@ def _handler_of(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
                 receiver.posts.append(post)
                 receiver._taken += [post] if status < 300 else []
             self.send_response(status)
-            self.send_header("Content-Length", "0")
+            said = f"{self.path} {self.headers}".encode() if receiver.echoes else b""
+            self.send_header("Content-Length", str(len(said)))
             self.end_headers()
+            self.wfile.write(said)
 
         def log_message(self, *args: object) -> None:
             """Say nothing."""
@@ -165,7 +170,7 @@ def receiver(_one_receiver: Receiver) -> Receiver:
     _one_receiver.live()
     _one_receiver.posts.clear()
     _one_receiver._taken.clear()
-    _one_receiver.answer = _accept
+    _one_receiver.answer, _one_receiver.echoes = _accept, False
     return _one_receiver
 
 

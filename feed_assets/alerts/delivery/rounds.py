@@ -15,9 +15,12 @@ from feed_assets.alerts.delivery.receivers import Receiver
 from feed_assets.alerts.delivery.senders import open_sender, threads_of
 from feed_assets.alerts.delivery.store import Deliveries, Delivery, DeliveryCounts, ReceiverState, ReceiverStates
 from feed_assets.clock import Clock, TimeBudget
+from feed_assets.context.bulkheads import NOT_CONFINED
+from feed_assets.errors import describe_error
 from feed_assets.issues import EntityKey
 from feed_assets.log.messages.outbox import MessageHead, Outbox
 from feed_assets.log.messages.records import OutboxMessage
+from feed_assets.masking import get_logger
 from feed_assets.sql.database import Database
 from feed_assets.timing.dates import NEVER
 
@@ -34,6 +37,7 @@ SECONDS_A_STEP = 60.0
 """After this time no further message of a step is begun, so that a worker says in time that it still works."""
 
 _NOTHING = DeliveryCounts()
+_logger = get_logger(__name__)
 
 
 def pause_after(tries: int) -> timedelta:
@@ -292,7 +296,15 @@ class Round:
             if self._stop.is_set() or self.budget.is_spent or self._step_budget.is_spent:
                 break
             letter = Letter(message=message, webserver=self.receiver.webserver)
-            outcome = outcomes[message.seq] = self._sender().send(letter)
+            sender = self._sender()
+            try:
+                outcome = sender.send(letter)
+            except NOT_CONFINED as exc:
+                outcome = Outcome(verdict=Verdict.FAILED, error=describe_error(exc))
+            except Exception as exc:
+                outcome = Outcome(verdict=Verdict.REFUSED, error=f"it cannot be composed: {describe_error(exc)}")
+                _logger.warning("message %d to %s", message.seq, self.receiver.name, exc_info=exc)
+            outcomes[message.seq] = outcome
             if outcome.verdict is Verdict.AWAY:
                 self._stop.set()
             if outcome.verdict in (Verdict.AWAY, Verdict.FAILED):

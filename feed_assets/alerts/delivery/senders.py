@@ -28,14 +28,14 @@ from smtplib import SMTP, SMTP_SSL
 from socket import socket
 from tempfile import TemporaryFile
 from typing import IO, Any, assert_never, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from feed_assets.alerts.delivery.errors import ChatMissingError, ReceiverError
 from feed_assets.alerts.delivery.lineage_events import LineageEvents
 from feed_assets.alerts.delivery.port import DELIVERED, Letter, Outcome, Sender, Verdict
 from feed_assets.alerts.delivery.receivers import Receiver
 from feed_assets.clock import TimeBudget
-from feed_assets.masking import mask
+from feed_assets.masking import mask, remember_credentials, remember_unnamed
 from feed_assets.receivers import FILE, OPENLINEAGE, Channel, MailSecurity, MailSettings, MessageLevel
 from feed_assets.sql.database import Database
 
@@ -47,6 +47,7 @@ TOPIC_HEADER = "X-Feed-Assets-Topic"
 SIGNATURE_HEADER = "X-Feed-Assets-Signature"
 
 _MOST_SHOWN = 200
+_SHORTEST_TOKEN = 12  # a user without a password may be one
 _FOR_EVER = 500
 _CLOSING = 421
 _BUSY = frozenset({429, 502, 503, 504})
@@ -67,8 +68,7 @@ MOST_BYTES = 32 * 1024
 """How many bytes of what it says are read."""
 
 _PIPE_BYTES = 64 * 1024
-_EVENT = b'{"eventTime":'  # how each line of a file of lineage begins
-_LONGEST_EVENT = 16 * 1024**2
+_BLOCK_BYTES = 64 * 1024
 
 
 class Exchange:
@@ -231,9 +231,9 @@ class CommandSender(Sender):
             return Outcome(verdict=Verdict.AWAY, error=mask(f"{type(exc).__name__}: {exc}"))
         if code == 0:
             return DELIVERED
-        said = " ".join(error[-_MOST_SHOWN:].decode("utf-8", "replace").split())
+        said = mask(" ".join(error[-20 * _MOST_SHOWN :].decode("utf-8", "replace").split()))[-_MOST_SHOWN:]
         end = f"it did not end within {SECONDS:g} s" if code is None else f"it ended with {code}"
-        return Outcome(verdict=Verdict.FAILED, error=mask(f"{end}: {said}".rstrip(": ")))
+        return Outcome(verdict=Verdict.FAILED, error=f"{end}: {said}".rstrip(": "))
 
 
 class MailSender(Sender):
@@ -284,6 +284,8 @@ class MailSender(Sender):
             if mail.security is MailSecurity.STARTTLS:
                 server.starttls(context=self._trust())
             if mail.user is not None:
+                _encode_secret(mail.password or "")
+                _encode_secret(f"\0{mail.user}\0{mail.password or ''}")
                 server.login(mail.user, mail.password or "")
         except BaseException:
             server.close()
@@ -313,6 +315,13 @@ class MailSender(Sender):
             self._server = None
 
 
+def _encode_secret(text: str) -> str:
+    """Return a secret as it is sent, in base64; so it is hidden, too, should the receiver repeat it."""
+    code = b64encode(text.encode()).decode()
+    remember_unnamed(code.rstrip("="))
+    return code
+
+
 def sign(body: bytes, secret: str) -> str:
     """Return the signature of a body: `sha256=` and the HMAC-SHA256 in hexadecimal digits.
 
@@ -333,9 +342,11 @@ class WebhookSender(Sender):
         self._exchange = Exchange()
         self._connection: HTTPConnection | None = None
         self._headers = {"Content-Type": "application/json", "User-Agent": "feed-assets"}
+        remember_credentials(dict(parse_qsl(parts.query)))
         if parts.username is not None:
-            user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-            self._headers["Authorization"] = f"Basic {b64encode(user.encode()).decode()}"
+            user, password = unquote(parts.username), unquote(parts.password or "")
+            remember_unnamed(password or (user if len(user) >= _SHORTEST_TOKEN else ""))
+            self._headers["Authorization"] = f"Basic {_encode_secret(f'{user}:{password}')}"
 
     def send(self, letter: Letter) -> Outcome:
         body = json.dumps(letter.document, separators=(",", ":")).encode()
@@ -370,10 +381,11 @@ class WebhookSender(Sender):
         shown = b""
         try:
             shown = response.read(_MOST_SHOWN)
-            response.read()
+            shown += response.read()
         except (OSError, HTTPException, ValueError):  # the status is the answer, whatever follows it
             self.close()
-        return response.status, " ".join(f"{response.reason} {shown.decode('utf-8', 'replace')}".split())
+        said = mask(" ".join(shown.decode("utf-8", "replace").split()))[:_MOST_SHOWN]  # not cut within a secret
+        return response.status, f"{response.reason} {said}".rstrip()
 
     def _open(self) -> HTTPConnection:
         host, port, seconds = self._parts.hostname or "", self._parts.port, self._exchange.seconds
@@ -439,7 +451,7 @@ class ChatSender(Sender):
             return DELIVERED
         said = " ".join(error.decode("utf-8", "replace").split())
         reason = said if code is not None else f"it did not end within {SECONDS:g} s"
-        return Outcome(verdict=Verdict.FAILED, error=mask(f"apprise could not post: {reason}"[:400]))
+        return Outcome(verdict=Verdict.FAILED, error=mask(f"apprise could not post: {reason}")[:400])
 
 
 class LineageSender(Sender):
@@ -475,10 +487,11 @@ class LineageSender(Sender):
 
 
 def append_line(path: str, line: bytes) -> None:
-    """Append an event to a file, down to the disk. What a kill has left of another one is removed before.
+    """Append an event to a file, down to the disk. What follows the last newline is removed before: a kill, or a full
+    disk, has left it of another one.
 
     Raises:
-        OSError: this is no file, it cannot be written, or somebody else writes to it now.
+        OSError: this is no file of events, it cannot be written, or somebody else writes to it now.
     """
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK  # a pipe that nobody reads would hold us up
     with closing(os.fdopen(os.open(path, flags, 0o644), "r+b", buffering=0)) as file:
@@ -486,13 +499,18 @@ def append_line(path: str, line: bytes) -> None:
         if not stat.S_ISREG(found.st_mode):
             raise OSError(f"{path} is no file")
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        begin = max(0, found.st_size - _LONGEST_EVENT)
-        is_whole = not found.st_size or os.pread(file.fileno(), 1, found.st_size - 1) == b"\n"
-        rest = b"" if is_whole else os.pread(file.fileno(), _LONGEST_EVENT, begin).rpartition(b"\n")[2]
-        if rest and (rest.startswith(_EVENT) or _EVENT.startswith(rest)):
-            os.ftruncate(file.fileno(), found.st_size - len(rest))
-            rest = b""
-        left = memoryview((b"\n" if rest else b"") + line + b"\n")
+        if os.pread(file.fileno(), 1, 0) not in (b"", b"{"):
+            raise OSError(f"{path} has something else than events")
+        end = found.st_size
+        while end:
+            begin = max(0, end - _BLOCK_BYTES)
+            whole = os.pread(file.fileno(), end - begin, begin).rfind(b"\n") + 1
+            end = begin + whole
+            if whole:
+                break
+        if end < found.st_size:
+            os.ftruncate(file.fileno(), end)
+        left = memoryview(line + b"\n")
         while left:
             left = left[os.write(file.fileno(), left) :]
         os.fdatasync(file.fileno())

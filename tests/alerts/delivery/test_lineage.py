@@ -4,8 +4,9 @@ import json
 import os
 import random
 import shutil
+from base64 import b64encode
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +20,7 @@ from openlineage.client.naming import dataset
 
 from feed_assets.alerts.delivery import senders
 from feed_assets.alerts.delivery.dataset_names import name_feed, name_path
+from feed_assets.alerts.delivery.lineage_events import LineageEvents
 from feed_assets.alerts.delivery.notifier import ReceiverDesk
 from feed_assets.alerts.delivery.receivers import read_receivers
 from feed_assets.alerts.delivery.rounds import find_due
@@ -194,20 +196,53 @@ def test_a_receiver_of_lineage_is_tried_with_an_event_that_says_so(tmp_path: Pat
     assert (listed.of and listed.of.shown_address, listed.choice) == (f"openlineage+file://{file}", "lineage")
 
 
-@pytest.mark.parametrize(
-    ("rest", "kept"), [("", ""), ('{"eventT', ""), ('{"eventTime":"2013', ""), ("a note", "a note\n")]
-)
-def test_what_a_kill_has_left_of_an_event_is_removed(tmp_path: Path, rest: str, kept: str) -> None:
+@pytest.mark.parametrize("rest", ["", '{"eventT', '{"dataset":{"facets":', "\0\0", '{"eventTime":"' + "x" * 200_000])
+def test_what_a_kill_has_left_of_an_event_is_removed(tmp_path: Path, rest: str) -> None:
+    file = tmp_path / "lineage.ndjson"
+    file.write_text('{"eventTime":1}\n' + rest)
+    senders.append_line(str(file), b'{"eventTime":2}')
+    assert file.read_text() == '{"eventTime":1}\n{"eventTime":2}\n'
+
+
+def test_what_has_no_whole_line_is_removed_only_if_it_is_an_event(tmp_path: Path) -> None:
+    torn, other = tmp_path / "lineage.ndjson", tmp_path / "notes.txt"
+    torn.write_text('{"run":')
+    senders.append_line(str(torn), b"{}")
+    assert torn.read_text() == "{}\n"
+    other.write_text("a note")
+    with pytest.raises(OSError, match="something else than events"):
+        senders.append_line(str(other), b"{}")
+    assert other.read_text() == "a note"
+
+
+def test_an_event_that_cannot_be_composed_is_a_dead_letter_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lifecycle, file = harness_of(tmp_path), tmp_path / "lineage.ndjson"
     way = catalogue(lifecycle, f"openlineage+file://{file}")
-    file.write_text('{"eventTime":1}\n' + rest)
     run(lifecycle)
-    assert deliver_on(lifecycle.database, way, FrozenClock(START)).delivered == 4
-    before, _, told = file.read_text().partition("\n")
-    assert before == '{"eventTime":1}'
-    assert told.startswith(kept)
-    events = map(json.loads, told.removeprefix(kept).splitlines())
-    assert [each.get("eventType") for each in events] == [None, None, "START", "COMPLETE"]
+
+    def fail(*_: object) -> None:
+        raise KeyError("path")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LineageEvents, "_published", fail)
+        done = deliver_on(lifecycle.database, way, FrozenClock(START))
+    assert (done.delivered, done.dead, done.error) == (3, 1, "it cannot be composed: KeyError: 'path'")
+    run(lifecycle, "run-2", 8)
+    deliver_on(lifecycle.database, way, FrozenClock(START))
+    assert [each["eventType"] for each in runs_of(lines_of(file))] == ["START", "START", "COMPLETE"]
+
+
+def test_what_was_sent_to_prove_who_we_are_is_hidden_when_the_receiver_repeats_it(receiver: Receiver) -> None:
+    receiver.echoes, receiver.answer = True, lambda _: 400
+    url = f"http://ann:pass%2Fword-of-ann@127.0.0.1:{receiver.port}/x?api_key=the-key-of-ann"
+    with closing(senders.WebhookSender(url, None)) as sender:
+        sent = sender.post(b"{}", {"X-Long": "x" * 180})
+    assert sent.error is not None
+    assert "Authorization: Basic ***" in sent.error
+    assert "the-key-of-ann" not in sent.error
+    assert b64encode(b"ann:pass/word-of-ann").decode()[:12] not in sent.error
 
 
 def test_data_that_come_and_go_without_a_run_are_told(tmp_path: Path) -> None:
