@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import TypeAlias
 
 from sqlalchemy import Connection
 
@@ -33,17 +34,19 @@ from feed_assets.log.records import (
 from feed_assets.log.removals.records import Sweep
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.plan.edges import Key
-from feed_assets.releases.left_out import find_readers, find_writers
+from feed_assets.releases.left_out import iter_touches
 from feed_assets.releases.timeline import ReleaseTimeline
+from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.errors import InstanceError
-from feed_assets.timing.expressions import DataDriven
 from feed_assets.timing.sequence import UTC_KEYS, parse_instance
 from feed_assets.triggers.queue.batches import Batches, TakenEvent
 
 _GIVERS = {"notice:": NodeKind.AUTHOR, "asset:": NodeKind.ASSET}
-_DELETED = "feed {name!r} is not declared any more: of who has read it, only batches are known"
+_UNSEEN = "whether {process} has read it at instances {where} was not looked for: many before have not"
 _PAGE = 200
+_MOST_OTHERS = 10
 _MOMENT = timedelta(microseconds=1)
+_Span: TypeAlias = tuple[datetime, datetime]
 
 
 def show_lineage(
@@ -72,7 +75,7 @@ def show_lineage(
             raise refused[0]
         port = RecordedLineage(context.timeline, connection, as_of)
         graph = walk_lineage(port, starts, up=up or is_both, down=down or is_both, levels=levels)
-    return replace(graph, remarks=tuple(_DELETED.format(name=name) for name in sorted(port.undeclared)))
+    return replace(graph, remarks=tuple(sorted(port.remarks)))
 
 
 def find_deleted(
@@ -93,8 +96,8 @@ def find_deleted(
 
 
 class RecordedLineage(LineagePort):
-    """The record as one transaction sees it, up to a time, if one is given. Of feeds that are `undeclared` by now it
-    knows no readers by windows.
+    """The record as one transaction sees it, up to a time, if one is given, whatever is declared now. `remarks` say
+    what was not looked for.
     """
 
     def __init__(self, timeline: ReleaseTimeline, connection: Connection, as_of: datetime | None = None) -> None:
@@ -102,8 +105,8 @@ class RecordedLineage(LineagePort):
         self._timeline = timeline
         self._connection = connection
         self._as_of = as_of
-        self.undeclared: set[str] = set()
-        self._has_triggers = any(each.trigger for each in self._plan.processes.values())
+        self.remarks: set[str] = set()
+        self._has_batches = Batches(connection).has_any()
 
     def _is_known(self, at: datetime | None) -> bool:
         return self._as_of is None or (at is not None and at <= self._as_of)
@@ -138,45 +141,59 @@ class RecordedLineage(LineagePort):
         return {seq: each for seq, attempt in found.items() for each in self._as_it_was([attempt])}
 
     def find_writers(self, keys: Collection[FeedKey]) -> Mapping[FeedKey, Sequence[Attempt]]:
-        writers: dict[FeedKey, list[ProcessKey]] = defaultdict(list)
-        for feed, times in _by_feed(keys).items():
-            if (record := self._plan.feeds.get(feed)) is not None:
-                for each in find_writers(self._timeline, self._connection, record, times):
-                    writers[FeedKey(*feed, each.feed_time)].append(each.key)
-        attempts = self.find_attempts({each for listed in writers.values() for each in listed})
-        return {key: [attempts[each][-1] for each in listed if attempts.get(each)] for key, listed in writers.items()}
+        touches = [
+            (FeedKey(*feed, time), each, span)
+            for feed, times in _by_feed(keys).items()
+            for each in iter_touches(self._timeline, self._connection, feed, times, is_read=False)
+            for time, span in (each.spans or {}).items()
+            if span is not None
+        ]
+        spans: dict[Key, list[_Span]] = defaultdict(list)
+        for _, each, span in touches:
+            spans[each.process].append(span)
+        found: dict[FeedKey, list[Attempt]] = defaultdict(list)
+        for process, attempts in self.find_attempts(self._find_there(spans)).items():
+            for key, each, (first, last) in touches:
+                if process[:2] == each.process and first <= process.nominal_time <= last:
+                    found[key] += [a for a in attempts if each.release is None or a.release in (None, each.release)]
+        return found
+
+    def _find_there(self, spans: Mapping[Key, Sequence[_Span]]) -> set[ProcessKey]:
+        """Return the instances of processes in spans of nominal time that there are."""
+        found = ProcessInstances(self._connection).times_in(spans, frozenset(ProcessInstanceStatus))
+        return {ProcessKey(*key, time) for key, times in found.items() for time in times}
 
     def find_read(self, attempts: Collection[Attempt]) -> Sequence[Reading]:
-        processes = self._plan.processes
-        triggered = [each for each in attempts if (p := processes.get(each.key[:2])) is None or p.trigger is not None]
-        taken = Batches(self._connection).taken_by({each.key for each in triggered}) if triggered else []
+        taken = Batches(self._connection).taken_by({each.key for each in attempts}) if self._has_batches else []
         copied = self._find_copied(attempts)
-        return [*(read for each in attempts for read in _iter_frozen(each, copied)), *_iter_taken(taken, triggered)]
+        return [*(read for each in attempts for read in _iter_frozen(each, copied)), *_iter_taken(taken, attempts)]
 
     def find_readers(self, keys: Collection[FeedKey]) -> Sequence[Reading]:
-        by_feed = _by_feed(keys)
-        wanted: set[ProcessKey] = set()
-        latest: dict[Key, list[datetime]] = defaultdict(list)
+        by_feed, instances = _by_feed(keys), set(keys)
+        spans: dict[Key, list[_Span]] = defaultdict(list)
+        untold: dict[Key, set[datetime]] = defaultdict(set)
         for feed, times in by_feed.items():
-            if (record := self._plan.feeds.get(feed)) is None:
-                self.undeclared.add(feed[0])
-                continue
-            readers = find_readers(self._timeline, self._connection, record, times)
-            wanted |= {each.key for each in readers}
-            for edge in {*record.inputs_of, *(each.edge for each in readers)}:
-                if edge.window is not None and edge.window.start.data_driven is DataDriven.LATEST:
-                    latest[edge.process_key] += times
-        for process, times in latest.items():
-            wanted |= self._page(process, by_feed, min(times), max(times))
-        taken = Batches(self._connection).takers(keys) if self._has_triggers else []
+            told: dict[Key, set[datetime]] = defaultdict(set)
+            for each in iter_touches(self._timeline, self._connection, feed, times, is_read=True):
+                if each.spans is None:
+                    untold[each.process].update(times)
+                else:
+                    spans[each.process] += filter(None, each.spans.values())
+                    told[each.process].update(each.spans)
+            for process, known in told.items():
+                untold[process].update(set(times) - known)
+        wanted = self._find_there(spans)
+        for process, asked in untold.items():
+            wanted |= self._page(process, by_feed, min(asked), max(asked)) if asked else set()
+        taken = Batches(self._connection).takers(keys) if self._has_batches else []
         attempts = [
             attempt
             for listed in self.find_attempts(wanted | {each.batch for each in taken}).values()
             for attempt in listed
         ]
-        asked, copied = set(keys), self._find_copied(attempts)
+        copied = self._find_copied(attempts)
         read = (each for attempt in attempts for each in _iter_frozen(attempt, copied, by_feed))
-        return [*(each for each in read if each.instance in asked), *_iter_taken(taken, attempts)]
+        return [*(each for each in read if each.instance in instances), *_iter_taken(taken, attempts)]
 
     def _find_copied(self, attempts: Collection[Attempt]) -> dict[int, str]:
         """Return the digests of what copies have copied, by the numbers of their events: the source may have changed
@@ -188,12 +205,13 @@ class RecordedLineage(LineagePort):
         return {seq: digest for seq, digest in digests.items() if digest}
 
     def _page(self, process: Key, feeds: Collection[Key], oldest: datetime, newest: datetime) -> set[ProcessKey]:
-        """Return the instances of a process that may have read one of a feed by `latest`: from the oldest of these on,
-        and before it, as far as what they have read does not lie behind all of them.
+        """Return the instances of a process that may have read one of a feed, if its definitions do not tell: from the
+        oldest of these on, and before it, as far as what they have read does not lie behind all of them. It ends, and
+        is remarked, where many have not read the feed at all.
         """
         found: set[ProcessKey] = set()
         for backwards in (False, True):
-            start = oldest if backwards else oldest - _MOMENT
+            start, others = oldest if backwards else oldest - _MOMENT, 0
             while page := ProcessInstances(self._connection).run_page(*process, start, _PAGE, backwards=backwards):
                 found |= {row.key for row in page}
                 read = [
@@ -203,9 +221,13 @@ class RecordedLineage(LineagePort):
                     if (each.feed, source_of(row.process) or row.cluster) in feeds
                     for time in each.nominal_times
                 ]
+                start, others = page[-1].nominal_time, 0 if read else others + 1
                 if read and (max(read) < oldest if backwards else min(read) > newest):
                     break
-                start = page[-1].nominal_time
+                if others == _MOST_OTHERS:
+                    where = f"{'before' if backwards else 'after'} {render_datetime(start)}"
+                    self.remarks.add(_UNSEEN.format(process="process {} on {}".format(*process), where=where))
+                    break
         return found
 
     def find_published(self, attempts: Collection[Attempt]) -> Mapping[FeedKey, Sequence[FeedEvent]]:

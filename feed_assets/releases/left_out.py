@@ -30,6 +30,7 @@ from feed_assets.releases.timeline import ActiveRelease, ReleaseTimeline
 from feed_assets.timing.errors import TableAddressError, TemplateError
 from feed_assets.timing.expressions import DataDriven
 from feed_assets.timing.overlaps import Nesting, find_nesting
+from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.templates import parse_table_address
 from feed_assets.timing.windows import Window, parse_window
 
@@ -270,7 +271,7 @@ def _iter_touching(
     spans: dict[datetime, range] = {}
     for time in times:
         if feed.sequence.contains(time):
-            found = _consumers(window, feed.sequence.index(time), active, feed)
+            found = _consumers(window, feed.sequence.index(time), process.sequence, feed.sequence)
             spans |= {time: found} if found else {}
     at = process.sequence.at
     if process.is_enumerated:
@@ -288,16 +289,48 @@ def _iter_touching(
     yield from ((time, ProcessKey(*process.key, each)) for time, each in pairs if active.contains(each))
 
 
-def _consumers(window: Window, index: int, active: ActiveRelease, feed: FeedRecord) -> range:
-    sequence = active.record.sequence
+class Touch(NamedTuple):
+    """That a process has read or written a feed by some definition: by the `release`, None if none is recorded.
+
+    `spans` has the nominal times, from and to, at which that may be, by the times of the feed that the definition
+    knows; None: at none. `spans` is None if the definition does not tell, as with `latest`, or cannot be read any more.
+    """
+
+    process: Key
+    release: int | None
+    spans: Mapping[datetime, tuple[datetime, datetime] | None] | None
+
+
+def iter_touches(
+    timeline: ReleaseTimeline, connection: Connection, feed: Key, times: Sequence[datetime], *, is_read: bool
+) -> Iterator[Touch]:
+    """Yield who has read or written instances of a feed by any definition there ever was, whatever governs now. A
+    validity that was ended counts as well.
+    """
+    for key, active in timeline.ever(connection, feed):
+        if active is None or feed not in active.plan.feeds:
+            yield Touch(key, None, None)
+            continue
+        declared, process = (replace(each.sequence, end=None) for each in (active.plan.feeds[feed], active.record))
+        edges = active.record.inputs if is_read else active.record.outputs
+        for window in [each.window for each in edges if each.feed_key == feed and each.window is not None]:
+            spans: dict[datetime, tuple[datetime, datetime] | None] = {}
+            for time in filter(declared.contains, times):
+                found = _consumers(window, declared.index(time), process, declared)
+                spans[time] = (process.at(found[0]), process.at(found[-1])) if found else None
+            is_told = window.start.data_driven is not DataDriven.LATEST
+            yield Touch(key, active.release, spans if is_told else None)
+
+
+def _consumers(window: Window, index: int, process: InstanceSequence, feed: InstanceSequence) -> range:
     match window.start.data_driven:
         case DataDriven.FUTURE:
-            reached = feed.sequence.clip(range(index - window.end.limit, index + 1))
-            return _own_time().consumers_of_range(reached, feed.sequence, sequence)
+            reached = feed.clip(range(index - window.end.limit, index + 1))
+            return _own_time().consumers_of_range(reached, feed, process)
         case DataDriven.LATEST:
-            return _own_time().consumers(index, feed.sequence, sequence)
+            return _own_time().consumers(index, feed, process)
         case None:
-            return window.consumers(index, feed.sequence, sequence)
+            return window.consumers(index, feed, process)
 
 
 @cache  # building the parser of expressions takes a tenth of a second, which `why` need not wait for

@@ -9,14 +9,15 @@ Here is also which process instances read an instance of a feed, and what a chan
 import json
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypeAlias
 
 from sqlalchemy import Connection
 
-from feed_assets.entities.flow_names import declared_by
+from feed_assets.entities.common import Kind
+from feed_assets.entities.flow_names import declared_by, source_of
 from feed_assets.loading.bundles import LoadedBundle, load_files
 from feed_assets.loading.entity_files import EntityFile, Values
 from feed_assets.log.cursors import Cursors
@@ -108,6 +109,7 @@ class ReleaseTimeline:
         self.plan = plan
         self._values = values or Values(variables={}, environ={})
         self._spans: Mapping[Key, tuple[ReleaseSpan, ...]] = {}
+        self._of_feeds: Mapping[str, Sequence[Release]] = {}
         self._older: Mapping[str, tuple[ActiveRelease, ...]] = {}
         self._plans: dict[tuple[str, tuple[Member, ...]], Plan | None] = {}
         self._recorded: tuple[list[DefinitionVersion | None], LoadedBundle] | None = None
@@ -126,6 +128,7 @@ class ReleaseTimeline:
         with self._mutex:
             found = Releases(connection).all()
             self._spans = {(name, on): decide_spans(releases) for (name, on), releases in found.items()}
+            self._of_feeds = _by_feed(found.values())
             self._plans = {}  # in a restored database, a number of a version can have another content
             self._older = self._find_older(connection, as_of)
             self._revision = revision
@@ -180,6 +183,26 @@ class ReleaseTimeline:
             for release, start, stop in spans
             if stop > since and start < end
         )
+
+    def ever(self, connection: Connection, feed: Key) -> Iterator[tuple[Key, ActiveRelease | None]]:
+        """Yield the processes and flows that have to do with a feed by any release there ever was, each release for all
+        times; None if its definitions cannot be read any more. Of a process without a release, the declaration counts.
+        """
+        name, cluster = feed
+        record = self.plan.feeds.get(feed)
+        for edges in (record.inputs_of, record.outputs_of) if record is not None else ():
+            for edge in edges:
+                if edge.process_key not in self._spans:
+                    yield edge.process_key, ActiveRelease.whole(self.plan, edge.process_key)
+        for release in self._of_feeds.get(name, ()):
+            key = (release.process, release.cluster)
+            if cluster not in (release.cluster, source_of(release.process)):
+                continue
+            current, fingerprint = self.plan.processes.get(key), parse_fingerprint(release.fingerprint)
+            is_same = current is not None and parse_fingerprint(current.fingerprint).is_same(fingerprint)
+            plan = self.plan if is_same else self._plan_of(connection, release)
+            whole = None if plan is None else ActiveRelease.whole(plan, key)
+            yield key, whole and replace(whole, release=release.release)
 
     def find(self, connection: Connection, key: Key, nominal_time: datetime) -> ActiveRelease | None:
         """Return the span of an instance; None if the process has no instance at this time."""
@@ -299,6 +322,15 @@ class ReleaseTimeline:
         others = tuple(edge for edge in current.outputs_of if edge.process_key != key)
         base = current if _is_alike(record, current) else record
         return replace(base, inputs_of=record.inputs_of, outputs_of=(*record.outputs_of, *others))
+
+
+def _by_feed(releases: Iterable[Sequence[Release]]) -> dict[str, list[Release]]:
+    """Return the releases that have to do with each feed."""
+    found: dict[str, list[Release]] = defaultdict(list)
+    for release in (each for listed in releases for each in listed):
+        for name in {each.name for each in release.members if each.kind == Kind.FEED}:
+            found[name].append(release)
+    return found
 
 
 def version_of(release: Release) -> int | None:

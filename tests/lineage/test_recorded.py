@@ -199,7 +199,8 @@ def test_what_is_deleted_still_has_its_lineage(tmp_path: Path) -> None:
     assert graph.notes == ()
     down = show(context, names=("counts", "2013-11-01"), down=True, clusters=("primary",))
     assert isinstance(down, LineageGraph)
-    assert down.notes == ("feed 'counts' is not declared any more: of who has read it, only batches are known",)
+    assert {each.name for each in down.nodes} == {"counts", "report", "reports"}
+    assert down.notes == ()
     work = show(context, names=("count", "2013-11-01"), kind=Kind.PROCESS, down=True, levels=1)
     assert isinstance(work, LineageGraph)
     assert {each.name for each in work.nodes} == {"count", "counts"}

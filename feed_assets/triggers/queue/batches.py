@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Subquery, and_, exists, func, or_, select, union, update
+from sqlalchemy import ColumnElement, Subquery, and_, exists, func, or_, select, union, union_all, update
 
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.tables import HAS_FAILED, process_instances
@@ -122,6 +122,11 @@ class Batches(TableStore):
         if batch is not None:
             is_its.append(_B.nominal_time == batch)
         return _ROWS.find(self._connection, _ROWS.select.where(*is_its).order_by(_B.input, _B.feed, _B.to_seq))
+
+    def has_any(self) -> bool:
+        """Return whether a batch has ever taken anything."""
+        found = union_all(*(select(table.c.process).limit(1).subquery().select() for table in (batches, queue_changes)))
+        return self._connection.execute(found).first() is not None
 
     def takers(self, instances: Collection[FeedKey]) -> list[TakenEvent]:
         """Return the events of some feed instances that batches have taken, in one statement."""
