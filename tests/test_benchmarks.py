@@ -42,6 +42,7 @@ OF_FILES = {
 """Operations that do not read the state."""
 NOT_THERE = {
     "batch show",
+    "lineage run",
     "mirror new",
     "mirror plan",
     "mirror snapshots",
@@ -52,7 +53,7 @@ NOT_THERE = {
     "retention report",
     "retention show",
 }
-"""Operations on what these projects do not have: batches, mirrors, rows, copies and sweeps."""
+"""Operations on what these projects do not have: batches, mirrors, rows, copies, sweeps, and runs with known ids."""
 
 
 @pytest.mark.parametrize("part", [pytest.param(part, marks=MARKS.get(part, [pytest.mark.long])) for part in Part])
