@@ -26,10 +26,19 @@ _PAIRS = frozenset(
     {("secret", "key"), ("access", "key"), ("account", "key"), ("private", "key"), ("api", "key"), ("shared", "key")}
 )
 _NAME_PART = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")  # fs.s3a.secret.key, sasToken, DB_PASSWORD
-_USER = re.compile(r"(://[^\s/:@]*:)(?![^\s/@]*\$\{)[^\s/@]+(?=@)")  # ://user:password@, but not ${env:NAME}
-_IN_URL = re.compile(
-    r"((?:password|passwd|pwd|secret|token|\bsig|\bsignature)=)(?:'[^']*'|\"[^\"]*\"|[^;&\s]+)", re.IGNORECASE
-)  # ;trustStorePassword=x
+_USER = re.compile(
+    r"""(://[^\s/:@]*:)(?![^\s/@]*\$\{)(?:[^\s/@]+|(?!\d{1,5}[^\w+=.-])[^\s@'"`<>()]+)(?=@)"""
+)  # ://user:password@ and ://KEY:SE/CRET@, but not ${env:NAME}, and not ://host:8080/a@b
+_NAMES = (
+    r"(?=[apst])(?:passw(?:or)?d|pwd|passphrase|\bsig(?:nature)?|token|secret(?:[._-]?key)?|"
+    r"(?:access|account|private|api|shared)[._-]?key)(?:\.[\w.-]+)?"
+)
+_HINTS = ("passw", "pwd", "passph", "secret", "token", "sig", "key")  # looked for first: that takes no time
+_IN_URL = re.compile(rf"({_NAMES}=)(?:'[^']*'|\"[^\"]*\"|[^;&\s]+)", re.IGNORECASE)  # ;trustStorePassword=x
+_IN_SQL = re.compile(
+    rf"""({_NAMES}['"`]?+\s*(?:=>|==?)?\s*)(?:'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")""", re.IGNORECASE
+)  # OPTIONS (password 'x')
+_SET = re.compile(rf"(\bset\s+[\w.-]*{_NAMES}\s*=\s*)[^;\s]+", re.IGNORECASE)  # SET fs.s3a.secret.key = x
 _NO_SECRET = re.compile(r"(?i:true|false|none|null)|\d{0,5}|([a-z]\w*\.)+[A-Z]\w*", re.ASCII)  # also Java classes
 
 
@@ -146,12 +155,15 @@ def mask(text: str) -> str:
 
     >>> mask("cannot open sftp://me:abc@host/x?token=123")
     'cannot open sftp://me:***@host/x?token=***'
+    >>> mask("OPTIONS (user 'a', password 'x')"), mask("SET aws_secret_access_key = x"), mask("s3://KEY:SE/CRET@b")
+    ("OPTIONS (user 'a', password '***')", 'SET aws_secret_access_key = ***', 's3://KEY:***@b')
     """
     text = encodable(text)
     if (pattern := _secrets.pattern()) is not None:
         text = pattern.sub(lambda found: _secrets.shown(found[0]), text)
-    if "=" in text:
-        text = _IN_URL.sub(rf"\1{HIDDEN}", text)
+    small = text.lower()
+    if any(part in small for part in _HINTS):
+        text = _IN_SQL.sub(rf"\1'{HIDDEN}'", _SET.sub(rf"\1{HIDDEN}", _IN_URL.sub(rf"\1{HIDDEN}", text)))
     return _USER.sub(rf"\1{HIDDEN}", text) if "@" in text else text
 
 

@@ -4,13 +4,17 @@ A dataset is a feed on a cluster; which of its instances were read or written is
 """
 
 import re
+from urllib.parse import urlsplit
 
-from feed_assets.plan.copy_records import StoreAddress
+from feed_assets.masking import mask
+from feed_assets.plan.copy_records import StoreAddress, endpoint_of
 from feed_assets.plan.records import FeedRecord
 
 _TIME = re.compile(r"([\w.-]+=)?(\$\{(YEAR|MONTH|DAY|HOUR|MINUTE|SECOND)\}[-_.:T]*)+")  # dt=${YEAR}-${MONTH}
-_ALIKE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfs": "abfss", "az": "abfss"}
+_URL = re.compile(r"(?:([A-Za-z][\w+.-]*):(?://([^/]*))?)?(.*)", re.DOTALL)  # s3://lake/raw, file:/data, /data
+_ALIKE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfs": "abfss", "az": "abfss", "wasb": "wasbs"}
 _KEYED = ("s3", "gs")  # names are keys there; elsewhere paths, which begin with a slash
+_IN_CLOUD = (".amazonaws.com", ".googleapis.com", ".windows.net")
 
 
 def name_feed(record: FeedRecord) -> tuple[str, str]:
@@ -28,22 +32,30 @@ def name_path(store: StoreAddress, path: str) -> tuple[str, str]:
     >>> name_path(StoreAddress(url="s3a://lake/raw/"), "/clicks"), name_path(StoreAddress(url="/d"), "a")
     (('s3://lake', 'raw/clicks'), ('file', '/d/a'))
     """
-    scheme, _, rest = store.url.rpartition("://")
-    host, _, root = rest.partition("/")
-    scheme = _ALIKE.get(scheme, scheme) or "file"
+    found = _URL.fullmatch(mask(store.url))
+    assert found is not None
+    scheme, host, root = found[1] or "file", found[2] or "", found[3]
+    scheme = _ALIKE.get(scheme, scheme)
+    endpoint = urlsplit(endpoint_of(store))
     whole = "/".join(part for part in (root.strip("/"), path.strip("/")) if part)
-    if scheme == "abfss" and "@" not in host:
-        host = f"{host}@{store.options.get('account_name', '')}.dfs.core.windows.net"
-    elif scheme != "abfss":
+    if scheme == "abfss":
+        container, _, server = host.partition("@")
+        known = re.search(r"AccountName=([^;]+)", str(store.options.get("connection_string", "")))
+        account = store.options.get("account_name") or (known[1] if known else server.partition(".")[0])
+        suffix = server.partition(".")[2].replace("blob.", "dfs.", 1) or "dfs.core.windows.net"
+        host = f"{container}@{account}.{suffix}"
+    elif scheme != "wasbs":
         host = host.rpartition("@")[2]  # no user, and no password
-    namespace = "file" if scheme == "file" and not host else f"{scheme}://{host}"
+    if endpoint.scheme in ("http", "https") and not (endpoint.hostname or "").endswith(_IN_CLOUD):
+        host = f"{host}@{endpoint.netloc.rpartition('@')[2]}"  # a bucket of this name is in the cloud, too
+    namespace = f"{scheme}://{host}" if host else scheme
     return namespace, whole if scheme in _KEYED else f"/{whole}"
 
 
 def locate_path(store: StoreAddress, path: str) -> str:
     """Return the address of a path below a store: `file:///data/clicks/01`."""
     namespace, name = name_path(store, path)
-    return f"{'file://' if namespace == 'file' else namespace}/{name.lstrip('/')}"
+    return f"{namespace if '://' in namespace else f'{namespace}://'}/{name.lstrip('/')}"
 
 
 def trim_times(template: str) -> str:

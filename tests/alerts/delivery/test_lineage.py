@@ -299,7 +299,8 @@ def test_a_sweep_that_is_undone_while_it_runs_is_broken_off(tmp_path: Path) -> N
 
 def test_columns_rules_and_the_text_of_the_release_are_told(tmp_path: Path) -> None:
     file, query = tmp_path / "lineage.ndjson", "SELECT user, count(*) AS n FROM clicks GROUP BY user"
-    (tmp_path / "count.sql").write_text(query)
+    options = "OPTIONS (password '{}', aws_secret_access_key={}, path 's3://KEY:SE/{}@b')"
+    (tmp_path / "count.sql").write_text(f"{query} {options.format('horse', 'battery', 'CRET')}")
     lifecycle = harness_of(tmp_path, workflow={"engine": "sql", "path": "count.sql"})
     source = ColumnSource(input="clicks", column="user", kind=SourceKind.DIRECT, text="user")
     grouped = replace(source, kind=SourceKind.INDIRECT)
@@ -309,7 +310,8 @@ def test_columns_rules_and_the_text_of_the_release_are_told(tmp_path: Path) -> N
     (tmp_path / "count.sql").write_text("SELECT 1")
     deliver_on(lifecycle.database, way, FrozenClock(START))
     _, ended = runs_of(lines_of(file))
-    assert ended["job"]["facets"]["sql"]["query"] == query
+    hidden = options.format("***", "***", "***").replace("SE/", "").replace("=***,", "=***")
+    assert ended["job"]["facets"]["sql"]["query"] == f"{query} {hidden}"
     (read,), (written,) = ended["inputs"], ended["outputs"]
     dataset = {"namespace": read["namespace"], "name": read["name"], "field": "user"}
     columns = written["facets"]["columnLineage"]
@@ -440,11 +442,18 @@ def test_a_pipe_is_no_file_of_lineage(tmp_path: Path) -> None:
         ("hdfs://name:8020/data", {}, dataset.HDFS("name", "8020", "/data/clicks")),
         ("/data", {}, dataset.LocalFileSystem("/data/clicks")),
         ("file:///data/", {}, dataset.LocalFileSystem("/data/clicks")),
-        ("sftp://me:pass@host/in", {}, None),
+        ("abfs://box", {"connection_string": "X=1;AccountName=one"}, dataset.ABFSS("box", "one", "/clicks")),
+        ("wasb://box@one.dfs.core.windows.net/in", {}, dataset.WASBS("box", "one", "/in/clicks")),
+        ("file:/data", {}, dataset.LocalFileSystem("/data/clicks")),
+        ("s3://lake", {"endpoint_url": "https://s3.eu-west-1.amazonaws.com"}, dataset.S3("lake", "clicks")),
+        ("s3://lake", {"endpoint_url": "http://minio:9000"}, ("s3://lake@minio:9000", "clicks")),
+        ("s3://KEY:SE/CRET@lake/raw", {}, dataset.S3("lake", "raw/clicks")),
+        ("dbfs:/x", {}, ("dbfs", "/x/clicks")),
+        ("sftp://me:pass@host/in", {}, ("sftp://host", "/in/clicks")),
     ],
 )
 def test_a_dataset_is_named_as_the_client_of_openlineage_does(url: str, options: dict[str, object], name: Any) -> None:
-    wanted = ("sftp://host", "/in/clicks") if name is None else (name.get_namespace(), name.get_name())
+    wanted = name if isinstance(name, tuple) else (name.get_namespace(), name.get_name())
     assert name_path(StoreAddress(url=url, options=FrozenMap(options)), "/clicks/") == wanted
 
 
