@@ -18,12 +18,14 @@ from feed_assets.context.consolidation import Lifecycle
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.errors import AmbiguousNameError, DefinitionsError, EntityNotFoundError
-from feed_assets.entities.flow_names import describe_process, is_flow
+from feed_assets.entities.flow_names import declared_by, describe_process, is_flow
+from feed_assets.errors import WrongUsageError
 from feed_assets.issues import Issue
 from feed_assets.loading.entity_files import values_of
 from feed_assets.log.audit import Audit
 from feed_assets.log.definitions.records import AuditEntry, ScheduleState
 from feed_assets.log.definitions.schedules import state_without_row
+from feed_assets.log.definitions.store import Definitions
 from feed_assets.log.removals.records import Sweep
 from feed_assets.log.run_names import is_command
 from feed_assets.patience import Patience
@@ -167,6 +169,42 @@ class OperationContext(LifecycleContext):
             raise InstanceQueryError(
                 subject=f"cluster {cluster!r}", reason="it is not declared", next_step=f"Declared are {known}."
             )
+
+    def clusters_ever(self, connection: Connection, asked: Sequence[str] = ()) -> tuple[str, ...]:
+        """Return the clusters that are asked for; by default all that ever were declared.
+
+        Raises:
+            InstanceQueryError: one never was.
+        """
+        known = sorted({*self.plan.clusters, *Definitions(connection).names_ever(Kind.CLUSTER)})
+        for cluster in sorted(set(asked) - {*known}):
+            subject, next_step = f"cluster {cluster!r}", f"Known are {', '.join(known)}."
+            raise InstanceQueryError(subject=subject, reason="it never was declared", next_step=next_step)
+        return tuple(asked or known)
+
+    def kinds_ever(self, connection: Connection, name: str, kind: Kind | None = None) -> Sequence[Kind]:
+        """Return which of feed and process, or of one kind, have this name or had it once, at least one; of a feed that
+        is declared now the feed alone.
+
+        Raises:
+            EntityNotFoundError: none ever had it.
+            WrongUsageError: the kind has no instances.
+        """
+        if is_flow(name):
+            of, declared = declared_by(name)
+            self.kinds_ever(connection, declared, of)
+            return (Kind.PROCESS,)
+        kinds = (Kind.FEED, Kind.PROCESS) if kind is None else (kind,)
+        if kinds[0] not in LIFECYCLES:
+            raise WrongUsageError(f"A {kind} has no instances. Name a feed or a process, with KIND feed or process.")
+        definitions = Definitions(connection)
+        now = [each for each in kinds if any(of == name for of, _ in self.records(each))]
+        ever = [each for each in kinds if each in now or definitions.find_newest(each, name) is not None]
+        if not ever:
+            known = sorted({one for each in kinds for one in definitions.names_ever(each)})
+            similar = tuple(get_close_matches(name, known, n=2))
+            raise EntityNotFoundError(kind=" or ".join(kinds), name=name, suggestions=similar)
+        return now[:1] if Kind.FEED in now else ever
 
     def feed_on(self, name: str, cluster: str) -> FeedRecord:
         """Return a feed on a cluster. Raises InstanceQueryError if the feed is not on it."""

@@ -131,11 +131,9 @@ def events(
     limit: Limit = 20,
 ) -> "FeedEvents":
     """Show what happened to instances of FEED: when, by whom, with which marking and payload; newest first."""
-    from feed_assets.context.operation import resolve_subject
     from feed_assets.instances.lists.feed_events import find_events
 
-    subject = resolve_subject(context, feed, kind=Kind.FEED, clusters=(cluster,) if cluster else ())
-    return find_events(context, subject, start=start, end=end, payload=payload or {}, limit=limit)
+    return find_events(context, feed, cluster=cluster, start=start, end=end, payload=payload or {}, limit=limit)
 
 
 @operation("feed take", does=Does.ACTS, safe=True, rows="inboxes", long=True, example="orders --dry-run")

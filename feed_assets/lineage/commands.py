@@ -80,10 +80,8 @@ def show(
     Without INSTANCE, show who has read and written which feeds from --start to before --end: from the data of NAME to
     the processes and replications that touched them, and on to all that these touched.
     """
-    from feed_assets.context.operation import resolve_subject
-    from feed_assets.entities.errors import EntityNotFoundError
     from feed_assets.lineage.proof import prove_lineage
-    from feed_assets.lineage.recorded import find_deleted, show_lineage
+    from feed_assets.lineage.recorded import find_lineage
     from feed_assets.lineage.windows import find_window_lineage
 
     name, *instances = names
@@ -94,11 +92,8 @@ def show(
         return found.cdap if form else found
     if len(instances) != 1 or is_window:
         raise WrongUsageError("Give one NAME and one INSTANCE, or one NAME and --start.")
-    try:
-        subject = resolve_subject(context, name, instances[0], kind=kind, preferred=Kind.FEED, clusters=clusters)
-    except EntityNotFoundError:
-        subject = find_deleted(context, name, instances[0], kind=kind, clusters=clusters)
-    graph = show_lineage(context, subject, up=up, down=down, levels=levels, as_of=as_of)
+    given: dict[str, Any] = {"up": up, "down": down, "levels": levels, "as_of": as_of}
+    graph = find_lineage(context, name, instances[0], kind=kind, clusters=clusters, **given)
     return prove_lineage(context, graph) if proof else graph
 
 

@@ -4,13 +4,15 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from sqlalchemy import Connection
 
 from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.entities.common import Kind
-from feed_assets.entities.flow_names import source_of
+from feed_assets.entities.feed import Feed
+from feed_assets.entities.flow_names import declared_by, is_flow, source_of
+from feed_assets.entities.process import Process
 from feed_assets.instances.attempts.copy_records import figures_of
 from feed_assets.instances.inbox.ingest import ORIGIN as INBOX
 from feed_assets.instances.inbox.store import TakenFiles
@@ -18,7 +20,7 @@ from feed_assets.instances.late.lateness import UNSETTLED
 from feed_assets.lineage.port import Giver, LineagePort, Reading
 from feed_assets.lineage.records import LineageGraph, NodeKind
 from feed_assets.lineage.walk import walk_lineage
-from feed_assets.lineage.windows import require_known
+from feed_assets.log.definitions.records import Member
 from feed_assets.log.definitions.store import Definitions
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.attempts import Attempts
@@ -36,9 +38,9 @@ from feed_assets.log.removals.store import Sweeps
 from feed_assets.plan.edges import Key
 from feed_assets.releases.left_out import iter_touches
 from feed_assets.releases.timeline import ReleaseTimeline
-from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.dates import parse_timezone, render_datetime
 from feed_assets.timing.errors import InstanceError
-from feed_assets.timing.sequence import UTC_KEYS, parse_instance
+from feed_assets.timing.sequence import UTC_KEYS, parse_instance, zone_of_keys
 from feed_assets.triggers.queue.batches import Batches, TakenEvent
 
 _GIVERS = {"notice:": NodeKind.AUTHOR, "asset:": NodeKind.ASSET}
@@ -49,50 +51,94 @@ _MOMENT = timedelta(microseconds=1)
 _Span: TypeAlias = tuple[datetime, datetime]
 
 
-def show_lineage(
-    context: OperationContext, subject: Subject, *, up: bool, down: bool, levels: int, as_of: datetime | None = None
+def find_lineage(
+    context: OperationContext,
+    name: str,
+    instance: str,
+    *,
+    kind: Kind | None = None,
+    clusters: Sequence[str] = (),
+    **asked: Any,
 ) -> LineageGraph:
-    """Return what an instance came of, and what came of it; both if neither is asked for.
-
-    Raises:
-        InstanceError: the time is no instance on any cluster.
-        InstanceQueryError: the subject is not on a cluster.
-    """
-    is_both, starts, refused = up is down, list[FeedKey | ProcessKey](), list[InstanceError]()
-    with context.read() as connection:
-        for cluster in subject.asked:
-            try:
-                if subject.records and subject.kind is Kind.FEED:
-                    context.feed_on(subject.name, cluster).sequence.index(subject.instance)
-                elif subject.records:
-                    context.active_release(connection, subject.name, cluster, subject.instance)
-            except InstanceError as exc:
-                refused.append(exc)
-            else:
-                key = FeedKey if subject.kind is Kind.FEED else ProcessKey
-                starts.append(key(subject.name, cluster, subject.instance))
-        if refused and not starts:
-            raise refused[0]
-        port = RecordedLineage(context.timeline, connection, as_of)
-        graph = walk_lineage(port, starts, up=up or is_both, down=down or is_both, levels=levels)
-    return replace(graph, remarks=tuple(sorted(port.remarks)))
-
-
-def find_deleted(
-    context: OperationContext, name: str, instance: str, *, kind: Kind | None, clusters: Sequence[str]
-) -> Subject:
-    """Return what was declared once and is no more, on all clusters that ever were; days and keys are in UTC.
+    """Return the lineage of an instance of a name, whatever is declared now: of a feed that was deleted, if the record
+    has it, rather than of a process that was declared since. What is `asked` is as for `show_lineage`.
 
     Raises:
         EntityNotFoundError: nothing of this name was ever declared.
         DateTimeError: the instance is not a time.
     """
     with context.read() as connection:
-        definitions = Definitions(connection)
-        of_kind = require_known(context, definitions, kind, name)
-        known = sorted({*context.plan.clusters, *definitions.names_ever(Kind.CLUSTER)})
-    time = parse_instance(instance, UTC_KEYS)
-    return Subject(kind=of_kind, name=name, records=(), clusters=tuple(clusters or known), nominal_time=time)
+        kinds = context.kinds_ever(connection, name, kind)
+        subjects = [_find_subject(context, connection, each, name, instance) for each in kinds]
+    for subject in subjects:
+        graph = show_lineage(context, replace(subject, clusters=tuple(clusters)), **asked)
+        if graph.nodes and subject.kind is not kinds[-1]:
+            told = f"feed {name!r} is meant, which is not declared any more; begin with KIND to ask of the process"
+            return replace(graph, remarks=(*graph.remarks, told))
+    return graph
+
+
+def _find_subject(context: OperationContext, connection: Connection, kind: Kind, name: str, instance: str) -> Subject:
+    """Return what is declared now, or was once; its days and keys are in the time zone of its last version."""
+    records = tuple(record for (of, _), record in sorted(context.records(kind).items()) if of == name)
+    if records:
+        zone = zone_of_keys(records[0].sequence)
+    else:
+        by = declared_by(name) if is_flow(name) else (kind, name)
+        versions = [each for each in Definitions(connection).history(*by) if each.text is not None]
+        last = [Member(kind=each.kind, name=each.name, version=each.version) for each in versions[-1:]]
+        loaded = context.timeline.load_recorded(connection, last)
+        entities = (each for each in (*loaded.bundle.entities, *loaded.salvaged) if isinstance(each, Feed | Process))
+        is_local = (each for each in entities if each.frequency is not None and each.frequency.is_calendar)
+        zone = next((parse_timezone(each.timezone) for each in is_local), UTC_KEYS)
+    return Subject(kind=kind, name=name, records=records, nominal_time=parse_instance(instance, zone))
+
+
+def show_lineage(
+    context: OperationContext, subject: Subject, *, up: bool, down: bool, levels: int, as_of: datetime | None = None
+) -> LineageGraph:
+    """Return what an instance came of, and what came of it; both if neither is asked for. It is looked for on all
+    clusters that ever were, or on those of the subject; where the record does not have it, it is to be an instance.
+
+    Raises:
+        InstanceError: the time is no instance on any cluster.
+        InstanceQueryError: the subject is not on a cluster, or there never was this cluster.
+    """
+    key = FeedKey if subject.kind is Kind.FEED else ProcessKey
+    ways: dict[str, Any] = {"up": up or up is down, "down": down or up is down, "levels": levels}
+    with context.read() as connection:
+        clusters = context.clusters_ever(connection, subject.clusters)
+        starts: list[FeedKey | ProcessKey] = [key(subject.name, each, subject.instance) for each in clusters]
+        port = RecordedLineage(context.timeline, connection, as_of)
+        graph, told = walk_lineage(port, starts, **ways), ""
+        if not graph.nodes:
+            told = f"nothing is recorded of {subject.kind} {subject.name!r} at {render_datetime(subject.instance)}"
+            told += f" up to {render_datetime(as_of)}" if as_of else ""
+            log = EventLog(connection)
+            gone = [each for each in starts if isinstance(each, FeedKey) and log.count_removed(*each[:2])]
+            writers = port.find_writers(gone) if gone else {}
+            if makers := {each.key for listed in writers.values() for each in listed}:
+                graph = walk_lineage(port, sorted(makers), **ways)
+                told += " any more: it was cleaned up; here are the attempts that were to write it"
+            else:
+                _require_instance(context, connection, subject)
+    return replace(graph, remarks=tuple(sorted(filter(None, {*port.remarks, told}))))
+
+
+def _require_instance(context: OperationContext, connection: Connection, subject: Subject) -> None:
+    """Require of what is declared that it has the instance on some cluster that is asked for."""
+    refused: list[InstanceError] = []
+    for cluster in subject.asked if subject.records else ():
+        try:
+            if subject.kind is Kind.FEED:
+                context.feed_on(subject.name, cluster).sequence.index(subject.instance)
+            else:
+                context.active_release(connection, subject.name, cluster, subject.instance)
+            return
+        except InstanceError as exc:
+            refused.append(exc)
+    if refused:
+        raise refused[0]
 
 
 class RecordedLineage(LineagePort):

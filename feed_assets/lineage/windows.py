@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from difflib import get_close_matches
 from enum import StrEnum
 from itertools import chain
 from typing import Any, NamedTuple
@@ -18,11 +17,9 @@ from sqlalchemy import Connection
 from feed_assets.catalog.column_sets import ColumnSets
 from feed_assets.context.operation import OperationContext
 from feed_assets.entities.common import Kind
-from feed_assets.entities.errors import EntityNotFoundError
-from feed_assets.entities.flow_names import declared_by, is_flow, source_of
+from feed_assets.entities.flow_names import source_of
 from feed_assets.errors import WrongUsageError
 from feed_assets.lineage.records import Edge, EdgeKind, LineageGraph, Node, NodeKind
-from feed_assets.log.definitions.store import Definitions
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.attempts import ActiveAttempt, Attempts
 from feed_assets.log.records import COLUMNS, ProcessKey
@@ -209,6 +206,8 @@ def walk_relations(
         seen |= data
         touched = [each for one in sorted(data) for each in of_data[one] if towards[each.access]]
         programs = (programs | {each.program for each in touched}) - seen
+        if not programs:
+            break
         seen |= programs
         after = [each for one in sorted(programs) for each in of_program[one] if onwards[each.access]]
         found |= dict.fromkeys([*touched, *after])
@@ -235,6 +234,7 @@ def find_window_lineage(
     Raises:
         WrongUsageError: there is no start, it is after the end, or there are no levels.
         EntityNotFoundError: nothing of this name was ever declared.
+        InstanceQueryError: a cluster never was.
     """
     end = context.as_of.replace(microsecond=0) + _SECOND if end is None else end
     if start is None:
@@ -246,35 +246,23 @@ def find_window_lineage(
     if levels < 1:
         raise WrongUsageError(f"--levels {levels} is below 1; a level leads from data to programs and to their data.")
     with context.read() as connection:
-        definitions = Definitions(connection)
-        of_kind = require_known(context, definitions, kind, name)
-        known = sorted({*context.plan.clusters, *definitions.names_ever(Kind.CLUSTER)})
-        active = Attempts(connection).active(known, start, end)
+        kinds = context.kinds_ever(connection, name, kind)
+        asked = context.clusters_ever(connection, clusters)
+        active = Attempts(connection).active(context.clusters_ever(connection), start, end)
         accesses, unknown = _read_accesses(connection, active)
-    roots = [Touching(of_kind.value, name, cluster) for cluster in clusters or known]
+    relations, found = gather_relations(accesses), tuple[Relation, ...]()
+    for of_kind in kinds:
+        roots = [Touching(of_kind.value, name, cluster) for cluster in asked]
+        if found := walk_relations(relations, roots, levels, up=up, down=down):
+            break
     return WindowLineage(
         kind=of_kind,
         name=name,
         start=start,
         end=end,
-        relations=walk_relations(gather_relations(accesses), roots, levels, up=up, down=down),
+        relations=found,
         unknown_outputs=unknown,
     )
-
-
-def require_known(context: OperationContext, definitions: Definitions, kind: Kind | None, name: str) -> Kind:
-    """Return the kind of what is declared now, or else was once; of a feed and a process the feed."""
-    if is_flow(name):
-        require_known(context, definitions, *declared_by(name))
-        return Kind.PROCESS
-    kinds = (Kind.FEED, Kind.PROCESS) if kind is None else (kind,)
-    now = [each for each in kinds if any(of_name == name for of_name, _ in context.records(each))]
-    found = now or [each for each in kinds if definitions.find_newest(each, name) is not None]
-    if not found:
-        ever = sorted({one for each in kinds for one in definitions.names_ever(each)})
-        similar = tuple(get_close_matches(name, ever, n=2))
-        raise EntityNotFoundError(kind=" or ".join(kinds), name=name, suggestions=similar)
-    return found[0]
 
 
 def _read_accesses(connection: Connection, active: Sequence[ActiveAttempt]) -> tuple[list[DataAccess], int]:

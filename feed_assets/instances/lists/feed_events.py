@@ -6,10 +6,13 @@ from datetime import datetime
 from heapq import merge
 from itertools import islice
 
-from feed_assets.context.operation import OperationContext, Subject
+from feed_assets.context.operation import OperationContext
+from feed_assets.entities.common import Kind
+from feed_assets.errors import WrongUsageError
 from feed_assets.json_form import Hidden
 from feed_assets.log.events import EventLog
 from feed_assets.log.records import FeedEvent
+from feed_assets.timing.dates import render_datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,20 +34,32 @@ class FeedEvents:
 
 def find_events(
     context: OperationContext,
-    subject: Subject,
+    feed: str,
     *,
+    cluster: str | None,
     start: datetime | None,
     end: datetime | None,
     payload: Mapping[str, str],
     limit: int,
 ) -> FeedEvents:
     """Return at most `limit` events of the instances of a feed from `start` to before `end`, if given. `payload` are
-    values of what the sender or the program says.
+    values of what the sender or the program says. The feed and the cluster need not be declared any more.
+
+    Raises:
+        EntityNotFoundError: no feed of this name was ever declared.
+        InstanceQueryError: there never was this cluster.
+        WrongUsageError: the start is after the end.
     """
+    if start is not None and end is not None and start > end:
+        raise WrongUsageError(
+            f"--start {render_datetime(start)} is after --end {render_datetime(end)}; give an earlier --start."
+        )
     with context.read() as connection:
+        context.kinds_ever(connection, feed, Kind.FEED)
+        clusters = context.clusters_ever(connection, (cluster,) if cluster else ())
         log = EventLog(connection)
         newest = merge(
-            *(log.iter_newest(subject.name, cluster, start, end) for cluster in subject.asked),
+            *(log.iter_newest(feed, each, start, end) for each in clusters),
             key=lambda event: event.seq,
             reverse=True,
         )
@@ -54,5 +69,5 @@ def find_events(
             if all(str({**each.payload, **each.message}.get(name)) == value for name, value in payload.items())
         )
         events = tuple(islice(found, limit + 1))
-        gone = sum(log.count_removed(subject.name, cluster) for cluster in subject.asked)
-    return FeedEvents(feed=subject.name, events=events[:limit], has_more=len(events) > limit, cleaned_up=gone)
+        gone = sum(log.count_removed(feed, each) for each in clusters)
+    return FeedEvents(feed=feed, events=events[:limit], has_more=len(events) > limit, cleaned_up=gone)
