@@ -47,7 +47,7 @@ class LineagePort(ABC):
 
     @abstractmethod
     def find_writers(self, keys: Collection[FeedKey]) -> Mapping[FeedKey, Sequence[Attempt]]:
-        """Return the last attempts at the process instances that write instances, whose events were cleaned up."""
+        """Return the attempts at the process instances that write instances, whose events were cleaned up, in order."""
 
     @abstractmethod
     def find_read(self, attempts: Collection[Attempt]) -> Sequence[Reading]:

@@ -7,7 +7,7 @@ are those that have read these very bytes, whether they were restored meanwhile 
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TypeVar
 
@@ -15,12 +15,22 @@ from feed_assets.entities.flow_names import parse_flow
 from feed_assets.instances.late.lateness import prove_difference
 from feed_assets.lineage.port import LineagePort, Reading
 from feed_assets.lineage.records import MOST_NODES, Edge, EdgeKind, LineageGraph, Node, NodeKind
-from feed_assets.log.records import CONTENT, Attempt, FeedEvent, FeedEventKind, FeedKey, ProcessKey
+from feed_assets.log.records import (
+    CONTENT,
+    Attempt,
+    FeedEvent,
+    FeedEventKind,
+    FeedKey,
+    ProcessInstanceStatus,
+    ProcessKey,
+)
 from feed_assets.log.removals.records import Sweep
 from feed_assets.timing.dates import render_datetime
 
 _Key = TypeVar("_Key")
 _Each = TypeVar("_Each")
+_SUCCEEDED = ProcessInstanceStatus.SUCCEEDED
+_NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 def walk_lineage(
@@ -51,18 +61,24 @@ def walk_lineage(
 
 
 def find_version(
-    events: Sequence[FeedEvent], digest: str | None, read_at: datetime, until: datetime | None = None
+    events: Sequence[FeedEvent],
+    digest: str | None,
+    read_at: datetime,
+    until: datetime | None = None,
+    below: int | None = None,
 ) -> FeedEvent | None:
     """Return the event whose content somebody has read, with this digest, at about this time; None if none has it.
 
-    It is the last before with the same content, else the last that nothing proves to be another; at last what came
-    while it was read, `until` a time.
+    What it has published tells that its number is `below` one. It is the last before with the same content, or one that
+    came by another clock; else the last that nothing proves to be another; at last what came while it was read, `until`
+    a time.
     """
-    content = [each for each in events if each.kind in CONTENT]
+    content = [each for each in events if each.kind in CONTENT and (below is None or each.seq < below)]
     before = [each for each in reversed(content) if each.recorded_at <= read_at]
-    after = [each for each in content if read_at < each.recorded_at and (until is None or each.recorded_at <= until)]
+    after = [each for each in content if read_at < each.recorded_at]
     same = (each for each in (*before, *after) if digest is not None and each.manifest_digest == digest)
-    alike = (each for each in (*before, *after) if not prove_difference(digest, each.manifest_digest))
+    near = [each for each in after if below is not None or until is None or each.recorded_at <= until]
+    alike = (each for each in (*before, *near) if not prove_difference(digest, each.manifest_digest))
     return next(same, None) or next(alike, None)
 
 
@@ -139,24 +155,39 @@ class _Walk:
             ]
             self.load(key for key, _, _ in wanted)
             following: list[FeedEvent] = []
-            lost: dict[FeedKey, str] = {}
+            lost: dict[str, tuple[FeedKey, datetime]] = {}
             for key, digest, by in wanted:
                 version = self._version(key, digest, by)
-                source = event_id(version) if version else lost.setdefault(key, self._tell_gone(key, digest))
+                source = event_id(version) if version else self._tell_gone(key, digest)
+                if version is None:
+                    lost[source] = (key, min(_end_of(by), lost.get(source, (key, _NEVER))[1]))
                 if isinstance(by, Reading):
                     self.link(source, attempt_id(by.attempt), EdgeKind.READ, by.input)
                 else:
                     self.link(source, event_id(by), EdgeKind.COPIED)
                 following += [each for each in self.histories[key] if version and each.seq <= version.seq]
-            writers = self.port.find_writers(lost) if lost else {}
-            events, attempts = following, _flat(writers)
-            for key, listed in writers.items():
-                for attempt in listed:
-                    self.link(attempt_id(attempt), lost[key], EdgeKind.MADE)
-            self.add(attempts, set())
+            events, attempts = following, _flat(self._tell_lost(lost))
             if len(self.nodes) > self.most:
                 return not events and not attempts
         return True
+
+    def _tell_lost(self, lost: Mapping[str, tuple[FeedKey, datetime]]) -> Mapping[str, Sequence[Attempt]]:
+        """Tell of nodes without events, of instances that were read at a time, the attempts that may have made them:
+        the last before that has published, and whose events are not there.
+        """
+        writers = self.port.find_writers({key for key, _ in lost.values()}) if lost else {}
+        found: dict[str, Sequence[Attempt]] = {}
+        for name, (key, until) in lost.items():
+            there = {each.seq for each in self.histories[key]}
+            published = [each for each in writers.get(key, ()) if each.outputs or each.status is _SUCCEEDED]
+            before = (each for each in published if (each.ended_at or _NEVER) <= until)
+            found[name] = [*{each.key: each for each in before if there.isdisjoint(each.outputs)}.values()]
+            self.add(found[name], set())
+            for attempt in found[name]:
+                self.link(attempt_id(attempt), name, EdgeKind.MADE)
+            if not found[name]:
+                self.remark(name, "what has brought it is not known")
+        return found
 
     def _tell_makers(self, events: Collection[FeedEvent]) -> Mapping[int, Attempt]:
         """Ask what has made events, and tell the process of which there is no attempt."""
@@ -211,37 +242,47 @@ class _Walk:
             else:
                 work = _attempt_node(each.attempt)
                 by = f"{work.subject} {render_datetime(each.attempt.nominal_time)} attempt {work.number}"
-                self.remark(event_id(newest[each.instance]), f"{by} has read another version")
+                is_same = each.digest is not None and newest[each.instance].manifest_digest == each.digest
+                what = "the same content, by another event" if is_same else "another version"
+                self.remark(event_id(newest[each.instance]), f"{by} has read {what}")
         return readers
 
     def _version(self, key: FeedKey, digest: str | None, by: Reading | FeedEvent) -> FeedEvent | None:
         """Return the event of which somebody has read the content."""
         if isinstance(by, FeedEvent):
-            return find_version(self.histories[key], digest, by.recorded_at, by.recorded_at)
+            return find_version(self.histories[key], digest, by.recorded_at, by.recorded_at, by.seq)
         if by.event is not None:
             return next((each for each in self.histories[key] if each.seq == by.event), None)
-        return find_version(self.histories[key], digest, by.attempt.started_at, by.attempt.ended_at)
+        started, ended, made = by.attempt.started_at, by.attempt.ended_at, by.attempt.outputs
+        return find_version(self.histories[key], digest, started, ended, min(made, default=None))
 
     def _restored(self, event: FeedEvent) -> list[FeedEvent]:
         """Return an event, and those after it as long as nothing brings other content."""
         found = [event]
         for each in self.histories[event.key]:
-            if each.seq > event.seq and each.kind in CONTENT and each.manifest_digest != event.manifest_digest:
+            if each.seq > event.seq and each.kind in CONTENT and not _is_same(event, each):
                 break
             found += [each] if each.seq > event.seq else []
         return found
 
     def _tell_gone(self, key: FeedKey, digest: str | None) -> str:
         name = "/".join(["feed", *key[:2], render_datetime(key.nominal_time), digest or ""])
-        self.nodes[name] = Node(
+        is_there = any(digest is not None and each.manifest_digest == digest for each in self.histories[key])
+        why = (
+            "tells this content only by a later event"
+            if is_there
+            else "has no event with this content: it was cleaned up"
+        )
+        told = Node(
             id=name,
             kind=NodeKind.FEED,
             name=key.feed,
             cluster=key.cluster,
             nominal_time=key.nominal_time,
             digest=digest,
-            remarks=("the record has no event with this content: it was cleaned up",),
+            remarks=(f"the record {why}",),
         )
+        self.nodes.setdefault(name, told)
         return name
 
     def tell_ends(self) -> None:
@@ -287,7 +328,20 @@ def _fate(one: FeedEvent, other: FeedEvent, evicted: str) -> str | None:
         case FeedEventKind.VANISHED:
             return "storage has lost it since"
         case _:
-            return None if one.manifest_digest == other.manifest_digest else "replaced since"
+            is_unknown = one.manifest_digest is None and other.manifest_digest is None
+            replaced = "recorded again since: whether it is the same is not known" if is_unknown else "replaced since"
+            return None if _is_same(one, other) else replaced
+
+
+def _is_same(one: FeedEvent, other: FeedEvent) -> bool:
+    """Return whether an event has the content of an earlier one; without digests, only what was restored has."""
+    is_known = one.manifest_digest is not None or other.kind is FeedEventKind.RESTORED
+    return is_known and one.manifest_digest == other.manifest_digest
+
+
+def _end_of(by: Reading | FeedEvent) -> datetime:
+    """Return when somebody had read."""
+    return by.recorded_at if isinstance(by, FeedEvent) else by.attempt.ended_at or _NEVER
 
 
 def _source_of(event: FeedEvent) -> tuple[FeedKey, str | None] | None:

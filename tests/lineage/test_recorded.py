@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import delete, update
 
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext, resolve_subject
@@ -186,6 +186,23 @@ def test_attempts_that_were_cleaned_up_are_answered_from_the_instance(tmp_path: 
     assert {each.remarks for each in down.nodes if each.name == "count"} == {
         ("events of what it has made were cleaned up",)
     }
+
+
+@pytest.mark.both_databases
+def test_who_has_published_after_it_was_read_has_not_made_it(tmp_path: Path, state_url: str) -> None:
+    lifecycle = counting_harness(tmp_path, state_url)
+    run_all(lifecycle)
+    with lifecycle.database.begin() as connection:
+        log = EventLog(connection)
+        log.remove([each.seq for each in log.read(0, 100, ["counts"]) if each.nominal_time == START])
+        connection.execute(delete(attempts).where(attempts.c.run_id == "count-0"))
+    graph = lineage(context_of(lifecycle, at("01T06:00")), "reports", up=True)
+    remarks = {each.id: each.remarks for each in graph.nodes if each.kind is NodeKind.FEED}
+    unknown = {name for name, told in remarks.items() if told[-1] == "what has brought it is not known"}
+    read = {each.source: each.target for each in graph.edges if each.source in remarks}
+    assert {read[name][-1] for name in unknown} == {"1"}
+    made = {each.target: each.source for each in graph.edges if each.target in remarks}
+    assert {(name[-1], read[target][-1]) for target, name in made.items()} == {("2", "2")}
 
 
 def test_what_is_deleted_still_has_its_lineage(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The walk from event to event, on a record in memory."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -141,7 +142,11 @@ def test_what_is_not_in_the_record_any_more_is_said() -> None:
     del port.events[0]
     graph = walked(port, "clean", down=False)
     (gone,) = [each for each in graph.nodes if each.kind is NodeKind.FEED]
-    assert gone.label.endswith("the record has no event with this content: it was cleaned up")
+    cleaned, unknown = (
+        "the record has no event with this content: it was cleaned up",
+        "what has brought it is not known",
+    )
+    assert gone.remarks == (cleaned, unknown)
     assert gone.digest == "sha256:a"
     port.attempts.clear()
     (work,) = [each for each in walked(port, "clean", down=False).nodes if each.kind is NodeKind.PROCESS]
@@ -157,3 +162,43 @@ def test_the_version_is_the_last_before_with_the_same_content_or_that_nothing_pr
     assert find_version(events, None, unknown.recorded_at) == unknown
     assert find_version(events, "sha256:c", port.now) == unknown
     assert find_version(events[1:], "sha256:c", port.now) is None
+
+
+def test_numbers_of_the_log_go_before_clocks() -> None:
+    port = MemoryLineage()
+    first, again, other = port.happen("raw", "a"), port.happen("raw", "a"), port.happen("raw", "b")
+    at_once = [replace(each, recorded_at=START) for each in (first, again, other)]
+    assert find_version(at_once, "sha256:a", START, START, below=2) == at_once[0]
+    assert find_version(at_once, "sha256:b", START, START, below=3) is None
+    early = START - timedelta(hours=1)
+    assert find_version(at_once, "sha256:a", early, early) == at_once[0]
+    assert find_version(at_once, "sha256:b", early, early, below=4) == at_once[2]
+    assert find_version(at_once, None, early, early, below=4) == at_once[0]
+    port.run("use", {"raw": "a"}, {"used": "u"})
+    port.attempts[0] = replace(port.attempts[0], started_at=early, ended_at=early)
+    graph = walked(port, "raw", up=False)
+    assert {each.name for each in graph.nodes} == {"raw", "use", "used"}
+    assert not [remark for each in graph.nodes for remark in each.remarks if "version" in remark]
+
+
+def test_the_same_bytes_of_a_later_event_were_not_read_before() -> None:
+    port = chain()
+    later = port.happen("raw", "a")
+    del port.events[0]
+    up = walked(port, "clean", down=False)
+    (gone,) = [each for each in up.nodes if each.kind is NodeKind.FEED]
+    assert gone.remarks[0] == "the record tells this content only by a later event"
+    down = {each.number: each for each in walked(port, "raw", up=False).nodes}
+    use = "process clean on primary 2013-11-01T00:00Z attempt 1"
+    assert down[later.seq].remarks == (f"{use} has read the same content, by another event",)
+
+
+def test_unknown_content_is_not_the_same() -> None:
+    port = MemoryLineage()
+    port.happen("raw", None)
+    port.happen("raw", None, FeedEventKind.CHANGED)
+    port.happen("raw", None, FeedEventKind.EVICTED)
+    port.happen("raw", None, FeedEventKind.RESTORED)
+    told = [each.remarks for each in walked(port, "raw").nodes]
+    again = "recorded again since: whether it is the same is not known"
+    assert told == [(again,), ("evicted, and brought back since",), (), ()]
