@@ -14,6 +14,7 @@ from feed_assets.engines.plan_columns import FILES, INPUT_MARK, InputColumns, Pl
 from feed_assets.engines.port import InputData, OutputReport, Work
 from feed_assets.engines.spark.sessions import with_settings
 from feed_assets.entities.content.column_lineage import ColumnLineage
+from feed_assets.entities.content.quality import OnFail
 from feed_assets.masking import get_logger, mask
 
 if TYPE_CHECKING:
@@ -22,14 +23,15 @@ if TYPE_CHECKING:
 _logger = get_logger(__name__)
 _ALL_FIELDS = MappingProxyType({"spark.sql.debug.maxToStringFields": str(2**31 - 1)})
 _WHOLE = MappingProxyType({**_ALL_FIELDS, "spark.sql.maxPlanStringLength": str(2**31 - 16)})
-_CUT = re.compile(r"Truncated plan of \d+ characters|\.\.\. \d+ more characters")
-_LONGEST_PLAN = 2_000_000
+_CUT = re.compile(r"Truncated plan of \d+ characters|\.\.\. \d+ more (?:characters|fields)")
+_LONGEST_PLAN = 250_000  # reading it costs less than half a second
 _MOST_FOLDERS = 20
 
 
 def mark_input(frame: "DataFrame", name: str) -> "DataFrame":
-    """Return a frame that a plan shows to be an input. It costs nothing, and code cannot tell it from the frame: an
-    alias would replace the qualifiers of a table and hide the columns of its metadata.
+    """Return a frame that a plan shows to be an input. Its rows, names, qualifiers and metadata are those of the frame,
+    which an alias would change. Only a plan before it is optimized shows the filter, and one where code has forbidden
+    Spark to fold constants.
     """
     from pyspark.sql import functions as sf
 
@@ -41,8 +43,10 @@ def with_lineage(
 ) -> OutputReport:
     """Return the report of an output with what the columns of its frame were made of; `inputs` were handed in."""
     try:
-        lineage = _read(frame, work, inputs)
+        lineage = _read(_without_bad(frame, report, work), work, inputs)
         columns = {name.lower(): sources for name, sources in lineage.columns.items()}
+        if len(columns) < len(frame.columns):
+            raise PlanNotReadError("it has columns of the same name but for upper and lower case")
         names = [name for name, _ in report.columns or ()] or list(lineage.columns)
         lineage = replace(lineage, columns={name: columns[name.lower()] for name in names})
     except Exception as exc:  # noqa: BLE001 - a run never fails for it
@@ -50,6 +54,17 @@ def with_lineage(
         _log_once(work.process, report.name, reason)
         lineage = ColumnLineage(unknown=reason)
     return replace(report, lineage=lineage)
+
+
+def _without_bad(frame: "DataFrame", report: OutputReport, work: Work) -> "DataFrame":
+    """Return the frame without the rows that a quality leaves out: its plan tells by which columns."""
+    qualities = [each.quality for each in work.outputs if each.name == report.name and report.judged is not None]
+    for quality in qualities:
+        if quality is not None and quality.on_fail is OnFail.BLOCK:
+            frame = frame.dropDuplicates(list(quality.unique)) if quality.unique else frame
+            for rule in quality.rules.values():
+                frame = frame.where(rule)
+    return frame
 
 
 @lru_cache(maxsize=1_000)
@@ -67,7 +82,8 @@ def _read(frame: "DataFrame", work: Work, inputs: "Mapping[str, DataFrame]") -> 
     text = _explain(frame.alias(root))
     if len(text) > _LONGEST_PLAN:
         raise PlanNotReadError(f"its plan has more than {_LONGEST_PLAN:,} characters")
-    lineage = read_plan(text, root, frame.columns, known)
+    are_constant = work.engine == "sql" or not inputs
+    lineage = read_plan(text, root, frame.columns, known, are_values_constant=are_constant)
     if FILES not in lineage.beyond:
         return lineage
     handed_in = tuple(f"{unquote(each.url).rstrip('/')}/" for data in work.inputs for each in data.instances)
@@ -93,5 +109,5 @@ def _explain(frame: "DataFrame") -> str:
             else:
                 text = str(frame._jdf.queryExecution().analyzed().treeString())
         if not _CUT.search(text):
-            break
-    return text
+            return text
+    raise PlanNotReadError("Spark has cut off its plan")

@@ -6,12 +6,14 @@ that name, and each operator is read by its own grammar. What does not fit it is
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import chain
 from typing import Any, TypeAlias
 
+from feed_assets.engines.plan_tree import Node, parse_tree
 from feed_assets.entities.content.column_lineage import ColumnLineage, ColumnSource, SourceKind
 from feed_assets.masking import mask
 
@@ -19,14 +21,16 @@ INPUT_MARK = "feed_assets_input:"
 """A filter `isnotnull(feed_assets_input:NAME)`, which Spark removes when it optimizes, stands above each input."""
 FILES = "external/files"
 _MARKED = re.compile(rf"Filter isnotnull\({INPUT_MARK}(.*)\)")
-_LINE = re.compile(r"((?::  |   )*)(?::- |\+- )(.*)", re.DOTALL)  # :  +- Project [a#1]
 _ID = re.compile(r"#(\d+)L?(?![\w#])")  # of delay#12 and number#12L
+_LISTED = re.compile(r"#(\d+)L?(?:, ?|$)")
 _ENDS = (", ", "], [", "]", "")
+_CALLED = re.compile(r"[\w(]*")  # of what stands before the first column of upper(concat(a#1, x))
 _SUBQUERY = re.compile(r"(?:scalar-subquery|list|exists)#\d+ \[")
 _BY_SEQUENCE = re.compile(
     r"\b(?:monotonically_increasing_id|rand\w*|uuid|spark_partition_id|shuffle|first\w*|last\w*|any_value|row_number|lag|"
     r"lead|nth_value|ntile|collect_\w+|array_agg|listagg|string_agg|max_by|min_by|mode)\(|\)#\d|"
-    r"RowFrame, (?!unboundedpreceding\$\(\), unboundedfollowing)"
+    r"RowFrame, (?!unboundedpreceding\$\(\), unboundedfollowing)",
+    re.IGNORECASE,  # SPARK_PARTITION_ID()
 )
 """What depends on the order of rows where nothing orders them: such functions, those of Python, and frames of rows."""
 _RELATION = re.compile(r"Relation (?P<table>\S*)\[(?P<columns>.*)\] (?P<kind>[^\[\]]+)(?:\[.*\])?", re.DOTALL)
@@ -57,39 +61,36 @@ class InputColumns:
     made_of: ColumnLineage | None = None
 
 
-def read_plan(text: str, root: str, names: Sequence[str], inputs: Mapping[str, InputColumns]) -> ColumnLineage:
+def read_plan(
+    text: str, root: str, names: Sequence[str], inputs: Mapping[str, InputColumns], *, are_values_constant: bool = False
+) -> ColumnLineage:
     """Read the analyzed plan, or the whole explanation, of a frame with columns `names` that has the alias `root`.
 
     `beyond` names tables that are no input; files that are none are `FILES`, for a plan does not tell their paths.
+    Rows that stand in the plan itself are unknown unless they `are_values_constant`, as `VALUES` of a query are.
 
     Raises:
         PlanNotReadError: something in the plan is not understood; the message is a clause.
     """
-    reader = _Reader(inputs)
+    start = text.rfind(f"SubqueryAlias {root}\n")
+    if start < 0:
+        raise PlanNotReadError("Spark has not told its plan")
+    if "variablereference(" in text:
+        raise PlanNotReadError("it has a variable of SQL, and no plan tells what that was set from")
+    reader = _Reader(inputs, are_values_constant=are_values_constant)
     try:
-        rows = reader.read(_parse_tree(text, root), {})
+        rows = reader.read(parse_tree(text[start:]), {})
     except RecursionError as exc:
         raise PlanNotReadError("its plan is too deep") from exc
     if len(rows.order) != len(names):
         raise PlanNotReadError("the columns of its plan are not those of the result")
+    if reader.doubtful - reader.used - set(rows.order):
+        raise PlanNotReadError("a literal in its plan cannot be told from columns")
     columns = {name: _render(rows.columns[key]) for name, key in zip(names, rows.order, strict=True)}
     if sum(map(len, columns.values())) > _MOST_SOURCES:
         raise PlanNotReadError(f"its columns have more than {_MOST_SOURCES:,} sources")
     indirect = _render(_Column(name="", indirect=rows.indirect))
     return ColumnLineage(columns=columns, indirect=indirect, beyond=tuple(sorted(reader.beyond)))
-
-
-@dataclass(slots=True, kw_only=True)
-class _Node:
-    text: str
-    children: "list[_Node]" = field(default_factory=list)
-    subqueries: "list[_Node]" = field(default_factory=list)
-
-    def iter_texts(self) -> Iterator[str]:
-        """Yield the texts of the operators below."""
-        for node in (*self.children, *self.subqueries):
-            yield node.text
-            yield from node.iter_texts()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,11 +136,16 @@ class _Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scope:
-    """The columns that the text of an operator may refer to, and what its subqueries are made of."""
+    """The columns that the text of an operator may refer to, what its subqueries are made of, and what the order of its
+    rows depends on. Columns that are referred to are `used`; those that may be the end of a literal are `doubtful`.
+    """
 
-    node: _Node
+    node: Node
     columns: Mapping[int, _Column]
     values: _Column
+    sequence: Sources
+    used: set[int]
+    doubtful: set[int]
 
     def find(self, text: str) -> list[_Reference]:
         """Return the columns of a text. One that ought to be among those below, and is not, says that another text was
@@ -153,33 +159,32 @@ class _Scope:
             name = next((name for name in names if text[max(end - len(name), 0) : end].lower() == name.lower()), None)
             if column is not None and name is not None:
                 found.append(_Reference(start=end - len(name), end=each.end(), key=key, column=column))
-            elif (
-                end and not text[end - 1].isspace() and (column is not None or self._is_made_below(text[end - 1], key))
-            ):
+            elif end and not text[end - 1].isspace() and (column or (text[end - 1], each[1]) in self.node.find_made()):
                 raise PlanNotReadError(f"column #{key} of its plan is not among those of the operator below")
+        self.used.update(each.key for each in found)
         return found
-
-    def _is_made_below(self, before: str, key: int) -> bool:
-        made = re.compile(rf" AS [^#]*{re.escape(before)}#{key}L?(?=, |\]|$)")
-        return any(made.search(text) for text in self.node.iter_texts())
 
     def sources(self, text: str, label: str) -> Sources:
         """Return all that a condition or a list of keys is made of."""
         found = self.find(text)
         shown = _shorten(f"{label} {_expand(text, 0, len(text), found)}".strip())
         columns = [each.column for each in found] + [self.values] * bool(_SUBQUERY.search(text))
-        return dict.fromkeys(chain(*((*column.direct, *column.indirect) for column in columns)), shown)
+        sources = dict.fromkeys(chain(*((*column.direct, *column.indirect) for column in columns)), shown)
+        return sources | self.sequence if _BY_SEQUENCE.search(text) else sources
 
 
 class _Reader:
     """Reads operators from the leaves up."""
 
-    def __init__(self, inputs: Mapping[str, InputColumns]) -> None:
+    def __init__(self, inputs: Mapping[str, InputColumns], *, are_values_constant: bool) -> None:
         self._inputs = inputs
+        self._are_values_constant = are_values_constant
         self._ctes: dict[int, _Rows] = {}
         self.beyond: set[str] = set()
+        self.used: set[int] = set()
+        self.doubtful: set[int] = set()
 
-    def read(self, node: _Node, outer: Mapping[int, _Column]) -> _Rows:
+    def read(self, node: Node, outer: Mapping[int, _Column]) -> _Rows:
         """Return what an operator yields; `outer` are the columns of the operators around its subquery."""
         if (marked := _MARKED.fullmatch(node.text)) is not None and len(node.children) == 1:
             return self._read_input(marked[1], node.children[0])
@@ -188,11 +193,20 @@ class _Reader:
             return self._read_ctes(node, outer)
         if node.subqueries and operator != "LateralJoin" and _SUBQUERY.search(node.text) is None:
             raise _unknown(operator)
-        below = [_opened(self.read(child, outer), node.text) for child in node.children]
-        columns = {**outer, **{key: column for rows in below for key, column in rows.columns.items()}}
+        below = [self.read(child, outer) for child in node.children]
+        told = {**outer, **{key: column for rows in below for key, column in rows.columns.items()}}
+        below = [_opened(rows, node.text, told) for rows in below]
+        columns = {**{key: column for rows in below for key, column in rows.columns.items()}, **told}
         inner = [self.read(each, columns) for each in node.subqueries]
         every = [each for rows in inner for each in (*rows.columns.values(), _Column(name="", indirect=rows.indirect))]
-        scope = _Scope(node=node, columns=columns, values=_merged(_Column(name=""), every))
+        scope = _Scope(
+            node=node,
+            columns=columns,
+            values=_merged(_Column(name=""), every),
+            sequence={key: text for rows in below for key, text in rows.sequence.items()},
+            used=self.used,
+            doubtful=self.doubtful,
+        )
         match operator, below:
             case _, []:
                 return self._read_leaf(node)
@@ -201,6 +215,7 @@ class _Reader:
             case "Join" | "AsOfJoin", [left, right]:
                 return _join(node.text, left, right, scope)
             case "Union" | "Intersect" | "Except", [_, _, *_]:
+                self.used.update(chain(*(rows.order for rows in below[1:])))  # whose number is that of the first
                 return _combine(operator, below)
             case "FlatMapCoGroupsInPandas" | "FlatMapCoGroupsInArrow", [one, other]:
                 return _call(node.text, _both(one, other))
@@ -208,14 +223,14 @@ class _Reader:
                 return _read_unary(operator, node.text, rows, scope)
         raise _unknown(operator)
 
-    def _read_input(self, name: str, child: _Node) -> _Rows:
+    def _read_input(self, name: str, child: Node) -> _Rows:
         if (known := self._inputs.get(name)) is None:
             raise PlanNotReadError(f"its plan has an input {name!r}, which was not handed in")
         relation = _RELATION.fullmatch(child.text)
         if relation is not None and not child.children:
             found = _split(relation["columns"], known.names or ())
         else:
-            rows = _Reader({}).read(child, {})
+            rows = _Reader({}, are_values_constant=True).read(child, {})
             found = [(rows.columns[key].name, key) for key in rows.order]
         told = [column for column, _ in found if column != "_metadata"]
         names = told if known.names is None else list(known.names)
@@ -232,15 +247,18 @@ class _Reader:
         columns = {key: _column_of(name, column, made_of.columns.get(column, ())) for column, key in found}
         return _Rows(columns=columns, order=tuple(key for _, key in found), indirect=_sources_of(made_of.indirect))
 
-    def _read_leaf(self, node: _Node) -> _Rows:
+    def _read_leaf(self, node: Node) -> _Rows:
         text = node.text
         if text.startswith("Range ("):
             return _Rows(columns={_UNTOLD: _NUMBERS}, order=(_UNTOLD,), is_open=True)
         if text == "OneRowRelation":
             return _Rows()
         if (local := re.fullmatch(r"LocalRelation (?:<empty>, )?\[(.*)\]", text, re.DOTALL)) is not None:
+            if not self._are_values_constant and "<empty>" not in text[: local.start(1)]:
+                raise PlanNotReadError("it has values that went through the driver, whose origin no plan tells")
             return _plain_rows(local[1])
         if (cte := _CTE.fullmatch(text)) is not None and int(cte[1]) in self._ctes:
+            self.used.update(self._ctes[int(cte[1])].order)
             return _renamed(self._ctes[int(cte[1])], cte[2])
         if (table := _RELATION.fullmatch(text) or _TABLE.fullmatch(text) or _HIVE.fullmatch(text)) is not None:
             kind = table.groupdict().get("kind") or ""
@@ -249,7 +267,7 @@ class _Reader:
             return _plain_rows(table["columns"].replace("], Partition Cols: [", ", "))
         raise _unknown(re.split(r"[ \[]", text, maxsplit=1)[0])
 
-    def _read_ctes(self, node: _Node, outer: Mapping[int, _Column]) -> _Rows:
+    def _read_ctes(self, node: Node, outer: Mapping[int, _Column]) -> _Rows:
         *definitions, last = node.children
         for each in definitions:
             found = re.fullmatch(r"CTERelationDef (\d+), (?:true|false)(?:, .*)?", each.text)
@@ -261,9 +279,12 @@ class _Reader:
 
 def _read_unary(operator: str, text: str, rows: _Rows, scope: _Scope) -> _Rows:
     match operator:
-        case "SubqueryAlias" | "ResolvedHint" | "Repartition" | "RebalancePartitions" | "CollectMetrics":
+        case "SubqueryAlias" | "ResolvedHint" | "CollectMetrics":
             return rows
+        case "Repartition" | "RebalancePartitions":  # deals rows out by all that they have
+            return replace(rows, sequence=rows.all("") | rows.sequence)
         case "View" if (view := _VIEW.fullmatch(text)) is not None:
+            scope.used.update(rows.order)
             return _renamed(rows, view[1])
         case "Filter":
             return replace(rows, indirect=scope.sources(text[len("Filter ") :], "where") | rows.indirect)
@@ -280,7 +301,7 @@ def _read_unary(operator: str, text: str, rows: _Rows, scope: _Scope) -> _Rows:
             keys = scope.sources(_inside(text, operator), "distinct")
             return replace(rows, indirect=keys | rows.sequence | rows.indirect)
         case "Project":
-            return replace(rows, **_yielded(_inside(text, operator), rows, scope))
+            return replace(rows, **_yielded(_inside(text, operator), scope))
         case "Aggregate":
             return _aggregate(_inside(text, operator), rows, scope)
         case "Window":
@@ -295,18 +316,19 @@ def _read_unary(operator: str, text: str, rows: _Rows, scope: _Scope) -> _Rows:
 
 
 def _aggregate(text: str, rows: _Rows, scope: _Scope) -> _Rows:
-    plain, keys = _blank(text, scope.find(text)), ""
-    if cuts := [each.start() for each in re.finditer(r"\], \[", plain)]:
-        cut = next((at for at in cuts if _depth(plain[:at]) == 0 == _depth(plain[:at], "[]")), None)
-        if cut is None:
-            raise PlanNotReadError("the keys of an aggregate cannot be told from its values")
-        keys, text = text[:cut], text[cut + len("], [") :]
+    plain = _blank(text, scope.find(text))
+    cut = plain.find("], [")
+    if plain.count("], [") > 1 or _depth(plain[: max(cut, 0)]):
+        raise PlanNotReadError("the keys of an aggregate cannot be told from its values")
+    keys, text = (text[:cut], text[cut + len("], [") :]) if cut >= 0 else ("", text)
     indirect = scope.sources(keys, "group by") | rows.indirect
-    return _Rows(**_yielded(text, rows, scope), indirect=indirect)
+    return _Rows(**_yielded(text, scope), indirect=indirect)
 
 
 def _window(text: str, rows: _Rows, scope: _Scope) -> _Rows:
-    items, end = _read_items(text, rows, scope)
+    items, end = _read_items(text, scope)
+    if not text.startswith("], [", end) or " AS " in _blank(text[end:], scope.find(text[end:])):
+        raise PlanNotReadError("the keys of a window cannot be told from its values")
     keys = scope.sources(text[end:].removeprefix("], ["), "over")
     order = (*rows.order, *(key for key, _ in items))
     return replace(rows, columns=rows.columns | dict(items), order=order, sequence=keys | rows.sequence)
@@ -372,7 +394,7 @@ def _both(one: _Rows, other: _Rows) -> _Rows:
 def _combine(operator: str, sides: Sequence[_Rows]) -> _Rows:
     """Read a union, or an operation on sets, whose rows depend on all columns of both."""
     rows, first = reduce(_both, sides), sides[0]
-    if any(len(each.order) != len(first.order) for each in sides):
+    if any(len(each.order) != len(first.order) for each in sides) or len(set(first.order)) < len(first.order):
         raise PlanNotReadError("the sides of a union cannot be told apart in its plan")
     taken = sides if operator == "Union" else sides[:1]
     places = zip(*([each.columns[key] for key in each.order] for each in taken), strict=True)
@@ -381,7 +403,7 @@ def _combine(operator: str, sides: Sequence[_Rows]) -> _Rows:
     return replace(rows, columns=merged, order=first.order, indirect=others | rows.indirect, is_open=False)
 
 
-def _read_items(text: str, rows: _Rows, scope: _Scope) -> tuple[list[tuple[int, _Column]], int]:
+def _read_items(text: str, scope: _Scope) -> tuple[list[tuple[int, _Column]], int]:
     """Read columns that are passed on, as `a#1`, or made, as `(a#1 + 1) AS b#2`, and return where they end."""
     found = scope.find(text)
     plain, at = _blank(text, found), {each.start: each for each in found}
@@ -400,8 +422,13 @@ def _read_items(text: str, rows: _Rows, scope: _Scope) -> tuple[list[tuple[int, 
             if number == len(ends):
                 break
             made, number = ends[number], number + 1
-            parts = [each for each in found if begin <= each.start < made.start()]
-            items.append((int(made[1]), _make(text, begin, made.start(), plain, parts, rows, scope)))
+            first, after = (bisect_left(found, place, key=_start_of) for place in (begin, made.start()))
+            parts = found[first:after]
+            items.append((int(made[1]), _make(text, begin, made.start(), plain, parts, scope)))
+            tail = plain[parts[-1].end if parts else begin : plain.index(" AS ", begin)].strip(") ")
+            ahead = text[made.end() + 2 : found[after].start if after < len(found) else len(text)]
+            if tail and plain.startswith(", ", made.end()) and not _CALLED.fullmatch(ahead):
+                scope.doubtful.add(int(made[1]))
             depth = _depth(plain[begin : plain.index(" AS ", begin)])
             if depth < 0 < open_brackets:
                 raise PlanNotReadError("a literal in its plan cannot be told from columns")
@@ -413,9 +440,11 @@ def _read_items(text: str, rows: _Rows, scope: _Scope) -> tuple[list[tuple[int, 
     return items, begin
 
 
-def _make(
-    text: str, begin: int, end: int, plain: str, parts: Sequence[_Reference], rows: _Rows, scope: _Scope
-) -> _Column:
+def _start_of(reference: _Reference) -> int:
+    return reference.start
+
+
+def _make(text: str, begin: int, end: int, plain: str, parts: Sequence[_Reference], scope: _Scope) -> _Column:
     """Read `expression AS name`. A name or literal may have ` AS `, so only the end of the name is certain."""
     cut, last = plain.index(" AS ", begin, end), plain.rindex(" AS ", begin, end)
     name, certain = text[cut + len(" AS ") : end], text[last + len(" AS ") : end]
@@ -431,31 +460,8 @@ def _make(
     indirect = dict.fromkeys(chain(*(each.indirect for each in values)), shown)
     indirect |= dict.fromkeys(chain(*((*each.direct, *each.indirect) for each in others)), shown)
     if _BY_SEQUENCE.search(plain, begin, end):
-        indirect |= rows.sequence
+        indirect |= scope.sequence
     return _Column(name=name, end=certain, text=shown, direct=direct, indirect=indirect)
-
-
-def _parse_tree(text: str, root: str) -> _Node:
-    """Read operators by their indentation: children stand one step deeper, subqueries two."""
-    start = text.rfind(f"SubqueryAlias {root}\n")
-    if start < 0:
-        raise PlanNotReadError("Spark has not told its plan")
-    lines = text[start:].split("\n\n== Optimized Logical Plan ==", 1)[0].rstrip("\n").split("\n")
-    top = _Node(text=lines[0])
-    path = [(0, top)]
-    for line in lines[1:]:
-        found = _LINE.fullmatch(line)
-        depth = 0 if found is None else len(found[1]) // 3 + 1
-        if found is None or depth > path[-1][0] + 2:
-            path[-1][1].text += f"\n{line}"  # of a name or literal
-            continue
-        while path[-1][0] >= depth:
-            path.pop()
-        above, parent = path[-1]
-        node = _Node(text=found[2])
-        (parent.children if depth == above + 1 else parent.subqueries).append(node)
-        path.append((depth, node))
-    return top
 
 
 def _split(text: str, names: Sequence[str] = ()) -> list[tuple[str, int]]:
@@ -464,11 +470,10 @@ def _split(text: str, names: Sequence[str] = ()) -> list[tuple[str, int]]:
     for name in (*names, *[None] * (len(text) + 1)):
         if begin == len(text):
             break
-        known = ".*?" if name is None else re.escape(name)
-        part = re.compile(rf"({known})#(\d+)L?(?:, ?|$)", re.DOTALL).match(text, begin)
-        if part is None:
+        part = _LISTED.search(text, begin + len(name or ""))
+        if part is None or name not in (None, text[begin : part.start()]):
             raise PlanNotReadError("a list of columns cannot be read in its plan")
-        found.append((part[1], int(part[2])))
+        found.append((text[begin : part.start()], int(part[1])))
         begin = part.end()
     return found
 
@@ -513,14 +518,14 @@ def _inside(text: str, operator: str) -> str:
     return text[len(operator) + 2 : -1]
 
 
-def _opened(rows: _Rows, text: str) -> _Rows:
-    """Return the rows of numbers with the columns `id` that the operator above names."""
-    found = re.finditer(r"\bid#(\d+)L", text) if rows.is_open else ()
-    return replace(rows, columns=dict.fromkeys((int(each[1]) for each in found), _NUMBERS) | rows.columns)
+def _opened(rows: _Rows, text: str, told: Mapping[int, _Column]) -> _Rows:
+    """Return the rows of numbers with the columns `id` that the operator above names and no other rows have."""
+    found = {int(each[1]) for each in re.finditer(r"\bid#(\d+)L", text)} - told.keys() if rows.is_open else ()
+    return replace(rows, columns=dict.fromkeys(found, _NUMBERS) | rows.columns)
 
 
-def _yielded(text: str, rows: _Rows, scope: _Scope) -> dict[str, Any]:
-    items, end = _read_items(text, rows, scope)
+def _yielded(text: str, scope: _Scope) -> dict[str, Any]:
+    items, end = _read_items(text, scope)
     if end != len(text):
         raise PlanNotReadError("a list of columns cannot be read in its plan")
     return {"columns": dict(items), "order": tuple(key for key, _ in items), "is_open": False}

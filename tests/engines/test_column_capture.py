@@ -9,7 +9,7 @@ from feed_assets.engines import column_capture
 from feed_assets.engines.port import OutputReport
 from feed_assets.engines.registry import open_engine
 from feed_assets.entities.content.column_lineage import ColumnLineage, SourceKind
-from feed_assets.entities.content.quality import Quality
+from feed_assets.entities.content.quality import OnFail, Quality
 from tests.engines.works import FLIGHTS, flights, target, work
 
 pytestmark = pytest.mark.spark
@@ -18,12 +18,12 @@ CONTENT = "origin,delay\nJFK,10\nEWR,20\n"
 
 
 def report_of(
-    spark: SparkSession, root: Path, text: str, *, columns: str | None = None, rule: str = ""
+    spark: SparkSession, root: Path, text: str, *, columns: str | None = None, quality: Quality | None = None
 ) -> OutputReport:
     engine = "python" if text.startswith("def ") else "sql"
     path = "job.py:run" if engine == "python" else "query.sql"
     (root / path.removesuffix(":run")).write_text(text)
-    output = replace(target(root, columns=columns), quality=Quality(rules={"late": rule}) if rule else None)
+    output = replace(target(root, columns=columns), quality=quality)
     job = work(root, path, engine=engine, inputs=(flights(root, CONTENT),), outputs=(output,))
     (report,) = open_engine(engine).run(job, lambda: spark).outputs
     return report
@@ -67,10 +67,20 @@ def test_an_output_tells_what_its_columns_are_made_of(spark: SparkSession, tmp_p
     assert spark.conf.getAll == before
 
 
-def test_an_output_that_is_held_to_a_quality_tells_it_too(spark: SparkSession, tmp_path: Path) -> None:
-    report = report_of(spark, tmp_path, "SELECT * FROM flights", columns=FLIGHTS, rule="delay < 15")
+@pytest.mark.parametrize(
+    ("quality", "rows"),
+    [
+        (Quality(rules={"late": "delay < 15"}, threshold=0), ["by flights.delay"]),
+        (Quality(unique=("delay",), threshold=0), ["by flights.delay"]),
+        (Quality(rules={"late": "delay < 15"}, on_fail=OnFail.WARN), []),
+    ],
+)
+def test_rows_that_a_quality_leaves_out_depend_on_its_columns(
+    spark: SparkSession, tmp_path: Path, quality: Quality, rows: list[str]
+) -> None:
+    report = report_of(spark, tmp_path, "SELECT * FROM flights", columns=FLIGHTS, quality=quality)
     assert report.lineage is not None
-    assert sources(report.lineage) == {"origin": ["flights.origin"], "delay": ["flights.delay"], "rows": []}
+    assert sources(report.lineage) == {"origin": ["flights.origin"], "delay": ["flights.delay"], "rows": rows}
 
 
 def test_code_does_not_see_that_inputs_are_marked(spark: SparkSession, tmp_path: Path) -> None:
@@ -88,6 +98,8 @@ def test_code_does_not_see_that_inputs_are_marked(spark: SparkSession, tmp_path:
     [
         ("def run(spark, flights):\n    return flights.localCheckpoint()", "rows come from an RDD, a checkpoint"),
         ("def run(spark, flights):\n    return flights.select('delay').transpose()", "'Transpose'"),
+        ("def run(spark, flights):\n    return spark.createDataFrame(flights.toArrow())", "went through the driver"),
+        ("SET spark.sql.caseSensitive=true; SELECT origin AS x, delay AS X FROM flights", "upper and lower case"),
     ],
 )
 def test_what_tells_no_plan_is_unknown(spark: SparkSession, tmp_path: Path, text: str, reason: str) -> None:
@@ -99,7 +111,7 @@ def test_what_tells_no_plan_is_unknown(spark: SparkSession, tmp_path: Path, text
 def test_no_fault_of_reading_fails_a_run_and_each_is_said_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise KeyError("no such thing")
 
     monkeypatch.setattr(column_capture, "read_plan", fail)

@@ -6,9 +6,11 @@
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from feed_assets.engines import plan_tree
 from feed_assets.engines.plan_columns import InputColumns, PlanNotReadError, read_plan
 from feed_assets.entities.content.column_lineage import ColumnLineage, ColumnSource, SourceKind
 from feed_assets.masking import remember_unnamed
@@ -16,6 +18,7 @@ from feed_assets.masking import remember_unnamed
 PLANS = sorted((Path(__file__).parent / "plans").glob("*.txt"))
 INPUTS = {"a": InputColumns(names=["k", "v", "w", "s"]), "late-b": InputColumns(names=["k", "z"])}
 RULE = "-----\n"
+WIDE = {"a": InputColumns(names=["id", "k", "v", "w", "s"])}
 LEAF = "+- Filter isnotnull(feed_assets_input:a)\n{0}   +- Relation [k#0L,v#1,w#2,s#3] csv\n"
 
 
@@ -131,6 +134,90 @@ def test_frames_of_steps_have_the_sources_of_the_inputs() -> None:
     unknown = InputColumns(names=names, made_of=ColumnLineage(unknown="it is an RDD"))
     with pytest.raises(PlanNotReadError, match="it is an RDD"):
         project("v#1", "v", inputs={"a": unknown})
+
+
+def under(*operators: str) -> str:
+    """Return a plan of operators above each other."""
+    leaf = ("Filter isnotnull(feed_assets_input:a)", "Relation [id#0L,k#1,v#2,w#3,s#4] csv")
+    lines = enumerate(("SubqueryAlias root", *operators, *leaf))
+    return "\n".join(f"{'   ' * (depth - 1)}{'+- ' if depth else ''}{text}" for depth, text in lines)
+
+
+def everything(plan: str, *names: str) -> set[str]:
+    """Return what the last of some columns depends on."""
+    found = read_plan(plan, "root", names, WIDE)
+    return {each.column for each in (*found.columns[names[-1]], *found.indirect)}
+
+
+BY_V = "RepartitionByExpression [v#2], 2"
+ALL_SHUFFLED = "Project [k#1, v#2, w#3]"
+
+
+@pytest.mark.parametrize(
+    ("operators", "name", "wanted"),
+    [
+        (("Project [k#1]", "Deduplicate [k#1]", "Repartition 3, true", ALL_SHUFFLED), "k", {"k", "v", "w"}),
+        (("Project [k#1]", "Deduplicate [k#1]", "RebalancePartitions", ALL_SHUFFLED), "k", {"k", "v", "w"}),
+        (("Project [k#1]", "Filter (rand(7) > 0.5)", BY_V), "k", {"k", "v"}),
+        (("Project [k#1]", "Filter (SPARK_PARTITION_ID() = 0)", BY_V), "k", {"k", "v"}),
+        (("Project [SPARK_PARTITION_ID() AS o#9]", BY_V), "o", {"v"}),
+        (("Project [o#9]", "Project [round(v#2, 1) AS p#50, upper(s#4) AS o#9]"), "o", {"s"}),
+    ],
+)
+def test_what_depends_on_the_order_of_rows_depends_on_what_orders_them(
+    operators: tuple[str, ...], name: str, wanted: set[str]
+) -> None:
+    assert everything(under(*operators), name) == wanted
+
+
+def test_the_numbers_of_a_range_hide_no_column_of_an_input() -> None:
+    plan = """SubqueryAlias root
++- Project [k#1]
+   +- Join Inner, (id#0L = id#20L)
+      :- Filter isnotnull(feed_assets_input:a)
+      :  +- Relation [id#0L,k#1,v#2,w#3,s#4] csv
+      +- Range (0, 4, step=1, splits=None)
+"""
+    assert everything(plan, "k") == {"k", "id"}
+
+
+@pytest.mark.parametrize(
+    ("operators", "names"),
+    [
+        # an aggregate by translate(s, ')]', '[('), or by two columns
+        (
+            ("Aggregate [translate(s#4, )], [(), w#3], [translate(s#4, )], [() AS g#8, w#3, max(k#1) AS m#9]",),
+            ("g", "w", "m"),
+        ),
+        # one column or two
+        (("Project [o#9]", "Project [concat(v#2, ) AS p#50, concat(, w#3) AS o#9]"), ("o",)),
+        (("Project [o#9]", "Project [concat(), s#4,  AS y#1, , v#2, () AS o#9]"), ("o",)),
+        (("Project [n#9]", "Project [concat(v#2, x) AS p#50, count(1) AS n#9]"), ("n",)),
+        (("Window [sum(concat(v#2,  AS q#9], [, w#3)) AS n#10], [k#1]",), ("id", "k", "v", "w", "s", "n")),
+        (("Project [k#1]", "Filter (v#2 <= variablereference(system.session.m=3))"), ("k",)),
+    ],
+)
+def test_what_can_be_read_in_two_ways_is_refused(operators: tuple[str, ...], names: tuple[str, ...]) -> None:
+    with pytest.raises(PlanNotReadError):
+        read_plan(under(*operators), "root", names, WIDE)
+
+
+def test_what_operators_make_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    found = plan_tree._MADE.findall
+    monkeypatch.setattr(plan_tree, "_MADE", SimpleNamespace(findall=lambda text: looked.append(text) or found(text)))
+    lambdas = [f"transform(v#2, lambdafunction(lambda x_1#{place}, lambda x_1#{place}))" for place in range(20, 60)]
+    items = ", ".join(f"{text} AS o#{place}" for place, text in enumerate(lambdas, 100))
+    assert everything(under("Project [o#100]", f"Project [{items}]", "Project [v#2]"), "o") == {"v"}
+    assert len(looked) == len(set(looked))
+
+
+def test_values_are_constant_only_in_a_query() -> None:
+    plan = "SubqueryAlias root\n+- LocalRelation [k#1]\n"
+    assert read_plan(plan, "root", ["k"], WIDE, are_values_constant=True).columns == {"k": ()}
+    assert read_plan(plan.replace("[", "<empty>, ["), "root", ["k"], WIDE).columns == {"k": ()}
+    with pytest.raises(PlanNotReadError, match="values that went through the driver"):
+        read_plan(plan, "root", ["k"], WIDE)
 
 
 def test_secrets_are_in_no_text() -> None:

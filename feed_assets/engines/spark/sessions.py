@@ -169,10 +169,13 @@ def restored(spark: "SparkSession") -> Iterator["SparkSession"]:
 
 @contextmanager
 def with_settings(spark: "SparkSession", settings: Mapping[str, str]) -> Iterator[None]:
-    """Change settings of a session as long as the block lasts."""
-    before = {name: spark.conf.get(name, None) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
+    """Change settings of a session as long as the block lasts. Those that have their value are left to whoever has
+    changed them, so that blocks of several threads leave none behind.
+    """
+    found = {name: spark.conf.get(name, None) for name in settings}
+    before = {name: former for name, former in found.items() if former != settings[name]}
+    for name in before:
+        spark.conf.set(name, settings[name])
     try:
         yield
     finally:

@@ -6,13 +6,23 @@ import pytest
 from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
-from feed_assets.engines.spark.sessions import map_on_executors, session_conf, tag_session
+from feed_assets.engines.spark.sessions import map_on_executors, session_conf, tag_session, with_settings
 
 
 def test_what_the_cluster_says_wins_over_the_defaults() -> None:
     conf = session_conf(master="yarn", conf={"spark.ui.enabled": "true", "spark.executor.cores": "4"})
     assert (conf["spark.ui.enabled"], conf["spark.executor.cores"], conf["spark.master"]) == ("true", "4", "yarn")
     assert "spark.driver.host" not in conf
+
+
+def test_blocks_of_two_threads_leave_no_setting_behind(spark: SparkSession) -> None:
+    one, other = (with_settings(spark, {"spark.of.nobody": "1"}) for _ in range(2))
+    one.__enter__()
+    other.__enter__()
+    assert spark.conf.get("spark.of.nobody") == "1"
+    one.__exit__(None, None, None)
+    other.__exit__(None, None, None)
+    assert spark.conf.get("spark.of.nobody", None) is None
 
 
 def test_a_local_session_stays_on_loopback_and_knows_the_project(tmp_path: Path) -> None:
