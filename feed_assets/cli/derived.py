@@ -18,6 +18,7 @@ from feed_assets.cli.groups import Verb, Verbs
 from feed_assets.cli.progress import status_line
 from feed_assets.cli.render import Output, print_json, print_records, say, say_state
 from feed_assets.entities.common import Kind
+from feed_assets.errors import WrongUsageError
 from feed_assets.json_form import render_document
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.operation import Does, Operation, Parameter
@@ -170,6 +171,8 @@ def _print(operation: Operation, result: Any, output: str) -> None:
     if isinstance(result, Iterator):
         for each in result:
             say(json.dumps(render_document(each)) if output == Output.JSON else getattr(each, operation.text))
+    elif isinstance(result, Mapping) and output in operation.forms:
+        raise WrongUsageError(f"What is asked for is a JSON document, which has no --output {output}: leave that out.")
     elif output == Output.JSON or isinstance(result, Mapping):
         is_whole = not hasattr(result, "document") and (not operation.rows or hasattr(result, operation.rows))
         members = getattr(result, "document", lambda name: {name: result})(operation.rows)

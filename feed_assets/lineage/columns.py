@@ -17,7 +17,7 @@ from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.entities.content.columns import iter_columns
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.entities.flow_names import source_of
-from feed_assets.lineage.records import Edge, EdgeKind, LineageGraph, Node, NodeKind
+from feed_assets.lineage.records import MORE_LEVELS, Edge, EdgeKind, LineageGraph, Node, NodeKind
 from feed_assets.log.events import EventLog
 from feed_assets.log.records import COLUMNS, FeedEvent, FeedEventKind, FeedKey
 from feed_assets.plan.edges import Key
@@ -94,11 +94,13 @@ def find_column_lineage(
     if not walks:
         subject, reason = f"feed {feed.name!r} at {render_datetime(feed.instance)}", "no production of it is on record"
         raise InstanceQueryError(subject=subject, reason=reason, next_step="Name another instance.")
+    is_whole = all(walk.is_whole for walk in walks)
     return LineageGraph(
         starts=tuple(starts),
         nodes=tuple({node.id: node for walk in walks for node in walk.nodes.values()}.values()),
         edges=tuple(dict.fromkeys(edge for walk in walks for edge in walk.edges)),
-        is_whole=all(walk.is_whole for walk in walks),
+        is_whole=is_whole,
+        remarks=() if is_whole else (MORE_LEVELS.format(levels),),
         up=True in ways,
         down=False in ways,
     )

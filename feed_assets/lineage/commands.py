@@ -40,7 +40,8 @@ Proven = Annotated[
     bool, Param("Read what storage has: the data that are there, byte by byte, against their manifests and events.")
 ]
 On = Annotated[
-    tuple[str, ...], Param("Only these clusters; by default all.", option="cluster", of=(Kind.CLUSTER,), commas=True)
+    tuple[str, ...],
+    Param("Begin on these clusters only; by default on all.", option="cluster", of=(Kind.CLUSTER,), commas=True),
 ]
 Up = Annotated[bool, Param("Only what it came of.")]
 Down = Annotated[bool, Param("Only what came of it.")]
@@ -85,13 +86,20 @@ def show(
     from feed_assets.lineage.windows import find_window_lineage
 
     name, *instances = names
-    is_window = not (start is None and end is None and form is None)
-    if not instances and is_window and as_of is None and not proof:
+    of_window, of_instance = {"--start": start, "--end": end, "--format": form}, {"--as-of": as_of, "--proof": proof}
+    others = " and ".join(option for option, value in (of_window if instances else of_instance).items() if value)
+    if len(instances) > 1:
+        raise WrongUsageError(f"Give one NAME and one INSTANCE, without {' '.join(instances[1:])}.")
+    if instances and others:
+        raise WrongUsageError(f"Leave out {others}, or INSTANCE: a window of time is of all instances.")
+    if not instances:
+        if not any(of_window.values()):
+            raise WrongUsageError("Give INSTANCE, too, or --start for what was touched in a window of time.")
+        if others:
+            raise WrongUsageError(f"Leave out {others}, or give INSTANCE in place of a window of time.")
         window: dict[str, Any] = {"start": start, "end": end, "levels": levels, "up": up, "down": down}
         found = find_window_lineage(context, name, kind=kind, clusters=clusters, **window)
         return found.cdap if form else found
-    if len(instances) != 1 or is_window:
-        raise WrongUsageError("Give one NAME and one INSTANCE, or one NAME and --start.")
     given: dict[str, Any] = {"up": up, "down": down, "levels": levels, "as_of": as_of}
     graph = find_lineage(context, name, instances[0], kind=kind, clusters=clusters, **given)
     return prove_lineage(context, graph) if proof else graph

@@ -122,7 +122,7 @@ def show_lineage(
                 told += " any more: it was cleaned up; here are the attempts that were to write it"
             else:
                 _require_instance(context, connection, subject)
-    return replace(graph, remarks=tuple(sorted(filter(None, {*port.remarks, told}))))
+    return replace(graph, remarks=(*graph.remarks, *sorted(filter(None, {*port.remarks, told}))))
 
 
 def _require_instance(context: OperationContext, connection: Connection, subject: Subject) -> None:

@@ -16,6 +16,7 @@ from feed_assets.timing.dates import render_datetime
 
 MOST_NODES = 2_000
 """How large a graph becomes before it is cut off."""
+MORE_LEVELS = "there is more beyond --levels {}: give a higher number"
 
 _DIGEST = 12
 _Key = TypeVar("_Key", bound=Hashable)

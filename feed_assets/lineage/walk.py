@@ -5,7 +5,7 @@ An instance is told whole: whatever happened to its data. Upstream is what had h
 are those that have read these very bytes, whether they were restored meanwhile or not.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -14,7 +14,7 @@ from typing import TypeVar
 from feed_assets.entities.flow_names import parse_flow
 from feed_assets.instances.late.lateness import prove_difference
 from feed_assets.lineage.port import LineagePort, Reading
-from feed_assets.lineage.records import MOST_NODES, Edge, EdgeKind, LineageGraph, Node, NodeKind
+from feed_assets.lineage.records import MORE_LEVELS, MOST_NODES, Edge, EdgeKind, LineageGraph, Node, NodeKind
 from feed_assets.log.records import (
     CONTENT,
     Attempt,
@@ -57,7 +57,8 @@ def walk_lineage(
     wholes += [walk.go_down(events, attempts, levels)] if down else []
     walk.tell_ends()
     nodes, edges = tuple(walk.nodes.values()), tuple(walk.edges)
-    return LineageGraph(starts=first, nodes=nodes, edges=edges, up=up, down=down, is_whole=all(wholes))
+    is_whole, remarks = all(wholes) and not walk.is_cut, (MORE_LEVELS.format(levels),) if walk.is_cut else ()
+    return LineageGraph(starts=first, nodes=nodes, edges=edges, up=up, down=down, is_whole=is_whole, remarks=remarks)
 
 
 def find_version(
@@ -106,6 +107,8 @@ class _Walk:
     edges: dict[Edge, None] = field(default_factory=dict)
     histories: dict[FeedKey, Sequence[FeedEvent]] = field(default_factory=dict)
     attempts: dict[str, Attempt] = field(default_factory=dict)
+    is_cut: bool = False
+    """Whether there is more beyond the levels."""
 
     def load(self, keys: Iterable[FeedKey]) -> None:
         """Ask for what happened to the data of instances; their events become nodes."""
@@ -169,6 +172,8 @@ class _Walk:
             events, attempts = following, _flat(self._tell_lost(lost))
             if len(self.nodes) > self.most:
                 return not events and not attempts
+        is_made = any(each.payload.get("process") for each in events if each.seq not in visited)
+        self.is_cut |= is_made or any(each.inputs for each in attempts)
         return True
 
     def _tell_lost(self, lost: Mapping[str, tuple[FeedKey, datetime]]) -> Mapping[str, Sequence[Attempt]]:
@@ -229,14 +234,15 @@ class _Walk:
             attempts = ()
             if len(self.nodes) > self.most:
                 return not events
+        newest = {each.key: each for each in events if each.seq not in visited}
+        self.is_cut |= any(version is not None for _, version in self._find_readers(newest, {e.seq for e in events}))
         return True
 
     def _tell_readers(self, newest: Mapping[FeedKey, FeedEvent], visited: Collection[int]) -> list[Attempt]:
         """Ask who has read instances; return those that have read these bytes, and tell the others."""
         readers: list[Attempt] = []
-        for each in self.port.find_readers(newest) if newest else ():
-            version = self._version(each.instance, each.digest, each)
-            if version is not None and version.seq in visited:
+        for each, version in self._find_readers(newest, visited):
+            if version is not None:
                 readers.append(each.attempt)
                 self.link(event_id(version), attempt_id(each.attempt), EdgeKind.READ, each.input)
             else:
@@ -246,6 +252,15 @@ class _Walk:
                 what = "the same content, by another event" if is_same else "another version"
                 self.remark(event_id(newest[each.instance]), f"{by} has read {what}")
         return readers
+
+    def _find_readers(
+        self, newest: Mapping[FeedKey, FeedEvent], asked: Collection[int]
+    ) -> Iterator[tuple[Reading, FeedEvent | None]]:
+        """Yield who has read instances, in their order, and the event whose content it is, if it is one of some."""
+        found = self.port.find_readers(newest) if newest else ()
+        for each in sorted(found, key=lambda read: (read.attempt.key, read.attempt.attempt)):
+            version = self._version(each.instance, each.digest, each)
+            yield each, version if version is not None and version.seq in asked else None
 
     def _version(self, key: FeedKey, digest: str | None, by: Reading | FeedEvent) -> FeedEvent | None:
         """Return the event of which somebody has read the content."""

@@ -332,6 +332,17 @@ def test_a_text_has_other_forms() -> None:
     assert ok(give(count, "--output", "loud")) == "A, B\n"
 
 
+def test_a_document_that_is_asked_for_has_no_other_forms() -> None:
+    @operation("try", text="text", forms=("dot",))
+    def tell() -> Mapping[str, Any]:
+        """Tell."""
+        return {"a": 1}
+
+    assert json.loads(ok(give(tell)))["a"] == 1
+    refused = give(tell, "--output", "dot")
+    assert (refused.exit_code, "has no --output dot: leave that out" in refused.stderr) == (2, True)
+
+
 def test_a_result_is_drawn_by_hand_where_a_function_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(derived, "DRAWN", {"try": f"{__name__}:draw"})
     assert ok(give(say_lines)) == "drawn 2 text\n"

@@ -238,7 +238,7 @@ def test_a_mirror_leads_from_directory_to_directory(tmp_path: Path) -> None:
 
 def test_what_does_not_exist_is_refused(tmp_path: Path) -> None:
     context = context_of(counting_harness(tmp_path), at("02"))
-    with pytest.raises(WrongUsageError, match="Give one NAME and one INSTANCE"):
+    with pytest.raises(WrongUsageError, match="Give INSTANCE, too, or --start"):
         show(context, names=("count",))
     with pytest.raises(EntityNotFoundError, match="nothing"):
         lineage(context, "nothing")

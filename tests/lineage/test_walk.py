@@ -123,9 +123,28 @@ def test_levels_end_the_walk_and_a_large_graph_is_cut_off_and_says_so() -> None:
     for n in range(30):
         port.run(f"p{n}", {f"f{n}": "x"}, {f"f{n + 1}": "x"})
     near = walked(port, "f30", down=False, levels=2)
-    assert ({each.name for each in near.nodes}, near.is_whole) == ({"f30", "p29", "f29", "p28", "f28"}, True)
+    assert ({each.name for each in near.nodes}, near.is_whole) == ({"f30", "p29", "f29", "p28", "f28"}, False)
+    assert (near.text.splitlines()[-1], near.notes) == (
+        "... and more",
+        ("there is more beyond --levels 2: give a higher number",),
+    )
+    for of, levels, is_whole in (("f0", 30, True), ("f0", 29, False), ("f28", 2, True), ("f28", 1, False)):
+        assert walked(port, of, up=False, levels=levels).is_whole is is_whole
+    for of, levels, is_whole in (("f30", 30, True), ("f30", 29, False), ("f2", 2, True), ("f2", 1, False)):
+        assert walked(port, of, down=False, levels=levels).is_whole is is_whole
     cut = walk_lineage(port, [FeedKey("f30", "primary", START)], up=True, down=False, levels=99, most=20)
     assert (cut.is_whole, len(cut.nodes), cut.text.splitlines()[-1]) == (False, 21, "... and more")
+
+
+def test_readers_are_in_the_order_of_their_instances() -> None:
+    port = MemoryLineage()
+    port.happen("raw", "a")
+    for n in range(3):
+        port.run("use", {"raw": "a"}, {f"used{n}": "u"})
+    hours = zip(port.attempts, (3, 1, 2), strict=True)
+    port.attempts = [replace(each, nominal_time=START + timedelta(hours=hour)) for each, hour in hours]
+    told = [line for line in walked(port, "raw", up=False).text.splitlines() if "read by" in line]
+    assert [line.split()[6] for line in told] == [f"2013-11-01T0{hour}:00Z" for hour in (1, 2, 3)]
 
 
 def test_a_level_costs_a_few_questions_however_many_instances_it_has() -> None:

@@ -195,12 +195,19 @@ def test_wrong_windows_are_refused(tmp_path: Path) -> None:
         ({"start": at("02"), "end": at("01")}, "is after --end 2013-11-01T00:00Z"),
         ({"start": at("03")}, "is after --end 2013-11-02T00:00:01Z"),
         ({"start": at("01"), "levels": 0}, "--levels 0 is below 1"),
-        ({"start": at("01"), "as_of": at("01")}, "Give one NAME and one INSTANCE, or one NAME and --start"),
+        ({"start": at("01"), "as_of": at("01")}, "Leave out --as-of, or give INSTANCE"),
+        ({"start": at("01"), "proof": True, "form": "cdap"}, "Leave out --proof, or give INSTANCE"),
     ):
         with pytest.raises(WrongUsageError, match=told):
             show(context, names=("clicks",), **given)
-    with pytest.raises(WrongUsageError, match="or one NAME and --start"):
-        show(context, names=("clicks", "2013-11-01T00:00Z"), start=at("01"))
+    for given, told in (
+        ({"start": at("01")}, "Leave out --start, or INSTANCE"),
+        ({"end": at("01"), "form": "cdap"}, "Leave out --end and --format, or INSTANCE"),
+    ):
+        with pytest.raises(WrongUsageError, match=told):
+            show(context, names=("clicks", "2013-11-01T00:00Z"), **given)
+    with pytest.raises(WrongUsageError, match="one INSTANCE, without 2013-11-02"):
+        show(context, names=("clicks", "2013-11-01T00:00Z", "2013-11-02"))
 
 
 def test_the_command_gives_the_document_of_cdap(tmp_path: Path) -> None:
