@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from tests.cli.pasting import Pasting, of, paste
 from tests.cli.project import must, prepare, rows, run
 from tests.receivers import Receiver, _one_receiver, receiver
 
-__all__ = ["_one_receiver", "receiver"]
+__all__ = ["_one_receiver", "paste", "receiver"]
 
 
 @pytest.fixture
@@ -40,6 +41,14 @@ def test_a_way_is_tried(project: Path, receiver: Receiver) -> None:
     assert "the environment has no NOT_THERE" in wrong.stderr
     unknown = run("notify", "test", "opps")
     assert (unknown.exit_code, "Did you mean 'ops'?" in unknown.stderr) == (1, True)
+
+
+@of("alerts.delivery.notifier.ListedReceiver.state: notify send")
+def test_a_receiver_that_has_not_begun_is_no_ready_one(project: Path, receiver: Receiver, paste: Pasting) -> None:
+    listed = {row[0]: row[7] for row in rows(run("notify", "list").stdout)}
+    assert listed["ops"].startswith("not begun: it gets what happens after the next tick")
+    paste(listed["ops"], "notify send", code=1)  # another one is wrong
+    assert {row[0]: row[7] for row in rows(run("notify", "list").stdout)}["ops"] == "ready"
 
 
 def test_what_is_pending_is_sent_now_and_shown(project: Path, receiver: Receiver) -> None:

@@ -4,6 +4,7 @@ What happened is in the message; inputs, outputs and figures come from the recor
 is not there any more is left out: an event always leaves.
 """
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from sqlalchemy import Connection
 
-from feed_assets.alerts.delivery.dataset_names import locate_path, name_feed
+from feed_assets.alerts.delivery.dataset_names import locate_path, name_feed, name_path
 from feed_assets.alerts.delivery.words import RUN
 from feed_assets.catalog.column_sets import ColumnSet, ColumnSets, FeedColumn
 from feed_assets.catalog.run_metadata import QUALITY, RULE, Facts
@@ -30,6 +31,7 @@ from feed_assets.log.records import COLUMNS, CONTENT, Attempt, FeedEvent, FeedEv
 from feed_assets.log.removals.chunks import SweepChunks
 from feed_assets.log.removals.records import ItemOutcome
 from feed_assets.masking import mask_values
+from feed_assets.plan.copy_records import StoreAddress
 from feed_assets.plan.records import EntityFacts, FeedRecord, Plan, ProcessRecord
 from feed_assets.plan.release_fingerprint import parse_fingerprint
 from feed_assets.releases.store import Releases, WorkflowFiles, find_pinned_files
@@ -40,6 +42,7 @@ from feed_assets.timing.dates import render_datetime
 _PRODUCER = "urn:feed-assets"
 _SOURCE = "FEED_ASSETS"
 _SPEC = "https://openlineage.io/spec"
+_UNKNOWN = f"{_PRODUCER}:facets:1-0-0#/$defs/ColumnsUnknownDatasetFacet"  # a facet of ours: its one field is `reason`
 _REMOVED = frozenset({ItemOutcome.EVICTED, ItemOutcome.RESTORED, ItemOutcome.OCCUPIED, ItemOutcome.LOST})
 
 Facets = dict[str, dict[str, Any]]
@@ -97,6 +100,7 @@ class LineageEvents:
         process = self.plan.processes.get(key[:2])
         found = [each for each in Attempts(self.connection).of(key) if each.attempt == payload.attempt]
         attempt = found[0] if found else None
+        ended = attempt if payload.happening is not Happening.START else None
         facets = _describe(process.facts, "Job") if process is not None else {}
         facets["jobType"] = _type("PROCESS" if source_of(payload.process) is None else "REPLICATION")
         if query := self._find_query(attempt, process):
@@ -104,8 +108,8 @@ class LineageEvents:
         return {
             "run": self._run(payload, *key[::2], payload.attempt),
             "job": {"namespace": self._jobs, "name": f"{payload.cluster}.{payload.process}", "facets": facets},
-            "inputs": list(self._inputs(key, attempt, process)),
-            "outputs": list(self._outputs(key, attempt, process, payload.happening)),
+            "inputs": [*self._inputs(key, attempt, process), *self._beyond(ended)],
+            "outputs": list(self._outputs(key, ended, process, payload.happening)),
         }
 
     def _sweep(self, payload: LineagePayload) -> dict[str, Any]:
@@ -127,11 +131,10 @@ class LineageEvents:
         }
 
     def _changed(self, payload: LineagePayload, seq: int) -> dict[str, Any]:
-        """Return a feed of which an instance has changed without a run; the version names the instance."""
+        """Return a feed of which an instance has changed without a run."""
         facets: Facets = {}
         for event in EventLog(self.connection).of_numbers([seq]).values():
-            version = render_datetime(event.nominal_time)
-            facets["version"] = _facet("1-0-1/DatasetVersionDatasetFacet", datasetVersion=version)
+            facets |= _version([(event.nominal_time, event.manifest_digest)])
             facets["lifecycleStateChange"] = self._lifecycle(event)
         return self._dataset(payload.entity, payload.cluster, facets)
 
@@ -151,21 +154,30 @@ class LineageEvents:
         self, key: ProcessKey, attempt: Attempt | None, process: ProcessRecord | None
     ) -> Iterator[dict[str, Any]]:
         """Yield what an attempt has read; before that is known, what it will read."""
-        cluster, times = source_of(key.process) or key.cluster, dict[str, set[datetime]]()
+        cluster, read = source_of(key.process) or key.cluster, dict[str, dict[datetime, str | None]]()
         for edge in process.inputs if process is not None and not (attempt and attempt.inputs) else ():
-            times[edge.feed] = set()
-        for read in attempt.inputs if attempt is not None else ():
-            times.setdefault(read.feed, set()).update(read.nominal_times)
-        for feed in times:
-            paths = self._paths(self.plan.feeds.get((feed, cluster)), sorted(times[feed]))
+            read[edge.feed] = {}
+        for each in attempt.inputs if attempt is not None else ():
+            read.setdefault(each.feed, {}).update(zip(each.nominal_times, each.digests, strict=True))
+        for feed, found in read.items():
+            paths = self._paths(self.plan.feeds.get((feed, cluster)), sorted(found))
             facets = {"subset": _subset("InputSubsetInputDatasetFacet", inputCondition=paths)} if paths else {}
-            yield {**self._dataset(feed, cluster), "inputFacets": facets}
+            yield {**self._dataset(feed, cluster, _version(found.items())), "inputFacets": facets}
+
+    def _beyond(self, attempt: Attempt | None) -> Iterator[dict[str, Any]]:
+        """Yield what an attempt has read without being told to, as far as its columns say."""
+        events = EventLog(self.connection).of_numbers(attempt.outputs if attempt is not None else ())
+        sets = ColumnSets(self.connection).find([str(each.payload.get(COLUMNS)) for each in events.values()])
+        for place in sorted({each for found in sets.values() for each in found.beyond}):
+            address = place.removeprefix("external/")
+            is_path = address.startswith("/") or ":/" in address
+            namespace, name = name_path(StoreAddress(url=address), "") if is_path else (self._jobs, place)
+            yield {"namespace": namespace, "name": name}
 
     def _outputs(
-        self, key: ProcessKey, attempt: Attempt | None, process: ProcessRecord | None, happening: Happening
+        self, key: ProcessKey, ended: Attempt | None, process: ProcessRecord | None, happening: Happening
     ) -> Iterator[dict[str, Any]]:
-        """Yield what an attempt has published; unless it has succeeded, also what it would."""
-        ended = attempt if happening is not Happening.START else None
+        """Yield what an attempt that has ended has published; unless it has succeeded, also what it would."""
         events = EventLog(self.connection).of_numbers(ended.outputs if ended is not None else ())
         judged = self._judged(key, ended.attempt) if ended is not None else {}
         published = {str(event.payload.get("output")): event for event in events.values()}
@@ -180,10 +192,14 @@ class LineageEvents:
     def _published(self, event: FeedEvent, judged: Facets) -> dict[str, Any]:
         """Return an output with its figures, and what its columns were made of."""
         figures: dict[str, Any] = {"rowCount": event.payload.get("rows"), "size": event.bytes, "fileCount": event.files}
-        facets = {**judged, "lifecycleStateChange": self._lifecycle(event)}
+        version = _version([(event.nominal_time, event.manifest_digest)])
+        facets = {**judged, **version, "lifecycleStateChange": self._lifecycle(event)}
         for columns in ColumnSets(self.connection).find([str(event.payload.get(COLUMNS))]).values():
             if columns.columns:
                 facets["columnLineage"] = self._columns(columns, event.cluster)
+            if columns.unknown is not None:
+                said = {"_producer": _PRODUCER, "_schemaURL": _UNKNOWN, "reason": columns.unknown}
+                facets["feedAssets_columnsUnknown"] = said
         record = self.plan.feeds.get((event.feed, event.cluster))
         paths = [locate_path(record.store, str(event.payload["path"]))] if record and record.has_data else []
         more = {"outputStatistics": _facet("1-0-2/OutputStatisticsOutputDatasetFacet", **figures)}
@@ -194,8 +210,8 @@ class LineageEvents:
             found = []
             for each in sources:
                 (namespace, name), how = self._name(each.feed, cluster), each.kind.value.upper()
-                steps = [{"type": how, "description": each.text or each.column}]
-                found.append({"namespace": namespace, "name": name, "field": each.column, "transformations": steps})
+                step = {"type": how, **({"description": each.text} if each.text else {})}
+                found.append({"namespace": namespace, "name": name, "field": each.column, "transformations": [step]})
             return found
 
         fields = {name: {"inputFields": render(sources)} for name, sources in found.columns.items()}
@@ -252,6 +268,13 @@ def _facet(schema: str, name: str | None = None, **fields: Any) -> dict[str, Any
 def _subset(name: str, **conditions: Sequence[str]) -> dict[str, Any]:
     found = {key: {"type": "location", "locations": list(paths)} for key, paths in conditions.items()}
     return _facet("1-0-0/BaseSubsetDatasetFacet", name, **found)
+
+
+def _version(instances: Iterable[tuple[datetime, str | None]]) -> Facets:
+    """Return the version of a dataset: of one instance its time and digest, of several a digest of those."""
+    found = [f"{render_datetime(time)} {digest or ''}".rstrip() for time, digest in sorted(instances)]
+    whole = found[0] if len(found) == 1 else hashlib.sha256("\n".join(found).encode()).hexdigest()
+    return {"version": _facet("1-0-1/DatasetVersionDatasetFacet", datasetVersion=whole)} if found else {}
 
 
 def _assert(facts: Mapping[str, str]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from feed_assets.alerts.delivery.senders import open_sender
 from feed_assets.alerts.delivery.store import Deliveries, DeliveryCounts, ReceiverState, ReceiverStates
 from feed_assets.alerts.delivery.words import TEST
 from feed_assets.clock import Clock, TimeBudget
+from feed_assets.command_lines import command_line
 from feed_assets.entities.common import Kind
 from feed_assets.errors import NoAnswerError, describe_error
 from feed_assets.json_form import Hidden, shows
@@ -154,8 +155,13 @@ class ListedReceiver:
     @property
     def state(self) -> str:
         """Whether it can be used, for people."""
-        if self.fault is not None or self.out is None or self.out.down_since is None:
-            return self.fault or "ready"
+        if self.fault is not None:
+            return self.fault
+        if self.out is None:
+            begin = command_line("notify", "send")
+            return f"not begun: it gets what happens after the next tick of the sensor notify, or after {begin}"
+        if self.out.down_since is None:
+            return "ready"
         again = f", tried again at {render_datetime(self.next_at)}" if self.next_at else ""
         return f"away since {render_datetime(self.out.down_since)}{again}: {self.out.error}"
 

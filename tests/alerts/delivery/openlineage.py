@@ -61,6 +61,10 @@ def check_event(event: dict[str, Any]) -> dict[str, Any]:
         for facets in ("facets", "inputFacets", "outputFacets"):
             for key, facet in ((place or {}).get(facets) or {}).items():
                 kind = str(facet["_schemaURL"]).rpartition("/")[2]
+                if key.startswith("feedAssets_"):  # one of ours: a facet like any other, with a reason
+                    assert _is_uri(facet["_schemaURL"])
+                    assert facet.keys() == {"_producer", "_schemaURL", "reason"}
+                    continue
                 assert key == _key_of(kind), f"the facet {kind} stands under {key}"
                 _validate(facet, _FACETS[kind])
     return event
