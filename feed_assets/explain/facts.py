@@ -294,4 +294,4 @@ def _is_awaited(row: FeedInstance | None) -> bool:
 def _writers(
     context: OperationContext, connection: Connection, record: FeedRecord, key: FeedKey
 ) -> tuple[ProcessKey, ...]:
-    return tuple(each.key for each in find_writers(context.timeline, connection, record, [key.nominal_time]))
+    return tuple(each.key for each in find_writers(context.timeline, connection, record, key.nominal_time))

@@ -103,12 +103,12 @@ def _of_feed(
 ) -> Iterator[NeighbourInstance]:
     record, key = context.feed_on(name, cluster), FeedKey(name, cluster, nominal_time)
     record.sequence.index(nominal_time)
-    for writer in find_writers(context.timeline, connection, record, [nominal_time]):
+    for writer in find_writers(context.timeline, connection, record, nominal_time):
         yield _process(writer.key, writer.edge.name, OUTPUT)
     found = {
         (each.attempt.key, each.input) for each in RecordedLineage(context.timeline, connection).find_readers([key])
     }
-    planned = find_readers(context.timeline, connection, record, [nominal_time])
+    planned = find_readers(context.timeline, connection, record, nominal_time)
     taken = Batches(connection).takers([key])
     ran = ProcessInstances(connection).get_many({*(each.key for each in planned), *(each.batch for each in taken)})
     has_read = {(row.key, frozen.name) for row in ran.values() for frozen in row.inputs}
@@ -116,20 +116,20 @@ def _of_feed(
     found |= {
         (each.key, each.edge.name)
         for each in planned
-        if (each.key not in ran or not ran[each.key].inputs) and _will_read(context, connection, each)
+        if (each.key not in ran or not ran[each.key].inputs) and _will_read(context, connection, each, nominal_time)
     }
     for process, by in sorted(found):
         yield _process(process, by, INPUT)
 
 
-def _will_read(context: OperationContext, connection: Connection, reader: Reader) -> bool:
+def _will_read(context: OperationContext, connection: Connection, reader: Reader, feed_time: datetime) -> bool:
     """Return whether an instance that has not run would read what its window names, or what it finds now."""
     edge, time = reader.edge, reader.key.nominal_time
     if not edge.is_data_driven:
         return True
     active = context.active_release(connection, edge.process, edge.cluster, time)
     states = input_states(connection, active.plan, active.record, [time], context.as_of)[time]
-    return any(state.edge.name == edge.name and reader.feed_time in (state.expected or ()) for state in states)
+    return any(state.edge.name == edge.name and feed_time in (state.expected or ()) for state in states)
 
 
 def _inputs(
@@ -328,5 +328,5 @@ class _Triage:
         for kind, name, cluster, time in nodes:
             record = self._context.plan.feeds.get((name, cluster)) if kind is Kind.FEED else None
             if record is not None:
-                writers = find_writers(self._context.timeline, self._connection, record, [time])
+                writers = find_writers(self._context.timeline, self._connection, record, time)
                 yield (kind, name, cluster, time), [(Kind.PROCESS, *writer.key) for writer in writers], PRODUCES

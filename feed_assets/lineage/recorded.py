@@ -36,7 +36,9 @@ from feed_assets.log.records import (
 from feed_assets.log.removals.records import Sweep
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.plan.edges import Key
+from feed_assets.plan.records import ProcessRecord
 from feed_assets.releases.left_out import iter_touches
+from feed_assets.releases.store import Releases
 from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.timing.dates import parse_timezone, render_datetime
 from feed_assets.timing.errors import InstanceError
@@ -147,7 +149,6 @@ class RecordedLineage(LineagePort):
     """
 
     def __init__(self, timeline: ReleaseTimeline, connection: Connection, as_of: datetime | None = None) -> None:
-        self._plan = timeline.plan
         self._timeline = timeline
         self._connection = connection
         self._as_of = as_of
@@ -298,12 +299,17 @@ class RecordedLineage(LineagePort):
     def find_places(self, attempts: Collection[Attempt]) -> Sequence[tuple[Attempt, str, str]]:
         found: list[tuple[Attempt, str, str]] = []
         for each in attempts:
-            key, declared = (each.process, each.cluster), self._plan.processes.get(each.key[:2])
+            key = each.key[:2]
+            declared = self._timeline.plan.processes.get(key)
+            record: ProcessRecord | None = None
             if declared is not None and declared.mirror is not None:
                 active = self._timeline.find_or_declared(self._connection, key, each.nominal_time)
-                mirror = active.record.mirror if active is not None else None
-                directories = mirror.directories if mirror is not None else ()
-                found += [(each, source.url, target.url) for source, target in directories]
+                record = active.record if active is not None else None
+            elif declared is None and not each.inputs and not each.outputs:
+                releases = (row for row in Releases(self._connection).of(*key) if row.release == each.release)
+                record = next((self._timeline.compile_release(self._connection, row) for row in releases), None)
+            if record is not None and record.mirror is not None:
+                found += [(each, source.url, target.url) for source, target in record.mirror.directories]
         return found
 
 

@@ -229,7 +229,8 @@ class _Walk:
                     output = str(event.payload.get("output") or "") or None
                     self.link(attempt_id(attempt), event_id(event), EdgeKind.MADE, output)
                 if len(made) < len(attempt.outputs) and attempt.ended_at is not None:
-                    self.remark(attempt_id(attempt), "events of what it has made were cleaned up")
+                    told = "events of what it has made were cleaned up: who has read that is not looked for"
+                    self.remark(attempt_id(attempt), told)
                 events += [one for event in made for one in self._restored(event)]
             attempts = ()
             if len(self.nodes) > self.most:

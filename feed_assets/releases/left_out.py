@@ -20,7 +20,7 @@ from feed_assets.entities.locations.overlaps import FixedPlace, Places, describe
 from feed_assets.log.definitions.records import Member
 from feed_assets.log.definitions.store import Definitions
 from feed_assets.log.instances.process_instances import ProcessInstances
-from feed_assets.log.records import ProcessInstanceStatus, ProcessKey
+from feed_assets.log.records import EntityKey, ProcessInstanceStatus, ProcessKey
 from feed_assets.log.removals.records import Hold
 from feed_assets.plan.edges import InputEdge, Key, OutputEdge
 from feed_assets.plan.location import compile_location
@@ -207,44 +207,38 @@ _ALL = frozenset(ProcessInstanceStatus)
 
 
 class Writer(NamedTuple):
-    """A process instance that writes the instance of a feed at a time."""
+    """A process instance that writes the instance of a feed."""
 
-    feed_time: datetime
     edge: OutputEdge
     key: ProcessKey
 
 
 class Reader(NamedTuple):
-    """A process instance that reads the instance of a feed at a time. With `latest` and `future` it may."""
+    """A process instance that reads the instance of a feed. With `latest` and `future` it may."""
 
-    feed_time: datetime
     edge: InputEdge
     key: ProcessKey
 
 
-def find_writers(
-    timeline: ReleaseTimeline, connection: Connection, record: FeedRecord, times: Sequence[datetime]
-) -> list[Writer]:
-    """Return the process instances that write some instances of a feed."""
+def find_writers(timeline: ReleaseTimeline, connection: Connection, record: FeedRecord, time: datetime) -> list[Writer]:
+    """Return the process instances that write an instance of a feed."""
     return [
-        Writer(feed_time, edge, key)
+        Writer(edge, key)
         for active in iter_spans(timeline, connection, record, [edge.process_key for edge in record.outputs_of])
         for edge in active.record.outputs
         if edge.feed_key == record.key
-        for feed_time, key in _iter_touching(connection, active, record, edge.window, times)
+        for key in _iter_touching(connection, active, record, edge.window, time)
     ]
 
 
-def find_readers(
-    timeline: ReleaseTimeline, connection: Connection, record: FeedRecord, times: Sequence[datetime]
-) -> list[Reader]:
-    """Return the process instances that read some instances of a feed by a window."""
+def find_readers(timeline: ReleaseTimeline, connection: Connection, record: FeedRecord, time: datetime) -> list[Reader]:
+    """Return the process instances that read an instance of a feed by a window."""
     return [
-        Reader(feed_time, edge, key)
+        Reader(edge, key)
         for active in iter_spans(timeline, connection, record, [edge.process_key for edge in record.inputs_of])
         for edge in active.record.inputs
         if edge.feed_key == record.key and edge.window is not None
-        for feed_time, key in _iter_touching(connection, active, record, edge.window, times)
+        for key in _iter_touching(connection, active, record, edge.window, time)
     ]
 
 
@@ -260,33 +254,22 @@ def iter_spans(
 
 
 def _iter_touching(
-    connection: Connection, active: ActiveRelease, record: FeedRecord, window: Window, times: Sequence[datetime]
-) -> Iterator[tuple[datetime, ProcessKey]]:
-    """Yield the instances of a release span whose window contains one of the feed's instances, by the feed of that
-    span; only those that there are, if something makes each.
+    connection: Connection, active: ActiveRelease, record: FeedRecord, window: Window, time: datetime
+) -> Iterator[ProcessKey]:
+    """Yield the instances of a release span whose window contains an instance of the feed, by the feed of that span;
+    only those that there are, if something makes each.
     """
     feed, process = active.plan.feeds.get(record.key), active.record
-    if feed is None:
+    found = _consumers(window, time, process.sequence, feed.sequence) if feed is not None else None
+    if not found:
         return
-    spans: dict[datetime, range] = {}
-    for time in times:
-        if feed.sequence.contains(time):
-            found = _consumers(window, feed.sequence.index(time), process.sequence, feed.sequence)
-            spans |= {time: found} if found else {}
-    at = process.sequence.at
-    if process.is_enumerated:
-        pairs: Iterable[tuple[datetime, datetime]] = ((time, at(n)) for time, found in spans.items() for n in found)
-    else:
-        pieces = {time: (at(found[0]), at(found[-1])) for time, found in spans.items()}
-        there = ProcessInstances(connection).times_in({process.key: [*pieces.values()]}, _ALL)
-        pairs = (
-            (time, each)
-            for time, (first, last) in pieces.items()
-            for known in there.values()
-            for each in known
-            if first <= each <= last
+    times: Iterable[datetime] = map(process.sequence.at, found)
+    if not process.is_enumerated:
+        span = (process.sequence.at(found[0]), process.sequence.at(found[-1]))
+        times = iter(
+            ProcessInstances(connection).times_in({process.key: [span]}, _ALL).get(EntityKey(*process.key), ())
         )
-    yield from ((time, ProcessKey(*process.key, each)) for time, each in pairs if active.contains(each))
+    yield from (ProcessKey(*process.key, each) for each in times if active.contains(each))
 
 
 class Touch(NamedTuple):
@@ -315,14 +298,19 @@ def iter_touches(
         edges = active.record.inputs if is_read else active.record.outputs
         for window in [each.window for each in edges if each.feed_key == feed and each.window is not None]:
             spans: dict[datetime, tuple[datetime, datetime] | None] = {}
-            for time in filter(declared.contains, times):
-                found = _consumers(window, declared.index(time), process, declared)
-                spans[time] = (process.at(found[0]), process.at(found[-1])) if found else None
+            for time in times:
+                found = _consumers(window, time, process, declared)
+                if found is not None:
+                    spans[time] = (process.at(found[0]), process.at(found[-1])) if found else None
             is_told = window.start.data_driven is not DataDriven.LATEST
             yield Touch(key, active.release, spans if is_told else None)
 
 
-def _consumers(window: Window, index: int, process: InstanceSequence, feed: InstanceSequence) -> range:
+def _consumers(window: Window, time: datetime, process: InstanceSequence, feed: InstanceSequence) -> range | None:
+    """Return the instances of a process whose window contains that of a feed; None if the feed has none then."""
+    if not feed.contains(time):
+        return None
+    index = feed.index(time)
     match window.start.data_driven:
         case DataDriven.FUTURE:
             reached = feed.clip(range(index - window.end.limit, index + 1))

@@ -184,7 +184,7 @@ def test_attempts_that_were_cleaned_up_are_answered_from_the_instance(tmp_path: 
     assert ("clicks", "ARRIVED", 0) in told(up)
     down = lineage(context, "count", down=True)
     assert {each.remarks for each in down.nodes if each.name == "count"} == {
-        ("events of what it has made were cleaned up",)
+        ("events of what it has made were cleaned up: who has read that is not looked for",)
     }
 
 
@@ -234,6 +234,8 @@ def test_a_mirror_leads_from_directory_to_directory(tmp_path: Path) -> None:
     work = "process models on primary 2013-11-01T00:00Z attempt 1"
     assert [each.label.partition(" SUCCEEDED")[0] for each in graph.nodes] == [work, source, target]
     assert [each.kind.value for each in graph.edges] == ["read", "made"]
+    lifecycle.declare(clusters=("primary", "backup"))
+    assert show(context_of(lifecycle, at("03")), names=("models", "2013-11-01T00:00Z")).nodes == graph.nodes
 
 
 def test_what_does_not_exist_is_refused(tmp_path: Path) -> None:
