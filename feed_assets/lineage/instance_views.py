@@ -81,13 +81,15 @@ def find_dependencies(context: OperationContext, subject: Subject) -> Neighbours
         InstanceQueryError: the entity does not have the lifecycle.
     """
     with context.read() as connection:
+        port = RecordedLineage(context.timeline, connection)
 
         def read(each: Subject, cluster: str) -> Iterator[NeighbourInstance]:
-            ask = _of_process if each.kind is Kind.PROCESS else _of_feed
-            return ask(context, connection, each.name, cluster, each.instance)
+            if each.kind is Kind.PROCESS:
+                return _of_process(context, connection, each.name, cluster, each.instance)
+            return _of_feed(context, connection, port, FeedKey(each.name, cluster, each.instance))
 
         found = find_single(context, subject).consolidate(read)
-    return Neighbours(parts=found.parts, find_sequence=context.find_sequence)
+    return Neighbours(parts=found.parts, remarks=tuple(sorted(port.remarks)), find_sequence=context.find_sequence)
 
 
 def _of_process(
@@ -99,15 +101,13 @@ def _of_process(
 
 
 def _of_feed(
-    context: OperationContext, connection: Connection, name: str, cluster: str, nominal_time: datetime
+    context: OperationContext, connection: Connection, port: RecordedLineage, key: FeedKey
 ) -> Iterator[NeighbourInstance]:
-    record, key = context.feed_on(name, cluster), FeedKey(name, cluster, nominal_time)
+    record, nominal_time = context.feed_on(key.feed, key.cluster), key.nominal_time
     record.sequence.index(nominal_time)
     for writer in find_writers(context.timeline, connection, record, nominal_time):
         yield _process(writer.key, writer.edge.name, OUTPUT)
-    found = {
-        (each.attempt.key, each.input) for each in RecordedLineage(context.timeline, connection).find_readers([key])
-    }
+    found = {(each.attempt.key, each.input) for each in port.find_readers([key])}
     planned = find_readers(context.timeline, connection, record, nominal_time)
     taken = Batches(connection).takers([key])
     ran = ProcessInstances(connection).get_many({*(each.key for each in planned), *(each.batch for each in taken)})

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from feed_assets.context.operation import resolve_subject
 from feed_assets.entities.process import Process
 from feed_assets.lineage import recorded
 from feed_assets.lineage.commands import show
+from feed_assets.lineage.instance_views import find_dependencies
 from feed_assets.lineage.records import LineageGraph
 from feed_assets.log.records import FeedKey
 from feed_assets.triggers.apply_triggers import apply_triggers
@@ -66,6 +68,9 @@ def test_a_deleted_process_has_read_and_written(tmp_path: Path, state_url: str) 
     lifecycle = counted(tmp_path, state_url)
     lifecycle.declare(*FEEDS)
     assert names_of(lifecycle, "clicks", down=True) == ALL == names_of(lifecycle, "counts", up=True)
+    context = context_of(lifecycle, at("20"))
+    found = find_dependencies(context, resolve_subject(context, "clicks", START))
+    assert [(each.tag, each.name, each.by) for each in found.items] == [("Input", "count", "clicks")]
 
 
 def test_instances_after_an_end_that_was_set_later_have_read(tmp_path: Path) -> None:
@@ -125,10 +130,13 @@ def test_where_a_long_line_of_instances_has_not_read_it_is_said(
     lifecycle.land("weather", START)
     lifecycle.arrive(at("01T04:00"))
     graph = lineage(context_of(lifecycle, at("20")), "weather", down=True)
-    assert graph.notes == (
-        "whether process count on primary has read it at instances after 2013-11-01T01:00Z was not looked for: many "
-        "before have not",
+    context = context_of(lifecycle, at("20"))
+    found = find_dependencies(context, resolve_subject(context, "weather", START))
+    told = (
+        "whether process count on primary has read it at instances after 2013-11-01T01:00Z was not looked for: "
+        "many before have not",
     )
+    assert graph.notes == found.remarks == told
 
 
 def load(**more: Any) -> Process:
