@@ -42,7 +42,7 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")  # ops, data-team
 _ADDRESS = re.compile(r"[^@\s,:/]+@[^@\s,:/]+")  # ops@example.com
 _CHAT = re.compile(r"[a-z][a-z0-9+.-]*://\S+")  # slack://T0/B0/XX
 _REFERENCE = "${"
-_CHANNELS = "mailto:, http://, https://, command:, openlineage+https:// or a URL of apprise, such as slack://"
+_CHANNELS = "mailto:, http(s)://, command:, openlineage+http(s)://, openlineage+file:/// or apprise's, as slack://"
 OPENLINEAGE = "openlineage+"  # before a URL: openlineage+https://host/api/v1/lineage
 FILE = "file://"
 
@@ -227,7 +227,7 @@ class ReceiverSettings(BaseModel):
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
         if self.channel is Channel.OPENLINEAGE and (self.topics or self.levels):
-            expected = "without topics and levels: a receiver of OpenLineage gets begin and end of everything"
+            expected = "right: a receiver of OpenLineage gets begin and end of everything; it has no topics and levels"
             raise PydanticCustomError("receiver", "no choice", {"expected": expected})
         return self
 

@@ -39,7 +39,8 @@ def test_the_sensor_tells_who_answers_and_leaves_alone_who_does_not(
     harness.tick()
     run(harness)
     assert say(harness) == (
-        "away: the receiver is away (ConnectionRefusedError: [Errno 111] Connection refused); ops: 1 delivered"
+        "away: the receiver is away (127.0.0.1:9: nothing listens there: start it, or correct host and port); "
+        "ops: 1 delivered"
     )
     (told,) = receiver.taken
     assert (told["payload"]["entityName"], told["payload"]["status"]) == ("summing", "SUCCEEDED")

@@ -25,7 +25,7 @@ from http.client import CONTINUE, HTTPConnection, HTTPException, HTTPResponse, H
 from io import BufferedReader, RawIOBase
 from select import POLLIN, poll
 from smtplib import SMTP, SMTP_SSL
-from socket import socket
+from socket import gaierror, socket
 from tempfile import TemporaryFile
 from typing import IO, Any, assert_never, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -67,6 +67,15 @@ SECONDS = 10.0
 MOST_BYTES = 32 * 1024
 """How many bytes of what it says are read."""
 
+_WHY: dict[type[Exception], str] = {
+    FileNotFoundError: "it is not there, nor can it be made: create its folder, or correct the URL",
+    IsADirectoryError: "it is a folder: write the path of a file in the URL",
+    PermissionError: "this user may not use it: give the right to it, or correct the URL",
+    BlockingIOError: "another program writes to it now: it is tried again",
+    ConnectionRefusedError: "nothing listens there: start it, or correct host and port",
+    gaierror: "there is no such host: correct the URL",
+    ssl.SSLError: "no encrypted connection (TLS): correct scheme and port, or let its certificate be trusted:",
+}
 _PIPE_BYTES = 64 * 1024
 _BLOCK_BYTES = 64 * 1024
 
@@ -188,6 +197,14 @@ def run_bounded(words: Sequence[str], document: bytes, environ: Mapping[str, str
         return code, said.read(_PIPE_BYTES) or b""
 
 
+def _away(where: str, error: Exception) -> Outcome:
+    """Return that nobody answers: where, why, and what to do."""
+    why = next((text for kind, text in _WHY.items() if isinstance(error, kind)), None)
+    if why is None or isinstance(error, ssl.SSLError):
+        why = f"{why or ''} {type(error).__name__}: {getattr(error, 'verify_message', error)}".strip()
+    return Outcome(verdict=Verdict.AWAY, error=mask(f"{where}: {why}"))
+
+
 def open_sender(receiver: Receiver, database: Database) -> Sender:
     """Return a sender for one thread. Lineage is read from the database.
 
@@ -228,7 +245,7 @@ class CommandSender(Sender):
         try:
             code, error = run_bounded(self._words, json.dumps(letter.document).encode(), environ)
         except OSError as exc:
-            return Outcome(verdict=Verdict.AWAY, error=mask(f"{type(exc).__name__}: {exc}"))
+            return _away(self._words[0], exc)
         if code == 0:
             return DELIVERED
         said = mask(" ".join(error[-20 * _MOST_SHOWN :].decode("utf-8", "replace").split()))[-_MOST_SHOWN:]
@@ -263,7 +280,7 @@ class MailSender(Sender):
             self.close()
             if was_open and isinstance(exc, smtplib.SMTPServerDisconnected) and not self._exchange.is_spent:
                 return self._send(message)
-            return Outcome(verdict=Verdict.AWAY, error=mask(f"{type(exc).__name__}: {exc}"))
+            return _away(f"the mail server {self._mail.host}:{self._mail.port}", exc)
         return DELIVERED
 
     def _judge(self, code: int, said: bytes | str) -> Outcome:
@@ -368,7 +385,7 @@ class WebhookSender(Sender):
             self.close()
             if was_open and not self._exchange.is_spent:  # the receiver has ended an idle connection
                 return self._send(body, headers)
-            return Outcome(verdict=Verdict.AWAY, error=mask(f"{type(exc).__name__}: {exc}"))
+            return _away(self._parts.netloc.rpartition("@")[2], exc)
         return _judge(status, reason)
 
     def _post(self, body: bytes, headers: dict[str, str]) -> tuple[int, str]:
@@ -479,7 +496,7 @@ class LineageSender(Sender):
         try:
             append_line(self._file, body)
         except OSError as exc:
-            return Outcome(verdict=Verdict.AWAY, error=mask(f"{type(exc).__name__}: {exc}"))
+            return _away(self._file, exc)
         return DELIVERED
 
     def close(self) -> None:
@@ -497,10 +514,10 @@ def append_line(path: str, line: bytes) -> None:
     with closing(os.fdopen(os.open(path, flags, 0o644), "r+b", buffering=0)) as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
-            raise OSError(f"{path} is no file")
+            raise OSError("it is no file")
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.pread(file.fileno(), 1, 0) not in (b"", b"{"):
-            raise OSError(f"{path} has something else than events")
+            raise OSError("it has something else than events: write another URL")
         end = found.st_size
         while end:
             begin = max(0, end - _BLOCK_BYTES)

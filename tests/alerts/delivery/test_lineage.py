@@ -470,6 +470,24 @@ def test_a_pipe_is_no_file_of_lineage(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("file:///nowhere/x", "/nowhere/x: it is not there, nor can it be made: create its folder"),
+        ("file:///tmp", "/tmp: it is a folder: write the path of a file"),
+        ("http://127.0.0.1:9/x", "127.0.0.1:9: nothing listens there: start it, or correct host and port"),
+        ("https://127.0.0.1:{port}/x", "127.0.0.1:{port}: no encrypted connection (TLS): correct scheme and port"),
+    ],
+)
+def test_why_nobody_answers_is_told_with_what_to_do(tmp_path: Path, receiver: Receiver, url: str, reason: str) -> None:
+    lifecycle = harness_of(tmp_path)
+    way = catalogue(lifecycle, f"openlineage+{url}".format(port=receiver.port))
+    run(lifecycle)
+    done = deliver_on(lifecycle.database, way, FrozenClock(START))
+    assert done.is_away
+    assert (done.error or "").startswith(reason.format(port=receiver.port))
+
+
+@pytest.mark.parametrize(
     ("url", "options", "name"),
     [
         ("s3a://lake/raw", {}, dataset.S3("lake", "raw/clicks")),

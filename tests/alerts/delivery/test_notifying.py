@@ -87,7 +87,7 @@ def test_a_tick_tells_each_way_and_says_so(tmp_path: Path, database: Database, r
     tell(database, message("counting", 1), message("other", 2))
     said = notifier.run(database, plan, clock).render()
     assert "ops: 2 delivered" in said
-    assert "away: the receiver is away (ConnectionRefusedError" in said
+    assert "away: the receiver is away (127.0.0.1:9: nothing listens there" in said
     assert "chat cannot be used: " in said
     assert "apprise knows no such URL" in said
     assert "late" not in said
@@ -186,8 +186,8 @@ def test_why_says_who_was_told_and_who_was_not(tmp_path: Path, receiver: Receive
     assert told() == [f"{name} is not told of its end yet" for name in ("away", "dead", "ops")]
     desk.send([])
     assert told() == [
-        "away is not told of its end yet, next at 2026-01-01T00:01Z: ConnectionRefusedError: [Errno 111] Connection "
-        "refused",
+        "away is not told of its end yet, next at 2026-01-01T00:01Z: 127.0.0.1:9: nothing listens there: start it, or "
+        "correct host and port",
         "dead was not told of its end, a dead letter: it answers 404 Not Found",
         "told of its end: ops",
     ]

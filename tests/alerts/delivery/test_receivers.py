@@ -139,9 +139,9 @@ def test_a_variable_that_is_missing_is_the_fault_of_one_way_only() -> None:
     [
         (
             {"ops": {"url": "not-an-address"}},
-            "'notify.ops.url': its value is not the URL of a receiver: mailto:, http://",
+            "'notify.ops.url': its value is not the URL of a receiver: mailto:, http(s)://",
         ),
-        ({"ops": {"url": "mailto:not-an-address"}}, "is not the URL of a receiver: mailto:, http://"),
+        ({"ops": {"url": "mailto:not-an-address"}}, "is not the URL of a receiver: mailto:, http(s)://"),
         ({"ops": {"url": "http://"}}, "is not the URL of a receiver"),
         ({"ops": {"url": "command:"}}, "is not the URL of a receiver"),
         ({"ops": {"url": 'command:/bin/echo "unbalanced'}}, "its quotes are not closed"),
@@ -153,10 +153,11 @@ def test_a_variable_that_is_missing_is_the_fault_of_one_way_only() -> None:
         ({"ops": {"url": "openlineage+ftp://x.org/a"}}, "it is no URL like openlineage+https://host/api/v1/lineage"),
         ({"ops": {"url": "openlineage+https://x.org"}}, "or openlineage+file:///var/lineage.ndjson"),
         ({"ops": {"url": "openlineage+file://host/a"}}, "'notify.ops.url': its value is not the URL of a receiver"),
+        ({"ops": {"url": "openlineage:/var/a"}}, "openlineage+http(s)://, openlineage+file:/// or apprise's"),
         ({"ops": {"url": "openlineage:/var/a"}}, "it is no URL like openlineage+https://host/api/v1/lineage"),
         (
             {"ops": {"url": "openlineage+file:///a", "levels": ["error"]}},
-            "'notify.ops': its value is not without topics and levels",
+            "'notify.ops': its value is not right: a receiver of OpenLineage gets begin and end of everything",
         ),
     ],
 )
