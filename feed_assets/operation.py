@@ -41,7 +41,7 @@ class Param:
     of: Collection[str] = ()
     """Of a name: the kinds of entities that have it. Of a kind: those that are possible."""
     proposes: str = ""
-    """What else a shell proposes: entities (paths), holds, receivers or sweeps (see `cli/options.py`)."""
+    """What else a shell proposes: entities (paths), holds, sweeps and so on (see `cli/options.py`)."""
     least: int | None = None
     """The smallest number."""
     commas: bool = False

@@ -101,7 +101,7 @@ def subjects_of(kinds: Sequence[Kind]) -> Proposal:
     """Return the proposal for `[KIND] NAME [INSTANCE]`: kinds and names, then names, then times."""
 
     def find(ctx: click.Context) -> Iterable[str]:
-        given = [ctx.params.get("kind"), ctx.params.get("name"), ctx.params.get("instance")]
+        given = [*map(ctx.params.get, ("kind", "name", "instance")), *(ctx.params.get("names") or ())]
         texts = [text for text in given if text]
         kind = next((kind for kind in kinds if texts and str(texts[0]).lower() == kind.value), None)
         if kind is not None and len(texts) == 1:
@@ -148,6 +148,22 @@ def _times(name: str) -> Iterable[str]:
     for sequence in islice(_sequences(plan, name), 1):
         past = sequence.clip(range(sequence.index_at_or_before(now) + 1))
         yield from (render_datetime(sequence.at(index)) for index in islice(reversed(past), _NEWEST))
+
+
+def find_columns(ctx: click.Context) -> Iterable[str]:
+    """Return the declared columns of the feed that the line names."""
+    from feed_assets.entities.content.columns import iter_columns
+
+    columns = (record.columns for key, record in _load_plan().feeds.items() if key[0] == _named(ctx.params))
+    return [each.path for one in columns if one is not None for each in iter_columns(one)]
+
+
+def find_groups(ctx: click.Context) -> Iterable[str]:
+    """Return the names of what the line names by its kind: pipelines, owners, …"""
+    from feed_assets.lineage.groups import find_members
+    from feed_assets.lineage.records import NodeKind
+
+    return sorted(find_members(open_entity_context_for((), dry_run=True), NodeKind(ctx.params["kind"])))
 
 
 def find_sweeps(_: click.Context) -> Iterable[str]:
@@ -242,7 +258,8 @@ def names_argument(name: str, form: str) -> click.Argument:
         ctx.params["kind"] = kind
         return words if kind is None else words[1:]
 
-    return click.Argument([name], nargs=-1, required=True, metavar=form, type=ProposedType(find_names), callback=split)
+    find = subjects_of((Kind.FEED, Kind.PROCESS)) if "INSTANCE" in form else find_names
+    return click.Argument([name], nargs=-1, required=True, metavar=form, type=ProposedType(find), callback=split)
 
 
 class MomentType(ProposingType[datetime | str]):

@@ -4,7 +4,7 @@ Also finds the rings of any graph.
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -94,11 +94,11 @@ class DependencyGraph:
 
         A key itself is included only if it does, too.
         """
-        return _closure(self.dependents, keys)
+        return find_reached(self.dependents, keys)
 
     def dependencies_of(self, keys: Iterable[EntityKey]) -> frozenset[EntityKey]:
         """Return everything that `keys` depend on, directly or not."""
-        return _closure(self.dependencies, keys)
+        return find_reached(self.dependencies, keys)
 
 
 def iter_rings(after: Mapping[_Node, Iterable[_Node]]) -> Iterator[tuple[_Node, ...]]:
@@ -127,11 +127,12 @@ def iter_rings(after: Mapping[_Node, Iterable[_Node]]) -> Iterator[tuple[_Node, 
                 path[following] = iter(after[following])
 
 
-def _closure(edges: Mapping[EntityKey, frozenset[EntityKey]], keys: Iterable[EntityKey]) -> frozenset[EntityKey]:
-    found: set[EntityKey] = set()
+def find_reached(edges: Mapping[_Node, Collection[_Node]], keys: Iterable[_Node]) -> frozenset[_Node]:
+    """Return what edges lead to from any of `keys`, over one or more. A key itself is included only if they do."""
+    found: set[_Node] = set()
     waiting = list(keys)
     while waiting:
-        new = edges.get(waiting.pop(), frozenset()) - found
+        new = {*edges.get(waiting.pop(), ())} - found
         found |= new
         waiting.extend(new)
     return frozenset(found)

@@ -49,8 +49,10 @@ Levels = Annotated[int, Param("How many steps from data to data.", least=1)]
 From = Annotated[datetime | None, Param("Without INSTANCE: what attempts touched that had not ended before this time.")]
 Before = Annotated[datetime | None, Param("And that began before this time; by default now.")]
 InForm = Annotated[Literal["cdap"] | None, Param("Without INSTANCE: the JSON of CDAP.", option="format")]
-MaybeColumn = Annotated[str | None, Param("The column; by default each.", argument=True)]
-OfInstance = Annotated[str | None, Param("As this instance was made, and the others were then; by default the newest.")]
+MaybeColumn = Annotated[str | None, Param("The column; by default each.", argument=True, proposes="columns")]
+OfInstance = Annotated[
+    str | None, Param("As this instance was made, and the others were then; by default the newest.", proposes="times")
+]
 AtMost = Annotated[int, Param("How many attempts, the first ones.", least=1)]
 AsOf = Annotated[datetime | None, Param("Only what was recorded at this time or before; by default now.")]
 
@@ -126,7 +128,7 @@ def group(
         Literal["pipeline", "group", "tag", "owner", "cluster", "colo"],
         Param("What entities have in common.", argument=True),
     ],
-    name: Annotated[str, Param("Its name; of a tag with a value NAME=VALUE.", argument=True)],
+    name: Annotated[str, Param("Its name; of a tag with a value NAME=VALUE.", argument=True, proposes="groups")],
 ) -> "LineageGraph":
     """Show what hangs on a pipeline, a group, a tag, an owner, a cluster or a colo: its entities, and what each reads
     and writes.

@@ -24,6 +24,17 @@ _KINDS = {"inputs": EdgeKind.READ, "outputs": EdgeKind.MADE}
 _TOUCHED = (*_KINDS, "quality")
 
 
+def find_members(context: EntityContext, kind: NodeKind) -> dict[str, list[EntityKey]]:
+    """Return the entities of each pipeline, group, …: of each that there is of a kind."""
+    with context.database.read() as connection:
+        said = SaidTags(connection)
+    members: dict[str, list[EntityKey]] = defaultdict(list)
+    for entity in context.load().bundle.bundle.entities:
+        for word in dict.fromkeys(_words(kind, entity, said)):
+            members[word].append(entity.key)
+    return members
+
+
 def show_group(context: EntityContext, kind: NodeKind, name: str) -> "GroupGraph":
     """Return the entities that have something in common, as a graph from that on: what each touches, and who
     touches it; of a cluster or colo only what is there. In a pipeline, processes lead to processes by the feeds
@@ -32,13 +43,7 @@ def show_group(context: EntityContext, kind: NodeKind, name: str) -> "GroupGraph
     Raises:
         EntityNotFoundError: no entity has it.
     """
-    bundle = context.load().bundle.bundle
-    with context.database.read() as connection:
-        said = SaidTags(connection)
-    members: dict[str, list[EntityKey]] = defaultdict(list)
-    for entity in bundle.entities:
-        for word in dict.fromkeys(_words(kind, entity, said)):
-            members[word].append(entity.key)
+    members, bundle = find_members(context, kind), context.load().bundle.bundle
     found = members.get(name, [])
     if not found:
         similar = tuple(get_close_matches(name, members, n=2))

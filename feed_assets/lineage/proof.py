@@ -9,7 +9,7 @@ from itertools import pairwise
 from sqlalchemy import Connection
 
 from feed_assets.context.operation import OperationContext
-from feed_assets.entities.flow_names import source_of
+from feed_assets.entities.flow_names import is_flow
 from feed_assets.errors import FeedAssetsError, render_some
 from feed_assets.instances.arrival.store_polls import find_records
 from feed_assets.instances.late.lateness import prove_difference
@@ -29,7 +29,6 @@ from feed_assets.transfer.plans import Side, source_side
 
 _CONTENT = "sha256:"
 _KEEPING = frozenset({FeedEventKind.EVICTED, FeedEventKind.RESTORED, FeedEventKind.VANISHED})
-_NAMED = 3
 
 
 class Proof(StrEnum):
@@ -55,7 +54,10 @@ def prove_lineage(context: OperationContext, graph: LineageGraph) -> LineageGrap
     shown, proofs, counts = graph.find_shown(), dict[str, str](), Counter[Proof]()
     for key, row in rows.items():
         if claiming := [each for each in _iter_claiming(histories[key], row) if each in shown]:
-            proof, reason = _try_prove(context, row, digests.get(key))
+            try:
+                proof, reason = _prove(context, row, digests.get(key))
+            except FeedAssetsError as exc:
+                proof, reason = Proof.UNKNOWN, str(exc)
             counts[proof] += 1
             proofs |= dict.fromkeys(claiming, f"{proof}: {reason}" if reason else proof)
     nodes = tuple(replace(each, proof=proofs.get(each.id)) for each in graph.nodes)
@@ -72,13 +74,17 @@ def _find_digests(
     digests |= {key: digest for key, digest in owned.items() if digest.startswith(_CONTENT)}
     lacking = [key for key, row in rows.items() if key not in digests and row.status is FeedInstanceStatus.AVAILABLE]
     port = RecordedLineage(context.timeline, connection)
-    events = port.find_events(lacking) if lacking else {}
-    for each in sorted(port.find_readers(lacking) if lacking else (), key=lambda read: read.attempt.started_at):
-        if (each.digest or "").startswith(_CONTENT) and source_of(each.attempt.process) is None:
-            attempt, key = each.attempt, each.instance
-            version = find_version(events.get(key, ()), each.digest, attempt.started_at, attempt.ended_at)
-            if each.digest and version and version.manifest_digest == owned[key]:
-                digests[key] = each.digest
+    events = port.find_events(lacking)
+    for each in sorted(port.find_readers(lacking), key=lambda read: read.attempt.started_at):
+        attempt, key, read = each.attempt, each.instance, each.digest or ""
+        version = find_version(events.get(key, ()), read, attempt.started_at, attempt.ended_at)
+        if (
+            version
+            and version.manifest_digest == owned[key]
+            and read.startswith(_CONTENT)
+            and not is_flow(attempt.process)
+        ):
+            digests[key] = read
     return digests
 
 
@@ -94,13 +100,6 @@ def _iter_claiming(history: Sequence[Node], row: FeedInstance) -> Iterator[str]:
                 yield one.id
 
 
-def _try_prove(context: OperationContext, row: FeedInstance, recorded: str | None) -> tuple[Proof, str]:
-    try:
-        return _prove(context, row, recorded)
-    except FeedAssetsError as exc:
-        return Proof.UNKNOWN, str(exc)
-
-
 def _prove(context: OperationContext, row: FeedInstance, recorded: str | None) -> tuple[Proof, str]:
     record = context.plan.feeds.get(row.key[:2])
     if row.status in (FeedInstanceStatus.EVICTED, FeedInstanceStatus.MISSING):
@@ -114,7 +113,7 @@ def _prove(context: OperationContext, row: FeedInstance, recorded: str | None) -
     if not audit.is_there:
         return Proof.DIFFERS, f"storage does not have it at {place}"
     if audit.lost or audit.rotten or audit.extra:
-        return Proof.DIFFERS, f"at {place}: {', '.join(_iter_wrong(context.stores, side, audit))}"
+        return Proof.DIFFERS, f"at {place}: {_describe(context.stores, side, audit)}"
     if found is None:
         scan = context.stores.get(side.store).scan(side.path, side.flag, None, context.real_now)
         if scan.availability is not Availability.AVAILABLE:
@@ -127,23 +126,18 @@ def _prove(context: OperationContext, row: FeedInstance, recorded: str | None) -
     return Proof.PROVEN, "" if side == source_side(record, row.nominal_time) else f"at {place}"
 
 
-def _iter_wrong(stores: StorePool, side: Side, audit: Audit) -> Iterator[str]:
-    """Yield what the files are that the manifest has otherwise."""
+def _describe(stores: StorePool, side: Side, audit: Audit) -> str:
+    """Return which files the manifest has otherwise."""
     if MANIFEST_NAME in audit.rotten:
-        yield f"{MANIFEST_NAME} cannot be read"
-        return
-    if audit.lost:
-        yield f"missing {render_some(audit.lost, _NAMED)}"
-    if audit.extra:
-        yield f"additional {render_some(audit.extra, _NAMED)}"
-    if not audit.rotten:
-        return
+        return f"{MANIFEST_NAME} cannot be read"
     store = stores.get(side.store)
     manifest = store.published_manifest(side.path)
     entries = [*manifest.entries, *hidden_entries(manifest)] if manifest else []
     with store.reading(side.path) as reading:
-        for entry in [each for each in entries if each.path in audit.rotten][:_NAMED]:
-            has = checksum_of(reading.chunks(entry.path), like=entry.checksum)
-            yield f"changed {entry.path}: it has {has}, the manifest has {entry.checksum}"
-    if len(audit.rotten) > _NAMED:
-        yield f"and {len(audit.rotten) - _NAMED} more changed"
+        changed = tuple(
+            f"{each.path} (it has {checksum_of(reading.chunks(each.path), each.checksum)}, not {each.checksum})"
+            for each in entries
+            if each.path in audit.rotten
+        )
+    found = {"changed": changed, "missing": audit.lost, "additional": audit.extra}
+    return ", ".join(f"{what} {render_some(names, 3)}" for what, names in found.items() if names)

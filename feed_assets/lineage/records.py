@@ -11,6 +11,7 @@ from functools import partial
 from itertools import groupby
 from typing import TypeVar
 
+from feed_assets.entities.graph import find_reached
 from feed_assets.json_form import Hidden, NominalTime
 from feed_assets.timing.dates import render_datetime
 
@@ -173,7 +174,12 @@ class LineageGraph:
     @property
     def dot(self) -> str:
         """The graph in the language of Graphviz."""
-        nodes = (f'  "{_escape(each.id)}" [label="{_escape(each.label)}"];' for each in self.nodes)
+        boxes = dict.fromkeys((NodeKind.FEED, NodeKind.EVENT), "box")
+        shapes = boxes | dict.fromkeys((NodeKind.PROCESS, NodeKind.ATTEMPT), "ellipse")
+        nodes = (
+            f'  "{_escape(each.id)}" [label="{_escape(each.label)}" shape="{shapes.get(each.kind, "plain")}"];'
+            for each in self.nodes
+        )
         edges = (
             f'  "{_escape(each.source)}" -> "{_escape(each.target)}" [label="{_escape(each.name or each.kind)}"];'
             for each in self.edges
@@ -182,16 +188,8 @@ class LineageGraph:
 
     def find_shown(self) -> frozenset[str]:
         """Return the ids of the nodes in the trees of the text."""
-        shown: set[str] = set()
-        for is_asked, upwards in ((self.up, True), (self.down, False)):
-            following = self._follow(upwards=upwards)
-            reached, waiting = set[str](), list(self.starts if is_asked else ())
-            while waiting:
-                each = waiting.pop()
-                waiting += following[each] if each not in reached else ()
-                reached.add(each)
-            shown |= reached
-        return frozenset(shown)
+        asked = [upwards for upwards, is_asked in ((True, self.up), (False, self.down)) if is_asked]
+        return frozenset(self.starts).union(*(find_reached(self._follow(upwards=each), self.starts) for each in asked))
 
     def _follow(self, *, upwards: bool) -> dict[str, list[str]]:
         following: dict[str, list[str]] = defaultdict(list)

@@ -13,7 +13,7 @@ from click.shell_completion import ShellComplete
 from feed_assets.cli.main import main
 from feed_assets.sql.dagster_home import find_state_url
 from tests.cli.project import must, prepare, run
-from tests.definitions.verbs.harness import ALL
+from tests.definitions.verbs.harness import ALL, CLICKS
 
 HEAVY = {
     *("dagster", "sqlalchemy", "alembic", "pyspark", "pandas", "fsspec", "rich", "py4j", "prometheus_client"),
@@ -63,10 +63,22 @@ def proposed(line: str) -> list[str]:
         ("replication status cl", ["clicks"]),
         ("mirror plan ", ["counting"]),
         ("metadata tag feed/", ["feed/clicks", "feed/counts"]),
+        ("lineage show ", ["feed", "process", "clicks", "counting", "counts"]),
+        ("lineage show feed c", ["clicks", "counts"]),
+        ("lineage group cluster ", ["primary"]),
     ],
 )
 def test_commands_options_and_names_are_proposed(project: Path, line: str, found: list[str]) -> None:
     assert proposed(line) == found
+
+
+def test_columns_are_those_of_the_named_feed(project: Path) -> None:
+    file = project / "entities/all.yaml"
+    file.write_text(
+        yaml.safe_dump_all([each | {"schema": "page string, views bigint"} if each is CLICKS else each for each in ALL])
+    )
+    assert proposed("lineage column clicks ") == ["page", "views"]
+    assert proposed("lineage column counts ") == []
 
 
 def test_times_are_those_of_the_named_entity(project: Path) -> None:
@@ -75,6 +87,9 @@ def test_times_are_those_of_the_named_entity(project: Path) -> None:
         "instance triage process counting ",
         "instance triage counting ",
         "feed notify clicks ",
+        "lineage show clicks ",
+        "lineage show process counting ",
+        "lineage column clicks --instance ",
     ):
         times = proposed(line)
         assert len(times) == 20, line

@@ -64,7 +64,7 @@ def test_whatever_is_changed_in_storage_differs(lifecycle: LifecycleHarness, cha
     assert (
         said
         == {
-            "byte": f"differs: at {folder.as_uri()}: changed part-0.csv: it has {has}, the manifest has {manifest}",
+            "byte": f"differs: at {folder.as_uri()}: changed part-0.csv (it has {has}, not {manifest})",
             "file": f"differs: at {folder.as_uri()}: missing part-0.csv",
             "extra": f"differs: at {folder.as_uri()}: additional part-1.csv",
             "all": f"differs: storage does not have it at {folder.as_uri()}",
