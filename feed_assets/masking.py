@@ -34,7 +34,9 @@ _NAMES = (
     r"(?:access|account|private|api|shared)[._-]?key)(?:\.[\w.-]+)?"
 )
 _HINTS = ("passw", "pwd", "passph", "secret", "token", "sig", "key")  # looked for first: that takes no time
-_IN_URL = re.compile(rf"({_NAMES}=)(?:'[^']*'|\"[^\"]*\"|[^;&\s]+)", re.IGNORECASE)  # ;trustStorePassword=x
+_IN_URL = re.compile(  # ;trustStorePassword=x; what is hidden already and quoted stays
+    rf"({_NAMES}=)(?!\*\*\*[\"'\]])(?:'[^']*'|\"[^\"]*\"|[^;&\s]+)", re.IGNORECASE
+)
 _IN_SQL = re.compile(
     rf"""({_NAMES}['"`]?+\s*(?:=>|==?)?\s*)(?:'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")""", re.IGNORECASE
 )  # OPTIONS (password 'x')

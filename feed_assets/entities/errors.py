@@ -39,7 +39,9 @@ class EntityNotFoundError(DefinitionsError):
     def __init__(self, *, kind: str, name: str, suggestions: tuple[str, ...] = ()) -> None:
         article = "an" if kind == "entity" else "a"
         names = " or ".join(map(repr, suggestions))
-        hint = f"Did you mean {names}?" if suggestions else f"Declare {article} {kind} {name!r}."
+        is_word = kind in ("tag", "owner", "colo", "group", "pipeline")
+        declare = f"No entity has a {kind}." if is_word else f"Declare {article} {kind} {name!r}."
+        hint = f"Did you mean {names}?" if suggestions else declare
         super().__init__(location="the definitions", reason=f"there is no {kind} {name!r}", next_step=hint)
 
 

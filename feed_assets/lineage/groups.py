@@ -46,7 +46,7 @@ def show_group(context: EntityContext, kind: NodeKind, name: str) -> "GroupGraph
     members, bundle = find_members(context, kind), context.load().bundle.bundle
     found = members.get(name, [])
     if not found:
-        similar = tuple(get_close_matches(name, members, n=2))
+        similar = tuple(get_close_matches(name, members, n=2)) or tuple(sorted(members)[:3])
         raise EntityNotFoundError(kind=kind.value, name=name, suggestions=similar)
     root, edges = (kind.value, name), list(iter_edges(bundle))
     if kind is NodeKind.COLO:

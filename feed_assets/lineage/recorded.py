@@ -283,7 +283,8 @@ class RecordedLineage(LineagePort):
         return {key: [*self._known(events)] for key, events in found.items()}
 
     def find_sweeps(self, sweep_ids: Collection[str]) -> Mapping[str, Sweep]:
-        return Sweeps(self._connection).find_many(sweep_ids)
+        found = Sweeps(self._connection).find_many(sweep_ids)
+        return {key: sweep.at(self._as_of) if self._as_of else sweep for key, sweep in found.items()}
 
     def find_givers(self, events: Collection[FeedEvent]) -> Mapping[int, Sequence[Giver]]:
         found: dict[int, list[Giver]] = defaultdict(list)

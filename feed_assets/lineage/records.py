@@ -3,7 +3,7 @@ leads from what was there first to what came of it. It is a tree for people, a g
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from feed_assets.entities.graph import find_reached
 from feed_assets.json_form import Hidden, NominalTime
+from feed_assets.masking import mask
 from feed_assets.timing.dates import render_datetime
 
 MOST_NODES = 2_000
@@ -20,6 +21,7 @@ MOST_NODES = 2_000
 MORE_LEVELS = "there is more beyond --levels {}: give a higher number"
 
 _DIGEST = 12
+_MORE = "... and more"
 _Key = TypeVar("_Key", bound=Hashable)
 
 
@@ -184,18 +186,18 @@ class LineageGraph:
             f'  "{_escape(each.source)}" -> "{_escape(each.target)}" [label="{_escape(each.name or each.kind)}"];'
             for each in self.edges
         )
-        return "\n".join(['digraph "lineage" {', *nodes, *edges, "}"])
+        return "\n".join(['digraph "lineage" {', *nodes, *edges, *([] if self.is_whole else [f'  "{_MORE}";']), "}"])
 
     def find_shown(self) -> frozenset[str]:
         """Return the ids of the nodes in the trees of the text."""
         asked = [upwards for upwards, is_asked in ((True, self.up), (False, self.down)) if is_asked]
         return frozenset(self.starts).union(*(find_reached(self._follow(upwards=each), self.starts) for each in asked))
 
-    def _follow(self, *, upwards: bool) -> dict[str, list[str]]:
-        following: dict[str, list[str]] = defaultdict(list)
+    def _follow(self, *, upwards: bool) -> dict[str, dict[str, list[Edge]]]:
+        following: dict[str, dict[str, list[Edge]]] = defaultdict(dict)
         for each in self.edges:
             one, other = (each.target, each.source) if upwards else (each.source, each.target)
-            following[one].append(other)
+            following[one].setdefault(other, []).append(each)
         return following
 
     @property
@@ -210,22 +212,25 @@ class LineageGraph:
             if is_asked:
                 lines += [title] if self.up and self.down and self.nodes else []
                 lines += self._tree(nodes, words, upwards=upwards)
-        return "\n".join([*lines, *([] if self.is_whole else ["... and more"])])
+        return "\n".join([*lines, *([] if self.is_whole else [_MORE])])
 
     def _tree(self, nodes: Mapping[str, Node], words: Mapping[EdgeKind, str], *, upwards: bool) -> list[str]:
         following = self._follow(upwards=upwards)
-        prefixes: dict[tuple[str, str], str] = {}
-        for each in self.edges:
-            one, other = (each.target, each.source) if upwards else (each.source, each.target)
-            prefixes[one, other] = f"{words[each.kind].format(name=each.name)} "
+
+        def prefix(above: str, each: str) -> str:
+            told: dict[str, list[str]] = defaultdict(list)
+            for edge in following[above][each]:
+                told[words[edge.kind].format(name=edge.name)] += filter(None, [edge.name])
+            ways = (f"{word} ({', '.join(names)})" if len(names) > 1 else word for word, names in told.items())
+            return f"{' and '.join(ways)} "
 
         def line(above: str | None, first: str, last: str | None) -> str:
             until = nodes[last].nominal_time if last is not None else None
-            return (prefixes[above, first] if above is not None else "") + nodes[first].line(until)
+            return (prefix(above, first) if above is not None else "") + nodes[first].line(until)
 
         def series(above: str, each: str) -> Hashable:
             node = nodes[each]
-            sort = (prefixes[above, each], node.subject, node.state, node.remarks, node.proof)
+            sort = (prefix(above, each), node.subject, node.state, node.remarks, node.proof)
             return each if node.nominal_time is None else sort
 
         starts = reversed(self.starts) if upwards else self.starts
@@ -233,12 +238,12 @@ class LineageGraph:
 
 
 def _escape(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')
+    return mask(text).replace("\\", "\\\\").replace('"', '\\"')
 
 
 def render_tree(
     starts: Iterable[_Key],
-    following: Mapping[_Key, Sequence[_Key]],
+    following: Mapping[_Key, Collection[_Key]],
     line: Callable[[_Key | None, _Key, _Key | None], str],
     series: Callable[[_Key, _Key], Hashable],
 ) -> list[str]:
@@ -270,6 +275,6 @@ def render_tree(
 
 
 def _series_of(
-    following: Mapping[_Key, Sequence[_Key]], series: Callable[[_Key, _Key], Hashable], above: _Key, each: _Key
+    following: Mapping[_Key, Collection[_Key]], series: Callable[[_Key, _Key], Hashable], above: _Key, each: _Key
 ) -> Hashable:
     return (each, True) if following.get(each) else (series(above, each), False)

@@ -170,11 +170,16 @@ class _Walk:
                     self.link(source, event_id(by), EdgeKind.COPIED)
                 following += [each for each in self.histories[key] if version and each.seq <= version.seq]
             events, attempts = following, _flat(self._tell_lost(lost))
-            if len(self.nodes) > self.most:
-                return not events and not attempts
+            if not (events or attempts) or len(self.nodes) > self.most:
+                break
         is_made = any(each.payload.get("process") for each in events if each.seq not in visited)
-        self.is_cut |= is_made or any(each.inputs for each in attempts)
-        return True
+        return self._end(is_more=is_made or any(each.inputs for each in attempts))
+
+    def _end(self, *, is_more: bool) -> bool:
+        """Note that the levels have ended, if more follows; return whether the size has cut nothing off."""
+        is_full = len(self.nodes) > self.most
+        self.is_cut |= is_more and not is_full
+        return not (is_more and is_full)
 
     def _tell_lost(self, lost: Mapping[str, tuple[FeedKey, datetime]]) -> Mapping[str, Sequence[Attempt]]:
         """Tell of nodes without events, of instances that were read at a time, the attempts that may have made them:
@@ -233,11 +238,11 @@ class _Walk:
                     self.remark(attempt_id(attempt), told)
                 events += [one for event in made for one in self._restored(event)]
             attempts = ()
-            if len(self.nodes) > self.most:
-                return not events
+            if not events or len(self.nodes) > self.most:
+                break
         newest = {each.key: each for each in events if each.seq not in visited}
-        self.is_cut |= any(version is not None for _, version in self._find_readers(newest, {e.seq for e in events}))
-        return True
+        left = self._find_readers(newest, {each.seq for each in events})
+        return self._end(is_more=any(version is not None for _, version in left))
 
     def _tell_readers(self, newest: Mapping[FeedKey, FeedEvent], visited: Collection[int]) -> list[Attempt]:
         """Ask who has read instances; return those that have read these bytes, and tell the others."""

@@ -1,5 +1,6 @@
 """Values of the state database: events, instances, watermarks and leases, with their enums."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -102,6 +103,11 @@ CONTENT = ARRIVING | {FeedEventKind.CHANGED}
 
 MESSAGE = "message"  # the key of an event's payload that has what its sender says
 COLUMNS = "columns"  # that which names the set of what the columns were made of
+
+
+def render_payload(value: object) -> str:
+    """Return a value of a payload for people: a text as it is, and JSON of what is none."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 class FeedInstanceStatus(StrEnum):
@@ -295,7 +301,7 @@ class FeedEvent(NewFeedEvent):
     @property
     def said(self) -> str:
         """That payload for people."""
-        return ", ".join(f"{name}={value}" for name, value in self.message.items())
+        return ", ".join(f"{name}={render_payload(value)}" for name, value in self.message.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,8 @@ from feed_assets.entities.common import Kind
 from feed_assets.errors import WrongUsageError
 from feed_assets.json_form import Hidden
 from feed_assets.log.events import EventLog
-from feed_assets.log.records import FeedEvent
+from feed_assets.log.records import FeedEvent, render_payload
+from feed_assets.masking import mask
 from feed_assets.timing.dates import render_datetime
 
 
@@ -43,7 +44,8 @@ def find_events(
     limit: int,
 ) -> FeedEvents:
     """Return at most `limit` events of the instances of a feed from `start` to before `end`, if given. `payload` are
-    values of what the sender or the program says. The feed and the cluster need not be declared any more.
+    values of what the sender or the program says, as they are shown, without secrets. The
+    feed and the cluster need not be declared any more.
 
     Raises:
         EntityNotFoundError: no feed of this name was ever declared.
@@ -63,11 +65,12 @@ def find_events(
             key=lambda event: event.seq,
             reverse=True,
         )
-        found = (
-            each
-            for each in newest
-            if all(str({**each.payload, **each.message}.get(name)) == value for name, value in payload.items())
-        )
+        wanted = {f"{name}={value}" for name, value in payload.items()}
+        found = (each for each in newest if wanted <= _render({**each.payload, **each.message}))
         events = tuple(islice(found, limit + 1))
         gone = sum(log.count_removed(feed, each) for each in clusters)
     return FeedEvents(feed=feed, events=events[:limit], has_more=len(events) > limit, cleaned_up=gone)
+
+
+def _render(payload: Mapping[str, object]) -> set[str]:
+    return {mask(f"{name}={render_payload(value)}") for name, value in payload.items()}

@@ -193,6 +193,14 @@ class Sweep:
         """Whether it has moved something into the trash that was not purged yet."""
         return self.purge_at is not None and self.purged_at is None
 
+    def at(self, moment: datetime) -> "Sweep":
+        """Return it as it was at a moment after it had ended: neither undone nor purged later."""
+        if max(filter(None, (self.undone_at, self.purged_at)), default=moment) <= moment:
+            return self
+        undone_at = self.undone_at if self.undone_at is not None and self.undone_at <= moment else None
+        state = SweepState.UNDONE if undone_at else SweepState.DONE
+        return replace(self, state=state, undone_at=undone_at, purged_at=None)
+
     @property
     def notes(self) -> tuple[str, ...]:
         """Why it asks, until it is approved, and the remark about its end."""
