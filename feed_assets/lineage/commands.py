@@ -57,7 +57,7 @@ AtMost = Annotated[int, Param("How many attempts, the first ones.", least=1)]
 AsOf = Annotated[datetime | None, Param("Only what was recorded at this time or before; by default now.")]
 
 
-@operation("lineage show", text="text", forms=("dot",), example="daily-delays 2013-11-03 --up")
+@operation("lineage show", text="text", forms=("dot",), example="airline-report 2013-11-07 --up")
 def show(
     context: "OperationContext",
     *,
@@ -109,7 +109,10 @@ def show(
 
 @operation("lineage run", text="text", rows="attempts", example="4a1c9bd2-7f5e-4d0c-8a27-d1c0c5a0e1f2")
 def run(
-    context: "OperationContext", *, run: Annotated[str, Param("Its id.", argument=True)], limit: AtMost = 50
+    context: "OperationContext",
+    *,
+    run: Annotated[str, Param("Its id; lineage show tells it.", argument=True)],
+    limit: AtMost = 50,
 ) -> "RunThen":
     """Show RUN as it was: properties, definitions, inputs and outputs with digests, facts and quality of each attempt.
 
@@ -120,7 +123,7 @@ def run(
     return find_run_then(context, run, limit)
 
 
-@operation("lineage group", text="text", forms=("dot",), example="pipeline daily")
+@operation("lineage group", text="text", forms=("dot",), example="pipeline flights")
 def group(
     context: "EntityContext",
     *,
@@ -139,7 +142,7 @@ def group(
     return show_group(context, NodeKind(kind), name)
 
 
-@operation("lineage column", text="text", forms=("dot",), example="delays delay --up")
+@operation("lineage column", text="text", forms=("dot",), example="daily-delays mean_wind_speed --up")
 def column(
     context: "OperationContext",
     *,
