@@ -42,7 +42,7 @@ from feed_assets.timing.dates import render_datetime
 _PRODUCER = "urn:feed-assets"
 _SOURCE = "FEED_ASSETS"
 _SPEC = "https://openlineage.io/spec"
-_UNKNOWN = f"{_PRODUCER}:facets:1-0-0#/$defs/ColumnsUnknownDatasetFacet"  # a facet of ours: its one field is `reason`
+_UNKNOWN = {"_producer": _PRODUCER, "_schemaURL": f"{_PRODUCER}:facets:1-0-0#/$defs/ColumnsUnknownDatasetFacet"}
 _REMOVED = frozenset({ItemOutcome.EVICTED, ItemOutcome.RESTORED, ItemOutcome.OCCUPIED, ItemOutcome.LOST})
 
 Facets = dict[str, dict[str, Any]]
@@ -198,8 +198,7 @@ class LineageEvents:
             if columns.columns:
                 facets["columnLineage"] = self._columns(columns, event.cluster)
             if columns.unknown is not None:
-                said = {"_producer": _PRODUCER, "_schemaURL": _UNKNOWN, "reason": columns.unknown}
-                facets["feedAssets_columnsUnknown"] = said
+                facets["feedAssets_columnsUnknown"] = {**_UNKNOWN, "reason": columns.unknown}
         record = self.plan.feeds.get((event.feed, event.cluster))
         paths = [locate_path(record.store, str(event.payload["path"]))] if record and record.has_data else []
         more = {"outputStatistics": _facet("1-0-2/OutputStatisticsOutputDatasetFacet", **figures)}

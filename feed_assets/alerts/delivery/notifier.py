@@ -155,13 +155,11 @@ class ListedReceiver:
     @property
     def state(self) -> str:
         """Whether it can be used, for people."""
-        if self.fault is not None:
-            return self.fault
-        if self.out is None:
+        if self.fault is None and self.out is None:
             begin = command_line("notify", "send")
             return f"not begun: it gets what happens after the next tick of the sensor notify, or after {begin}"
-        if self.out.down_since is None:
-            return "ready"
+        if self.fault is not None or self.out is None or self.out.down_since is None:
+            return self.fault or "ready"
         again = f", tried again at {render_datetime(self.next_at)}" if self.next_at else ""
         return f"away since {render_datetime(self.out.down_since)}{again}: {self.out.error}"
 

@@ -126,9 +126,7 @@ def decide_record(
         match answer.verdict:
             case Verdict.DELIVERED:
                 done.append(seq)
-            case Verdict.REFUSED:
-                undone.append(replace(known, tries=known.tries + 1, next_at=None, dead_at=now, error=answer.error))
-            case Verdict.FAILED if known.since + GIVE_UP_AFTER <= now:
+            case verdict if verdict is Verdict.REFUSED or known.since + GIVE_UP_AFTER <= now:
                 undone.append(replace(known, tries=known.tries + 1, next_at=None, dead_at=now, error=answer.error))
             case _:
                 tries = known.tries + 1

@@ -76,7 +76,6 @@ _WHY: dict[type[Exception], str] = {
     gaierror: "there is no such host: correct the URL",
     ssl.SSLError: "no encrypted connection (TLS): correct scheme and port, or let its certificate be trusted:",
 }
-_PIPE_BYTES = 64 * 1024
 _BLOCK_BYTES = 64 * 1024
 
 
@@ -194,7 +193,7 @@ def run_bounded(words: Sequence[str], document: bytes, environ: Mapping[str, str
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-        return code, said.read(_PIPE_BYTES) or b""
+        return code, said.read(_BLOCK_BYTES) or b""
 
 
 def _away(where: str, error: Exception) -> Outcome:
@@ -518,15 +517,12 @@ def append_line(path: str, line: bytes) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.pread(file.fileno(), 1, 0) not in (b"", b"{"):
             raise OSError("it has something else than events: write another URL")
-        end = found.st_size
-        while end:
+        end, whole = found.st_size, 0
+        while end and not whole:
             begin = max(0, end - _BLOCK_BYTES)
             whole = os.pread(file.fileno(), end - begin, begin).rfind(b"\n") + 1
             end = begin + whole
-            if whole:
-                break
-        if end < found.st_size:
-            os.ftruncate(file.fileno(), end)
+        os.ftruncate(file.fileno(), end)
         left = memoryview(line + b"\n")
         while left:
             left = left[os.write(file.fileno(), left) :]
