@@ -270,13 +270,6 @@ def _checked_labels(pattern: re.Pattern[str], what: str, remedy: str) -> Callabl
     return checked
 
 
-def _check_sources(sources: list[str]) -> list[str]:
-    for source in sources:
-        if not all(source.partition(".")):
-            raise refuse("label", f"{source!r} is no column of an input", "Write it as flights.dep_delay.")
-    return sources
-
-
 _SCALAR: dict[str, Any] = {"type": ["string", "number", "boolean"]}
 
 Text = Annotated[str, BeforeValidator(_to_text), WithJsonSchema(_SCALAR)]
@@ -360,7 +353,6 @@ _LABELS = WithJsonSchema({"anyOf": [{"type": "array", "items": {"type": "string"
 SourceColumns = Annotated[
     list[FilledText],
     BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
-    AfterValidator(_check_sources),
     _LABELS,
 ]
 """Columns of inputs, each as `input.column`: a list, or one of them."""

@@ -1,20 +1,24 @@
-"""Which columns a column came of, and which came of it: a walk from set to set, of those that the newest productions of
-feeds have recorded. Copies have the columns of their sources.
+"""Which columns a column came of, and which came of it: a walk from set to set, of those that were recorded when feeds
+were last made. Copies have the columns of their sources.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from difflib import get_close_matches
+from functools import cached_property
 from itertools import chain, product
 from typing import NamedTuple
 
 from sqlalchemy import Connection
 
-from feed_assets.catalog.column_sets import NOT_TOLD, ColumnSet, ColumnSets
+from feed_assets.catalog.column_sets import NOT_TOLD, ColumnSet, ColumnSets, FeedColumn
 from feed_assets.catalog.descriptions import COLUMN
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext, Subject
-from feed_assets.entities.content.columns import iter_columns
+from feed_assets.entities.content.column_lineage import DECLARED
+from feed_assets.entities.content.columns import has_path, iter_columns
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.entities.flow_names import source_of
 from feed_assets.lineage.records import MORE_LEVELS, Edge, EdgeKind, LineageGraph, Node, NodeKind
@@ -56,12 +60,46 @@ class Step(NamedTuple):
     text: str = ""
 
 
-class Made(NamedTuple):
-    """How the newest data of a feed were made: by a process of these columns, or by a flow as a copy of a cluster's."""
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """How an instance of a feed was made: by a process of these columns, or by a flow as a copy of a cluster's."""
 
     process: str
     columns: ColumnSet
     source: str | None
+    nominal_time: datetime
+
+    def find(self, column: Column) -> list[str]:
+        """Return the names of its columns that a column covers."""
+        names = self.columns.columns if column.name == ALL else self._names.get(_root(column.name), ())
+        return [name for name in names if column.covers(name)]
+
+    def find_read(self, column: Column) -> Iterator[tuple[str, FeedColumn]]:
+        """Yield what was read that a column covers, each with the name of what came of it."""
+        feed, name = column.feed, column.name
+        keys = self._read if name == ALL else [(feed, _root(name))]
+        for found in chain.from_iterable(self._read.get(key, ()) for key in keys if key[0] == feed):
+            if column.covers(found[1].column):
+                yield found
+
+    @cached_property
+    def _names(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = defaultdict(list)
+        for name in self.columns.columns:
+            found[_root(name)].append(name)
+        return found
+
+    @cached_property
+    def _read(self) -> dict[tuple[str, str], list[tuple[str, FeedColumn]]]:
+        found: dict[tuple[str, str], list[tuple[str, FeedColumn]]] = defaultdict(list)
+        for name, sources in {**self.columns.columns, ALL: self.columns.indirect}.items():
+            for each in sources:
+                found[each.feed, _root(each.column)].append((name, each))
+        return found
+
+
+def _root(name: str) -> str:
+    return name.lower().partition(".")[0]
 
 
 def find_column_lineage(
@@ -76,6 +114,7 @@ def find_column_lineage(
     ways = [way for way in (True, False) if up is down or way is up]
     walks: list[_Walk] = []
     starts: dict[str, None] = {}
+    remarks: dict[str, None] = {}
     with context.read() as connection:
         for upwards, cluster in product(ways, feed.asked):
             key = context.feed_on(feed.name, cluster).key
@@ -84,8 +123,11 @@ def find_column_lineage(
                 continue
             known = walk.known(key)
             asked = {name.lower(): name for name in known}.get(column.lower(), column)
-            if known and not any(map(Column(*key, asked).covers, known)):
-                raise EntityNotFoundError(kind=COLUMN, name=f"{feed.name}.{asked}", suggestions=tuple(known))
+            if not walk.may_have(Column(*key, asked), known):
+                near = tuple(get_close_matches(asked, known, n=3, cutoff=0))
+                raise EntityNotFoundError(kind=COLUMN, name=f"{feed.name}.{asked}", suggestions=near)
+            if as_of is not None and walk.is_made(key) and walk.made(key) is None:
+                remarks[f"nothing of feed {key[0]!r} on {key[1]!r} was made until {render_datetime(as_of)}"] = None
             began = [Column(*key, name) for name in ((*known, ALL) if asked == ALL else [asked])]
             walk.listed = frozenset(began if known and asked == ALL else ())
             starts |= dict.fromkeys(each.id for each in began)
@@ -100,7 +142,7 @@ def find_column_lineage(
         nodes=tuple({node.id: node for walk in walks for node in walk.nodes.values()}.values()),
         edges=tuple(dict.fromkeys(edge for walk in walks for edge in walk.edges)),
         is_whole=is_whole,
-        remarks=() if is_whole else (MORE_LEVELS.format(levels),),
+        remarks=(*remarks, *(() if is_whole else (MORE_LEVELS.format(levels),))),
         up=True in ways,
         down=False in ways,
     )
@@ -132,16 +174,29 @@ class _Walk:
     def made(self, key: Key) -> Made | None:
         """Return how the newest data of a feed were made; None if they came from outside."""
         if key not in self._made:
-            record, log = self.plan.feeds.get(key), EventLog(self.connection)
-            is_made = record is None or not record.is_external  # else its many arrivals would be read
-            event = log.newest(*key, _MAKING, until=self.until) if is_made else None
+            event = EventLog(self.connection).newest(*key, _MAKING, until=self.until) if self.is_made(key) else None
             self._made[key] = None if event is None else self._load(event)
         return self._made[key]
+
+    def is_made(self, key: Key) -> bool:
+        """Return whether a feed does not come from outside only: then its many arrivals would be read."""
+        record = self.plan.feeds.get(key)
+        return record is None or not record.is_external
+
+    def may_have(self, column: Column, known: list[str]) -> bool:
+        """Return whether a feed may have a column, or a field in one, as far as its columns are known."""
+        record = self.plan.feeds.get(column[:2])
+        if column.name == ALL or not known:
+            return True
+        if record is not None and record.columns is not None:
+            return has_path(record.columns, column.name)
+        return any(map(column.covers, known))
 
     def _load(self, event: FeedEvent) -> Made:
         process, digest = (str(event.payload.get(name)) for name in ("process", COLUMNS))
         unknown = ColumnSet(unknown=NOT_TOLD if event.kind is FeedEventKind.PRODUCED else None)
-        return Made(process, ColumnSets(self.connection).find([digest]).get(digest, unknown), source_of(process))
+        found = ColumnSets(self.connection).find([digest]).get(digest, unknown)
+        return Made(process=process, columns=found, source=source_of(process), nominal_time=event.nominal_time)
 
     def known(self, key: Key) -> list[str]:
         """Return the columns of a feed that are declared, or else on record; none if they are not known."""
@@ -177,12 +232,12 @@ class _Walk:
         if made is not None and made.source is not None:
             yield Step(column._replace(cluster=made.source), column, EdgeKind.COPIED)
         elif made is not None:
-            own, rows = made.columns.columns.items(), made.columns.indirect
-            read = [*chain.from_iterable(sources for name, sources in own if column.covers(name)), *rows]
+            own, rows = made.columns.columns, made.columns.indirect
+            read = [*chain.from_iterable(own[name] for name in made.find(column)), *rows]
             if column in self.listed:
                 read = [*rows] if column.name == ALL else read[: len(read) - len(rows)]
             for each in read:
-                yield Step(Column(each.feed, column.cluster, each.column), column, EdgeKind(each.kind), each.text)
+                yield _step(Column(each.feed, column.cluster, each.column), column, each)
 
     def _readers(self, key: Key) -> Iterator[tuple[Key, Made]]:
         """Yield the feeds whose newest data readers of a feed have made: by the edges of the plan."""
@@ -200,20 +255,23 @@ class _Walk:
                 yield Step(column, Column(*key, column.name), EdgeKind.COPIED)
             if made.columns.unknown is not None:
                 yield Step(column, Column(*key, ALL), EdgeKind.READ)
-            for name, sources in {**made.columns.columns, ALL: made.columns.indirect}.items():
-                for each in sources:
-                    if each.feed == column.feed and column.covers(each.column):
-                        yield Step(column, Column(*key, name), EdgeKind(each.kind), each.text)
+            for name, each in made.find_read(column):
+                yield _step(column, Column(*key, name), each)
 
     def _add(self, column: Column) -> str:
         if column.id not in self.nodes:
             name, made = f"{column.feed}.{column.name}", self.made(column[:2])
-            is_told = made is None or (column.name != ALL and any(map(column.covers, made.columns.columns)))
+            is_told = made is None or (column.name != ALL and bool(made.find(column)))
             found = ColumnSet() if made is None else made.columns
             remarks = [f"what it is made of is unknown: {found.unknown}"] if found.unknown and not is_told else []
             remarks += [f"its work has also read {each}" for each in found.beyond]
             self.nodes[column.id] = Node(
-                id=column.id, kind=NodeKind.COLUMN, name=name, cluster=column.cluster, remarks=tuple(remarks)
+                id=column.id,
+                kind=NodeKind.COLUMN,
+                name=name,
+                cluster=column.cluster,
+                nominal_time=None if made is None else made.nominal_time,
+                remarks=tuple(remarks),
             )
         return column.id
 
@@ -226,3 +284,9 @@ class _Walk:
             self.edges[Edge(source=source, target=between, kind=step.kind)] = None
             source = between
         self.edges[Edge(source=source, target=target, kind=step.kind)] = None
+
+
+def _step(source: Column, target: Column, read: FeedColumn) -> Step:
+    if read.text == DECLARED:
+        return Step(source, target, EdgeKind.DECLARED)
+    return Step(source, target, EdgeKind(read.kind), read.text)

@@ -51,7 +51,8 @@ Before = Annotated[datetime | None, Param("And that began before this time; by d
 InForm = Annotated[Literal["cdap"] | None, Param("Without INSTANCE: the JSON of CDAP.", option="format")]
 MaybeColumn = Annotated[str | None, Param("The column; by default each.", argument=True, proposes="columns")]
 OfInstance = Annotated[
-    str | None, Param("As this instance was made, and the others were then; by default the newest.", proposes="times")
+    str | None,
+    Param("As this instance was made, the others as they were then; by default the last made.", proposes="times"),
 ]
 AtMost = Annotated[int, Param("How many attempts, the first ones.", least=1)]
 AsOf = Annotated[datetime | None, Param("Only what was recorded at this time or before; by default now.")]
@@ -159,7 +160,8 @@ def column(
     each column.
 
     `of` and `in` tell of values, `decided by` and `decides` of filters, joins, groups and orders. FEED.* stands for all
-    columns of a feed. Without --up and --down both directions are shown.
+    columns of a feed. Without --up and --down both directions are shown. Each column names the instance of which it is
+    told: of each feed the one that was last made.
     """
     from feed_assets.context.operation import resolve_subject
     from feed_assets.lineage.columns import ALL, find_column_lineage

@@ -61,6 +61,7 @@ class EdgeKind(StrEnum):
     HANDS = "hands on"
     DIRECT = "direct"
     INDIRECT = "indirect"
+    DECLARED = "declared"
 
 
 UPSTREAM = {
@@ -74,6 +75,7 @@ UPSTREAM = {
     EdgeKind.HANDS: "gets {name} from",
     EdgeKind.DIRECT: "of",
     EdgeKind.INDIRECT: "decided by",
+    EdgeKind.DECLARED: "declared to be of",
 }
 DOWNSTREAM = {
     EdgeKind.MADE: "made",
@@ -86,6 +88,7 @@ DOWNSTREAM = {
     EdgeKind.HANDS: "hands {name} to",
     EdgeKind.DIRECT: "in",
     EdgeKind.INDIRECT: "decides",
+    EdgeKind.DECLARED: "declared to be in",
 }
 
 

@@ -24,7 +24,7 @@ from feed_assets.entities.common import (
     find_queue,
     iter_metadata,
 )
-from feed_assets.entities.content.column_lineage import ColumnSource, SourceKind
+from feed_assets.entities.content.column_lineage import DECLARED, ColumnSource, SourceKind
 from feed_assets.entities.copies.mirror import Mirror
 from feed_assets.entities.copies.options import RemovedFiles, Verification
 from feed_assets.entities.feed import ClusterRole, Duplicates, Feed, find_sources, flow_delay, flow_sequence
@@ -483,7 +483,9 @@ def _members(bundle: Bundle, process: Process, cluster: str) -> tuple[EntityKey,
 
 def _sources(declared: Iterable[str]) -> tuple[ColumnSource, ...]:
     parts = (text.partition(".") for text in declared)
-    return tuple(ColumnSource(input=name, column=column, kind=SourceKind.DIRECT) for name, _, column in parts)
+    return tuple(
+        ColumnSource(input=name, column=column, kind=SourceKind.DIRECT, text=DECLARED) for name, _, column in parts
+    )
 
 
 def _late(late: LateProcess | None) -> LateRecord | None:

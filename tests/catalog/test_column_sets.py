@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 
 from feed_assets.catalog.column_sets import NOT_TOLD, ColumnSet, ColumnSets, FeedColumn
 from feed_assets.catalog.tables import column_sets
-from feed_assets.entities.content.column_lineage import ColumnLineage, ColumnSource, SourceKind
+from feed_assets.entities.content.column_lineage import DECLARED, ColumnLineage, ColumnSource, SourceKind
 from feed_assets.entities.process import Process
 from feed_assets.log.events import EventLog
 from feed_assets.log.records import FeedEventKind
@@ -104,8 +104,8 @@ def test_what_is_declared_wins_and_makes_no_release(lifecycle: LifecycleHarness)
         feed("views"), feed("totals"), counting(number=["clicks.size", "clicks.unit"], day=[], made="clicks.id")
     )
     assert [each.step for each in lifecycle.decisions] == ["in place"]
-    sources = tuple(FeedColumn("views", name, DIRECT) for name in ("size", "unit"))
-    declared = {"number": sources, "day": (), "made": (FeedColumn("views", "id", DIRECT),)}
+    sources = tuple(FeedColumn("views", name, DIRECT, DECLARED) for name in ("size", "unit"))
+    declared = {"number": sources, "day": (), "made": (FeedColumn("views", "id", DIRECT, DECLARED),)}
     found = run(lifecycle, counts=READ)
     assert found is not None
     assert (found.columns, len(found.indirect), found.unknown) == (declared, 1, None)

@@ -10,9 +10,10 @@ import pytest
 
 from feed_assets.catalog.column_sets import NOT_TOLD
 from feed_assets.context.errors import InstanceQueryError
-from feed_assets.entities.content.column_lineage import ColumnLineage, ColumnSource, SourceKind
+from feed_assets.entities.content.column_lineage import DECLARED, ColumnLineage, ColumnSource, SourceKind
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.json_form import render_document
+from feed_assets.lineage.columns import Column
 from feed_assets.lineage.commands import column
 from feed_assets.lineage.records import LineageGraph
 from tests.context.contexts import context_of
@@ -116,13 +117,45 @@ def test_what_is_unknown_is_told_with_its_reason(lifecycle: LifecycleHarness) ->
     lifecycle.lineage = {}
     lifecycle.run("insert", START + timedelta(hours=1), at("01T04:00"))
     (node,) = lineage(lifecycle, T, up=True).nodes
-    assert node.label == f"column t.* on primary; what it is made of is unknown: {NOT_TOLD}"
+    assert node.label == f"column t.* on primary 2013-11-01T01:00Z; what it is made of is unknown: {NOT_TOLD}"
+
+
+def test_nothing_made_until_a_time_is_said(lifecycle: LifecycleHarness) -> None:
+    graph = lineage(lifecycle, T, "c", up=True, as_of=START)
+    assert graph.notes == ("nothing of feed 't' on 'primary' was made until 2013-11-01T00:00Z",)
+    assert lineage(lifecycle, S, "a", as_of=START).notes == lineage(lifecycle, T, "c").notes == ()
+
+
+def test_each_column_is_looked_up_by_its_name(lifecycle: LifecycleHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    lifecycle.lineage = {T: made({f"c{number}": [source(f"s.c{number}")] for number in range(200)})}
+    lifecycle.run("insert", START + timedelta(hours=1), at("01T03:00"))
+    looked: list[str] = []
+    covers = Column.covers
+    monkeypatch.setattr(Column, "covers", lambda column, name: looked.append(name) or covers(column, name))
+    assert len(edges(lineage(lifecycle, T, up=True))) == 200
+    assert len(edges(lineage(lifecycle, S, down=True))) == 2 * 200  # of each column, and of all
+    assert len(looked) < 200 * 10
+
+
+def test_declared_sources_are_marked(lifecycle: LifecycleHarness) -> None:
+    lifecycle.lineage = {T: made({"c": [source("s.a", by=DECLARED)]})}
+    lifecycle.run("insert", START + timedelta(hours=1), at("01T03:00"))
+    graph = lineage(lifecycle, T, "c", up=True)
+    assert edges(graph) == {("s.a", "t.c", "declared")}
+    assert "declared to be of column s.a" in graph.text
+
+
+def test_at_most_three_names_are_suggested_the_nearest_first(lifecycle: LifecycleHarness) -> None:
+    lifecycle.lineage = {T: made({name: [] for name in ("price", "prices", "day", "week", "size")})}
+    lifecycle.run("insert", START + timedelta(hours=1), at("01T03:00"))
+    with pytest.raises(EntityNotFoundError, match=r"Did you mean 'price' or 'prices' or '\w+'\?$"):
+        lineage(lifecycle, T, "pric")
 
 
 def test_other_names_are_refused_and_the_known_ones_named(lifecycle: LifecycleHarness) -> None:
-    with pytest.raises(EntityNotFoundError, match=r"no column 'u\.sum'. Did you mean 'total' or 'version'"):
+    with pytest.raises(EntityNotFoundError, match=r"no column 'u\.sum'. Did you mean 'version' or 'total'"):
         lineage(lifecycle, U, "sum", clusters=("primary",))
-    with pytest.raises(EntityNotFoundError, match=r"no column 's\.x'. Did you mean 'a' or 'b'"):
+    with pytest.raises(EntityNotFoundError, match=r"no column 's\.x'. Did you mean 'b' or 'a'"):
         lineage(lifecycle, S, "x")
     with pytest.raises(EntityNotFoundError, match="no feed 'v'"):
         lineage(lifecycle, "v", "x")

@@ -15,6 +15,10 @@ class SourceKind(StrEnum):
     INDIRECT = "indirect"
 
 
+DECLARED = "as declared"
+"""Stands for the expression of a source that a definition declares."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnSource:
     """A column of an input of the process, and the expression's text by which it has gone in, without secrets."""

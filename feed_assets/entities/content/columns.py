@@ -105,6 +105,17 @@ def iter_columns(text: str) -> Iterator[Column]:
         yield from _iter_column(name, name, kind)
 
 
+def has_path(text: str, path: str) -> bool:
+    """Return whether a DDL text has a column of this name, in any case, or of the first part if it may have fields.
+
+    >>> [has_path("mean double, stops array<int>", path) for path in ("Mean", "mean.x", "stops.x")]
+    [True, False, True]
+    """
+    kinds = {name.lower(): kind for name, kind in parse_columns(text)}
+    root = path.lower().partition(".")[0]
+    return path.lower() in kinds or (root in kinds and bool(parse_nested(kinds[root])[1]))
+
+
 def parse_nested(kind: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     """Return the name of a type, and the types in it with their names: fields of a struct, `items` of an array, `key`
     and `value` of a map.
