@@ -33,7 +33,7 @@ from feed_assets.log.records import Cause, FrozenInput, ProcessInstanceStatus
 from feed_assets.orchestration.errors import NoAssetError
 from feed_assets.orchestration.location.health import describe_behind
 from feed_assets.orchestration.sensors.overdue_notices import MOST_LINES, render_most
-from tests.cli import test_batch, test_hints_of_definitions, test_hints_of_instances, test_inbox, test_sla
+from tests.cli import test_batch, test_hints_of_definitions, test_hints_of_instances, test_inbox, test_notify, test_sla
 from tests.cli.pasting import (
     AT,
     CLAIMED,
@@ -60,7 +60,7 @@ from tests.log.samples import feed_instance, late_check, process_instance
 
 __all__ = ["counted", "expired", "paste", "replicated"]
 
-OTHERS = (test_batch, test_hints_of_definitions, test_hints_of_instances, test_inbox, test_sla)
+OTHERS = (test_batch, test_hints_of_definitions, test_hints_of_instances, test_inbox, test_notify, test_sla)
 """Modules with the other tests, which say on import what they paste."""
 ELSEWHERE = {
     "engines.workflow.sql_code.<module>: validate": "starts Spark: tests/definitions/checks/test_code_trials.py",
