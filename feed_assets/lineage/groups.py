@@ -78,15 +78,15 @@ class GroupGraph(LineageGraph):
     def text(self) -> str:
         """A line for each entity, and below it one for each that it touches or that touches it."""
         names = {each.id: each.label for each in self.nodes}
-        lines: dict[str, list[str]] = defaultdict(list)
-        for words, is_up in ((UPSTREAM, True), (DOWNSTREAM, False)):
-            for each in self.edges:
-                one, other = (each.target, each.source) if is_up else (each.source, each.target)
-                if not (is_up and each.kind is EdgeKind.HAS):
-                    lines[one].append(f"{words[each.kind].format(name=each.name)} {names[other]}")
+        above: dict[str, list[str]] = defaultdict(list)
+        below: dict[str, list[str]] = defaultdict(list)
+        for each in self.edges:
+            below[each.source].append(f"{DOWNSTREAM[each.kind].format(name=each.name)} {names[each.target]}")
+            if each.kind is not EdgeKind.HAS:
+                above[each.target].append(f"{UPSTREAM[each.kind].format(name=each.name)} {names[each.source]}")
         (root,) = self.starts
         members = [each.target for each in self.edges if each.source == root]
-        told = (line for each in members for line in (f"  has {names[each]}", *(f"    {one}" for one in lines[each])))
+        told = ("\n    ".join([f"  has {names[each]}", *above[each], *below[each]]) for each in members)
         return "\n".join([names[root], *told])
 
 

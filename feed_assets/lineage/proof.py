@@ -78,12 +78,8 @@ def _find_digests(
     for each in sorted(port.find_readers(lacking), key=lambda read: read.attempt.started_at):
         attempt, key, read = each.attempt, each.instance, each.digest or ""
         version = find_version(events.get(key, ()), read, attempt.started_at, attempt.ended_at)
-        if (
-            version
-            and version.manifest_digest == owned[key]
-            and read.startswith(_CONTENT)
-            and not is_flow(attempt.process)
-        ):
+        is_told = read.startswith(_CONTENT) and not is_flow(attempt.process)
+        if is_told and version and version.manifest_digest == owned[key]:
             digests[key] = read
     return digests
 

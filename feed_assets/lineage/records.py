@@ -179,8 +179,7 @@ class LineageGraph:
     @property
     def dot(self) -> str:
         """The graph in the language of Graphviz."""
-        boxes = dict.fromkeys((NodeKind.FEED, NodeKind.EVENT), "box")
-        shapes = boxes | dict.fromkeys((NodeKind.PROCESS, NodeKind.ATTEMPT), "ellipse")
+        shapes = {**dict.fromkeys(("feed", "event"), "box"), **dict.fromkeys(("process", "attempt"), "ellipse")}
         nodes = (
             f'  "{_escape(each.id)}" [label="{_escape(each.label)}" shape="{shapes.get(each.kind, "plain")}"];'
             for each in self.nodes
