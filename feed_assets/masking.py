@@ -31,16 +31,16 @@ _USER = re.compile(
 )  # ://user:password@ and ://KEY:SE/CRET@, but not ${env:NAME}, and not ://host:8080/a@b
 _NAMES = (
     r"(?=[apst])(?:passw(?:or)?d|pwd|passphrase|\bsig(?:nature)?|token|secret(?:[._-]?key)?|"
-    r"(?:access|account|private|api|shared)[._-]?key)(?:\.[\w.-]+)?"
+    r"(?:access|account|private|api|shared)[._-]?key)(?:\.[\w.-]++)?+"
 )
 _HINTS = ("passw", "pwd", "passph", "secret", "token", "sig", "key")  # looked for first: that takes no time
 _IN_URL = re.compile(  # ;trustStorePassword=x; what is hidden already and quoted stays
     rf"({_NAMES}=)(?!\*\*\*[\"'\]])(?:'[^']*'|\"[^\"]*\"|[^;&\s]+)", re.IGNORECASE
 )
 _IN_SQL = re.compile(
-    rf"""({_NAMES}['"`]?+\s*(?:=>|==?)?\s*)(?:'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")""", re.IGNORECASE
+    rf"""({_NAMES}['"`]?+\s*+(?:=>|==?)?+\s*+)(?:'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")""", re.IGNORECASE
 )  # OPTIONS (password 'x')
-_SET = re.compile(rf"(\bset\s+[\w.-]*{_NAMES}\s*=\s*)[^;\s]+", re.IGNORECASE)  # SET fs.s3a.secret.key = x
+_SET = re.compile(rf"(\bset\s+[\w.-]*{_NAMES}\s*+=\s*+)[^;\s]+", re.IGNORECASE)  # SET fs.s3a.secret.key = x
 _NO_SECRET = re.compile(r"(?i:true|false|none|null)|\d{0,5}|([a-z]\w*\.)+[A-Z]\w*", re.ASCII)  # also Java classes
 
 
