@@ -201,9 +201,7 @@ class OperationContext(LifecycleContext):
         now = [each for each in kinds if any(of == name for of, _ in self.records(each))]
         ever = [each for each in kinds if each in now or definitions.find_newest(each, name) is not None]
         if not ever:
-            known = sorted({one for each in kinds for one in definitions.names_ever(each)})
-            similar = tuple(get_close_matches(name, known, n=2))
-            raise EntityNotFoundError(kind=" or ".join(kinds), name=name, suggestions=similar)
+            self._not_found(kinds, name)
         return now[:1] if Kind.FEED in now else ever
 
     def feed_on(self, name: str, cluster: str) -> FeedRecord:

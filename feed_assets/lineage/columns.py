@@ -109,13 +109,14 @@ def find_column_lineage(
 
     Raises:
         EntityNotFoundError: the feed has other columns.
-        InstanceQueryError: nothing on record has made the instance that is asked for.
+        InstanceQueryError: nothing on record has made the instance that is asked for, or there never was a cluster.
     """
     ways = [way for way in (True, False) if up is down or way is up]
     walks: list[_Walk] = []
     starts: dict[str, None] = {}
     remarks: dict[str, None] = {}
     with context.read() as connection:
+        context.clusters_ever(connection, feed.clusters)
         for upwards, cluster in product(ways, feed.asked):
             key = context.feed_on(feed.name, cluster).key
             walk = _Walk(context.plan, connection, as_of or context.as_of)

@@ -12,7 +12,7 @@ from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import Kind
 from feed_assets.errors import WrongUsageError
 from feed_assets.instances.commands import events
-from feed_assets.lineage.commands import show
+from feed_assets.lineage.commands import column, show
 from feed_assets.lineage.records import LineageGraph
 from feed_assets.log.events import EventLog
 from feed_assets.releases.timeline import ReleaseTimeline
@@ -127,7 +127,9 @@ def test_clusters_and_kinds_that_cannot_be_are_refused(tmp_path: Path) -> None:
             show(context, clusters=("nowhere",), **given)
         with pytest.raises(WrongUsageError, match="A cluster has no instances"):
             show(context, kind=Kind.CLUSTER, **given)
-    with pytest.raises(InstanceQueryError, match="nowhere"):
+    with pytest.raises(InstanceQueryError, match="it never was declared"):
+        column(context, feed="counts", clusters=("nowhere",))
+    with pytest.raises(InstanceQueryError, match="it never was declared"):
         events(context, feed="counts", cluster="nowhere")
     with pytest.raises(WrongUsageError, match="is after --end 2013-11-01T00:00Z"):
         events(context, feed="counts", start=at("02"), end=START)
