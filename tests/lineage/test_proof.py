@@ -90,6 +90,13 @@ def test_another_publication_than_the_record_says_differs(lifecycle: LifecycleHa
     assert ", the record has sha256:" in said
 
 
+def test_the_place_that_was_read_is_told_where_it_is_not_the_declared_one(lifecycle: LifecycleHarness) -> None:
+    former = lifecycle.folder("counts", START)
+    lifecycle.declare(feed("counts").model_copy(update={"locations": feed("elsewhere").locations}))
+    graph = proven(context_of(lifecycle, at("01T01:00")))
+    assert ("counts", f"proven: at {former.as_uri()}") in proofs(graph)
+
+
 def test_what_was_evicted_is_gone_and_what_is_restored_is_known_again(tmp_path: Path) -> None:
     harness = RetentionHarness.of(tmp_path, kept_feed())
     harness.land("clicks", START)
