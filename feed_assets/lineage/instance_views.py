@@ -17,7 +17,7 @@ from feed_assets.instances.lists.lifecycles import find_single
 from feed_assets.instances.lists.ranges import UNSCHEDULED, join_consecutive, render_range
 from feed_assets.json_form import NominalTime
 from feed_assets.lineage.recorded import RecordedLineage
-from feed_assets.lineage.records import MOST_NODES, render_tree
+from feed_assets.lineage.records import MORE, MOST_NODES, render_tree
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import FeedInstanceStatus, FeedKey, ProcessInstanceStatus, ProcessKey
@@ -220,7 +220,7 @@ class TriageGraph:
     def dot(self) -> str:
         """The graph in the language of Graphviz."""
         names = [f'"{vertex.label}"' for vertex in self.vertices]
-        lines = [f"  {name};" for name in names]
+        lines = [f"  {name};" for name in (*names, *([] if self.is_whole else [f'"{MORE}"']))]
         lines += [f'  {names[edge.source]} -> {names[edge.target]} [label="{edge.label}"];' for edge in self.edges]
         return "\n".join([f'digraph "{self.cluster}" {{', *lines, "}"])
 
@@ -244,7 +244,7 @@ class TriageGraph:
         def series(_: int, each: int) -> Hashable:
             return (self.vertices[each].subject, self.vertices[each].status)
 
-        return "\n".join([*render_tree([0], upstream, line, series), *([] if self.is_whole else ["... and more"])])
+        return "\n".join([*render_tree([0], upstream, line, series), *([] if self.is_whole else [MORE])])
 
 
 def find_triage(context: OperationContext, subject: Subject) -> Consolidated[TriageGraph]:

@@ -21,7 +21,7 @@ MOST_NODES = 2_000
 MORE_LEVELS = "there is more beyond --levels {}: give a higher number"
 
 _DIGEST = 12
-_MORE = "... and more"
+MORE = "... and more"
 _Key = TypeVar("_Key", bound=Hashable)
 
 
@@ -188,7 +188,7 @@ class LineageGraph:
             f'  "{_escape(each.source)}" -> "{_escape(each.target)}" [label="{_escape(each.name or each.kind)}"];'
             for each in self.edges
         )
-        return "\n".join(['digraph "lineage" {', *nodes, *edges, *([] if self.is_whole else [f'  "{_MORE}";']), "}"])
+        return "\n".join(['digraph "lineage" {', *nodes, *edges, *([] if self.is_whole else [f'  "{MORE}";']), "}"])
 
     def find_shown(self) -> frozenset[str]:
         """Return the ids of the nodes in the trees of the text."""
@@ -214,7 +214,7 @@ class LineageGraph:
             if is_asked:
                 lines += [title] if self.up and self.down and self.nodes else []
                 lines += self._tree(nodes, words, upwards=upwards)
-        return "\n".join([*lines, *([] if self.is_whole else [_MORE])])
+        return "\n".join([*lines, *([] if self.is_whole else [MORE])])
 
     def _tree(self, nodes: Mapping[str, Node], words: Mapping[EdgeKind, str], *, upwards: bool) -> list[str]:
         following = self._follow(upwards=upwards)

@@ -125,3 +125,4 @@ def test_a_graph_that_grows_too_large_is_cut_off_and_says_so(tmp_path: Path) -> 
     assert not graph.is_whole
     assert len(graph.vertices) <= MOST_NODES + 1
     assert graph.text.endswith("... and more")
+    assert '  "... and more";' in graph.dot.splitlines()
