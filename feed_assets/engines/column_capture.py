@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from feed_assets.engines.failures import render_cause
 from feed_assets.engines.plan_columns import FILES, INPUT_MARK, InputColumns, PlanNotReadError, read_plan
+from feed_assets.engines.plan_tree import OPTIMIZED
 from feed_assets.engines.port import InputData, OutputReport, Work
 from feed_assets.engines.spark.sessions import with_settings
 from feed_assets.entities.content.column_lineage import ColumnLineage
@@ -24,6 +25,7 @@ _logger = get_logger(__name__)
 _ALL_FIELDS = MappingProxyType({"spark.sql.debug.maxToStringFields": str(2**31 - 1)})
 _WHOLE = MappingProxyType({**_ALL_FIELDS, "spark.sql.maxPlanStringLength": str(2**31 - 16)})
 _CUT = re.compile(r"Truncated plan of \d+ characters|\.\.\. \d+ more (?:characters|fields)")
+_ANALYZED = "== Analyzed Logical Plan =="
 _LONGEST_PLAN = 250_000  # reading it costs less than half a second
 _MOST_FOLDERS = 20
 
@@ -46,7 +48,7 @@ def with_lineage(
         lineage = _read(_without_bad(frame, report, work), work, inputs)
         columns = {name.lower(): sources for name, sources in lineage.columns.items()}
         if len(columns) < len(frame.columns):
-            raise PlanNotReadError("it has columns of the same name but for upper and lower case")
+            raise PlanNotReadError("two of its columns have the same name, at least without regard to case")
         names = [name for name, _ in report.columns or ()] or list(lineage.columns)
         lineage = replace(lineage, columns={name: columns[name.lower()] for name in names})
     except Exception as exc:  # noqa: BLE001 - a run never fails for it
@@ -105,7 +107,8 @@ def _explain(frame: "DataFrame") -> str:
     for settings in (_ALL_FIELDS, _WHOLE):  # each costs a call; Spark's own limit of the length is the highest
         with with_settings(frame.sparkSession, settings):
             if is_remote():
-                text = str(frame._explain_string(extended=True))  # type: ignore[operator]
+                told = str(frame._explain_string(extended=True))  # type: ignore[operator]
+                text = told.rpartition(_ANALYZED)[2].partition(OPTIMIZED)[0]
             else:
                 text = str(frame._jdf.queryExecution().analyzed().treeString())
         if not _CUT.search(text):

@@ -3,6 +3,8 @@
 import re
 from dataclasses import dataclass, field
 
+OPTIMIZED = "\n\n== Optimized Logical Plan =="
+"""What follows the analyzed plan in an explanation."""
 _LINE = re.compile(r"((?::  |   )*)(?::- |\+- )(.*)", re.DOTALL)  # :  +- Project [a#1]
 _MADE = re.compile(r" AS [^#]*(\S)#(\d+)L?(?=, |\]|$)")  # the end of (a#1 + 1) AS b#2
 
@@ -27,7 +29,7 @@ class Node:
 
 def parse_tree(text: str) -> Node:
     """Read operators by their indentation: children stand one step deeper, subqueries two."""
-    lines = text.split("\n\n== Optimized Logical Plan ==", 1)[0].rstrip("\n").split("\n")
+    lines = text.split(OPTIMIZED, 1)[0].rstrip("\n").split("\n")
     top = Node(text=lines[0])
     path = [(0, top)]
     for line in lines[1:]:

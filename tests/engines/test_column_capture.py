@@ -1,11 +1,14 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from feed_assets.engines import column_capture
+from feed_assets.engines.plan_columns import PlanNotReadError
 from feed_assets.engines.port import OutputReport
 from feed_assets.engines.registry import open_engine
 from feed_assets.entities.content.column_lineage import ColumnLineage, SourceKind
@@ -99,13 +102,28 @@ def test_code_does_not_see_that_inputs_are_marked(spark: SparkSession, tmp_path:
         ("def run(spark, flights):\n    return flights.localCheckpoint()", "rows come from an RDD, a checkpoint"),
         ("def run(spark, flights):\n    return flights.select('delay').transpose()", "'Transpose'"),
         ("def run(spark, flights):\n    return spark.createDataFrame(flights.toArrow())", "went through the driver"),
-        ("SET spark.sql.caseSensitive=true; SELECT origin AS x, delay AS X FROM flights", "upper and lower case"),
+        ("SET spark.sql.caseSensitive=true; SELECT origin AS x, delay AS X FROM flights", "without regard to case"),
     ],
 )
 def test_what_tells_no_plan_is_unknown(spark: SparkSession, tmp_path: Path, text: str, reason: str) -> None:
     lineage = lineage_of(spark, tmp_path, text)
     assert reason in (lineage.unknown or "")
     assert lineage.columns == {}
+
+
+def test_only_the_analyzed_plan_of_an_explanation_counts(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    plans = (
+        ("Parsed", "... 5 more fields"),
+        ("Analyzed", "k: int\nLeaf"),
+        ("Optimized", "InMemoryRelation [... 5 more fields]"),
+    )
+    text = "\n\n".join(f"== {name} Logical Plan ==\n{plan}" for name, plan in plans)
+    monkeypatch.setattr("pyspark.sql.is_remote", lambda: True)
+    frame: Any = SimpleNamespace(_explain_string=lambda extended: text * extended, sparkSession=spark)
+    assert column_capture._explain(frame) == "\nk: int\nLeaf"
+    frame._explain_string = lambda extended: text.replace("Leaf", "f(k, ... 5 more fields)") * extended
+    with pytest.raises(PlanNotReadError, match="cut off"):
+        column_capture._explain(frame)
 
 
 def test_no_fault_of_reading_fails_a_run_and_each_is_said_once(
