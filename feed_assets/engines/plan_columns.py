@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import chain
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 from feed_assets.engines.plan_tree import Node, parse_tree
@@ -422,7 +423,7 @@ def _read_items(text: str, scope: _Scope) -> tuple[list[tuple[int, _Column]], in
             if number == len(ends):
                 break
             made, number = ends[number], number + 1
-            first, after = (bisect_left(found, place, key=_start_of) for place in (begin, made.start()))
+            first, after = (bisect_left(found, place, key=attrgetter("start")) for place in (begin, made.start()))
             parts = found[first:after]
             items.append((int(made[1]), _make(text, begin, made.start(), plain, parts, scope)))
             tail = plain[parts[-1].end if parts else begin : plain.index(" AS ", begin)].strip(") ")
@@ -438,10 +439,6 @@ def _read_items(text: str, scope: _Scope) -> tuple[list[tuple[int, _Column]], in
             break
         begin = end + 2
     return items, begin
-
-
-def _start_of(reference: _Reference) -> int:
-    return reference.start
 
 
 def _make(text: str, begin: int, end: int, plain: str, parts: Sequence[_Reference], scope: _Scope) -> _Column:

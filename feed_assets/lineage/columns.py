@@ -187,11 +187,9 @@ class _Walk:
     def may_have(self, column: Column, known: list[str]) -> bool:
         """Return whether a feed may have a column, or a field in one, as far as its columns are known."""
         record = self.plan.feeds.get(column[:2])
-        if column.name == ALL or not known:
-            return True
-        if record is not None and record.columns is not None:
+        if record is not None and record.columns is not None and column.name != ALL:
             return has_path(record.columns, column.name)
-        return any(map(column.covers, known))
+        return not known or any(map(column.covers, known))
 
     def _load(self, event: FeedEvent) -> Made:
         process, digest = (str(event.payload.get(name)) for name in ("process", COLUMNS))

@@ -152,6 +152,14 @@ def test_at_most_three_names_are_suggested_the_nearest_first(lifecycle: Lifecycl
         lineage(lifecycle, T, "pric")
 
 
+def test_a_field_of_a_column_that_has_none_is_refused(tmp_path: Path) -> None:
+    found = LifecycleHarness.of(tmp_path, feed(S, schema="mean double, at struct<day: date>"))
+    for name in ("Mean", "at.day"):
+        assert lineage(found, S, name).starts
+    with pytest.raises(EntityNotFoundError, match=r"no column 's\.mean\.x'. Did you mean 'mean'"):
+        lineage(found, S, "mean.x")
+
+
 def test_other_names_are_refused_and_the_known_ones_named(lifecycle: LifecycleHarness) -> None:
     with pytest.raises(EntityNotFoundError, match=r"no column 'u\.sum'. Did you mean 'version' or 'total'"):
         lineage(lifecycle, U, "sum", clusters=("primary",))
