@@ -35,7 +35,7 @@ PEER = "one recursive statement over a table of edges, which the record does not
 BY_RECORD = "one recursive statement over the record"
 THREE_HOPS = 0.010
 OFTEN = 3_000
-"""For so many pairs a tick is so short that all levels are made within an hour."""
+"""For so many pairs a tick is so short that all levels are made within an hour, with runs of a minute."""
 _FEED = """\
 kind: feed
 name: {name}
@@ -150,7 +150,9 @@ class _Graph:
 def measure_lineage(folder: Path, scale: Scale) -> Iterator[Figure]:
     """Measure walks from the last level up, from the first one down, and the window of an hour."""
     graph = _Graph(width=scale.choose(100, 40, 4), depth=scale.choose(10, 4, 3))
-    size = LivedSize(pairs=OFTEN, periods=scale.choose(1_000, 50, 2), period=HOUR, is_evicting=False)
+    size = LivedSize(
+        pairs=OFTEN, periods=scale.choose(1_000, 50, 2), period=HOUR, is_evicting=False, run_time=HOUR / 60
+    )
     repeats = scale.choose(31, 11, 1)
     graph.write(folder / "entities", folder / "data")
     with open_state(folder / "state", "postgresql") as database:

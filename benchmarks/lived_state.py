@@ -64,13 +64,14 @@ Rows = Mapping[Table, Sequence[Mapping[str, Any]]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LivedSize:
     """How many pairs have lived how many periods, each a day or an hour; instances are evicted after a year if
-    `is_evicting`.
+    `is_evicting`. A run takes `run_time`.
     """
 
     pairs: int
     periods: int
     period: timedelta = DAY
     is_evicting: bool = True
+    run_time: timedelta = timedelta(minutes=10)
 
     @property
     def end(self) -> datetime:
@@ -147,7 +148,13 @@ def _live(folder: Path, size: LivedSize) -> tuple[Rows, Rows]:
         plan=location.plan,
         record=lambda database: record_location(database, settings, location, START),
         arrivals=arrivals,
-        settings=SimulationSettings(start=START, end=end - timedelta(seconds=1), root=settings.root, every=size.every),
+        settings=SimulationSettings(
+            start=START,
+            end=end - timedelta(seconds=1),
+            root=settings.root,
+            every=size.every,
+            run_time=size.run_time,
+        ),
     )
     try:
         for _ in simulation.run():
