@@ -321,7 +321,7 @@ class _Walk:
                 self.link(f"{kind}/{name}", f"event/{seq}", EdgeKind.GAVE)
         swept = {each.seq: str(each.payload["sweep"]) for each in events if each.payload.get("sweep")}
         sweeps = self.port.find_sweeps({*swept.values()}) if swept else {}
-        fates: dict[int, str] = {}
+        fates: dict[int, tuple[str, str]] = {}
         for event in events:
             if (sweep := sweeps.get(swept.get(event.seq, ""))) is not None:
                 name, is_evicted = f"sweep/{sweep.sweep_id}", event.kind is FeedEventKind.EVICTED
@@ -329,13 +329,12 @@ class _Walk:
                 self.link(name, event_id(event), EdgeKind.REMOVED if is_evicted else EdgeKind.GAVE)
                 is_there = sweep.has_trash or "archive" in event.payload
                 undo = "undo brings it back" if is_there else "it cannot be brought back"
-                fates[event.seq] = f"evicted by sweep {sweep.sweep_id}: {undo}"
+                fates[event.seq] = f"evicted by sweep {sweep.sweep_id}", f": {undo}"
         for listed in self.histories.values():
             for number, (one, other) in enumerate(pairwise(listed)):
-                evicted, then = fates.get(other.seq, "evicted"), listed[number + 2 : number + 3]
-                if then and then[0].kind is FeedEventKind.RESTORED:
-                    evicted = f"{evicted.partition(':')[0]}, and brought back since"
-                if fate := _fate(one, other, evicted):
+                (evicted, undo), then = fates.get(other.seq, ("evicted", "")), listed[number + 2 : number + 3]
+                is_back = bool(then) and then[0].kind is FeedEventKind.RESTORED
+                if fate := _fate(one, other, evicted + (", and brought back since" if is_back else undo)):
                     self.remark(event_id(one), fate)
 
 
