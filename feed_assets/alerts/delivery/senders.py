@@ -23,6 +23,7 @@ from email.message import EmailMessage
 from functools import partial
 from http.client import CONTINUE, HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from io import BufferedReader, RawIOBase
+from pathlib import Path
 from select import POLLIN, poll
 from smtplib import SMTP, SMTP_SSL
 from socket import gaierror, socket
@@ -527,3 +528,9 @@ def append_line(path: str, line: bytes) -> None:
         while left:
             left = left[os.write(file.fileno(), left) :]
         os.fdatasync(file.fileno())
+        if not found.st_size:  # the name of a new file is on the disk only with its folder
+            folder = os.open(Path(path).parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)

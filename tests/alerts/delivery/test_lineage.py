@@ -204,6 +204,14 @@ def test_what_a_kill_has_left_of_an_event_is_removed(tmp_path: Path, rest: str) 
     assert file.read_text() == '{"eventTime":1}\n{"eventTime":2}\n'
 
 
+def test_the_name_of_a_new_file_is_on_the_disk_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda number: synced.append(os.fstat(number).st_ino))
+    for _ in range(2):
+        senders.append_line(str(tmp_path / "lineage.ndjson"), b"{}")
+    assert synced == [tmp_path.stat().st_ino]
+
+
 def test_what_has_no_whole_line_is_removed_only_if_it_is_an_event(tmp_path: Path) -> None:
     torn, other = tmp_path / "lineage.ndjson", tmp_path / "notes.txt"
     torn.write_text('{"run":')
