@@ -83,7 +83,9 @@ def queued_home(folder: Path, database: str, entities: str, *, seconds: float = 
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """Programs that give `feed-assets` commands, all at the same time; each command costs no start of Python."""
+    """Programs that give `feed-assets` commands, all at the same time; each command costs no start of Python. They
+    answer with their standard output; notes beside it are in `programs.log`.
+    """
 
     started: Sequence[subprocess.Popen[str]]
 
@@ -116,18 +118,19 @@ def _answer(program: subprocess.Popen[str]) -> str:
 @contextmanager
 def programs(home: Home, count: int) -> Iterator[Programs]:
     """Programs in a project, ended with the block."""
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM],
-            cwd=home.folder,
-            env=home.environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for _ in range(count)
-    ]
+    with (home.folder / "programs.log").open("ab") as log:
+        started = [
+            subprocess.Popen(
+                [sys.executable, "-c", _PROGRAM],
+                cwd=home.folder,
+                env=home.environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+            for _ in range(count)
+        ]
     try:
         yield Programs(started)
     finally:
