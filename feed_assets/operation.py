@@ -1,7 +1,7 @@
 """What people and programs can ask for: each operation is a typed function, declared once in a module `commands`.
 
-The command, its table, CSV and JSON, the reference and the list of operations are derived from the declaration; routes
-and rights will be. The function stays the plain function that it is: the declaration hides no call.
+The command, its table, CSV and JSON, the reference, the list of operations, routes and rights are derived from the
+declaration. The function stays the plain function that it is: the declaration hides no call.
 """
 
 import inspect
@@ -16,6 +16,8 @@ GIVEN = frozenset({"author", "dry_run", "progress"})
 """Parameters that need no `Param`: who asks, whether nothing is to be changed, and what is told of the progress."""
 
 DECLARATION = "__operation__"
+WRITES_FILES = "It writes files where it runs."
+WORKS_LONG = "It may take minutes. Run the command where the project is."
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -52,6 +54,8 @@ class Param:
     """What a person need not give, as text; for callers in Python it is required."""
     metavar: str | None = None
     """How help calls its value."""
+    local: bool = False
+    """Whether only a command has it: it names a place on this machine, or its answer has no end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,8 +114,10 @@ class Operation:
     """Whether an EntityContext says if it is checked that what entities name can be reached."""
     long: bool = False
     """Whether it may take minutes."""
-    route: bool = True
-    """Whether a server offers it."""
+    no_route: str = ""
+    """Why a server does not offer it; empty if it does."""
+    answers: int = 200
+    """The status of what a server answers: 201 if it makes something, 202 if the work is still to come."""
     function: Any = None
 
     def __call__(self, function: _Function) -> _Function:
@@ -176,6 +182,16 @@ class Operation:
             default=written.default if has_default else param.default,
             param=param,
         )
+
+    @property
+    def has_route(self) -> bool:
+        """Whether a server offers it."""
+        return not self.no_route
+
+    @property
+    def file(self) -> Parameter | None:
+        """The parameter that is a file of the caller: the body of a request."""
+        return next((each for each in self.parameters if each.param.file), None)
 
     @property
     def group(self) -> str:

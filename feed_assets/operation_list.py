@@ -88,9 +88,10 @@ def list_operations() -> OperationList:
 
 
 def _describe(operation: Operation) -> Mapping[str, object]:
-    names = ("name", "group", "does", "long", "route", "about")
+    names = ("name", "group", "does", "long", "no_route", "about")
     return {
         **{name: getattr(operation, name) for name in names},
+        "route": operation.has_route,
         **{name: name in operation.given for name in ("author", "dry_run")},
         "parameters": [*map(_describe_parameter, operation.parameters)],
     }

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 from feed_assets.catalog.search.records import OnlyScope, PropertyName, PropertyValues, SearchQuery
 from feed_assets.entities.metadata import MetadataKind, Origin, Scope
 from feed_assets.errors import WrongUsageError
-from feed_assets.operation import Does, Param, operation
+from feed_assets.operation import WORKS_LONG, Does, Param, operation
 from feed_assets.pages import Page
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def import_metadata(
     return Page.of(import_metadata(context, file.name, file.read(), author=author, dry_run=dry_run))
 
 
-@operation("metadata reindex", does=Does.ADMINISTERS, safe=True, text="sentence", long=True)
+@operation("metadata reindex", does=Does.ADMINISTERS, safe=True, text="sentence", long=True, no_route=WORKS_LONG)
 def reindex(
     context: "OperationContext", *, author: str, dry_run: bool = False, progress: Callable[..., None]
 ) -> "Reindexed":

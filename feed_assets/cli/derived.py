@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, Literal, get_origin
 import click
 
 from feed_assets.cli import options, state
+from feed_assets.cli.door import find_door
 from feed_assets.cli.exit_codes import FAILED
 from feed_assets.cli.groups import Verb, Verbs
 from feed_assets.cli.progress import status_line
@@ -23,7 +24,6 @@ from feed_assets.json_form import render_document
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.operation import Does, Operation, Parameter
 from feed_assets.operation_list import describe_group, find_operations
-from feed_assets.settings import load_settings
 from feed_assets.timing.sequence import Frequency
 
 DRAWN: Mapping[str, str] = MappingProxyType(
@@ -49,7 +49,6 @@ def derive_command(operation: Operation) -> click.Command:
         context = _open(operation, given)
         finish(operation, context, _call(operation, context, given), output)
 
-    is_split = any(each.param.proposes == "names" for each in operation.parameters)
     of_text = options.output_in("text", *operation.forms, Output.JSON)
     shared = [] if operation.plain else [options.output_option if operation.table else of_text]
     shared += [options.dry_run_option] if "dry_run" in operation.given else []
@@ -58,11 +57,16 @@ def derive_command(operation: Operation) -> click.Command:
     command = click.command(
         operation.name.rpartition(" ")[2],
         cls=Verb,
-        params=[_parameter_of(each) for each in operation.parameters if each.name != "kind" or not is_split],
+        params=[_parameter_of(each) for each in operation.parameters if each.name != "kind" or not is_split(operation)],
         help=operation.about,
         epilog=f"Example: feed-assets {operation.name} {operation.example}" if operation.example else None,
     )
     return command(reduce(lambda function, add: add(function), shared, run))
+
+
+def is_split(operation: Operation) -> bool:
+    """Return whether the kind stands before the names, as in `[KIND] NAMES...`, in one parameter of the command."""
+    return any(each.param.proposes == "names" for each in operation.parameters)
 
 
 def _parameter_of(each: Parameter) -> click.Parameter:
@@ -102,11 +106,11 @@ def _type_of(each: Parameter) -> click.ParamType[Any]:
     if each.type == dict[str, str] and each.param.file:
         return options.PROPERTY_FILE
     made: dict[object, Callable[[], click.ParamType[Any]]] = {
-        **dict.fromkeys((bytes, BinaryIO), lambda: click.File("rb")),
+        **dict.fromkeys((bytes, BinaryIO), options.FileType),
         datetime: options.MomentType,
         dict[str, object]: lambda: options.JSON_OBJECT,
         dict[str, str]: lambda: options.PAIR,
-        EntityFile: lambda: click.STRING,
+        EntityFile: options.EntityFilesType,
         Frequency: lambda: options.FREQUENCY,
         int: lambda: click.INT if each.param.least is None else click.IntRange(min=each.param.least),
         Path: lambda: click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -130,12 +134,17 @@ def _call(operation: Operation, context: Any, given: dict[str, Any]) -> object:
     click.get_current_context().params.update(given)
     for name, query in operation.queries.items():
         given[name] = query(**{each.name: given.pop(each.name) for each in fields(query)})
-    given |= {"progress": status_line.show} if "progress" in operation.given else {}
+    show = status_line.show if find_door() is None else _show_nothing
+    given |= {"progress": show} if "progress" in operation.given else {}
     if operation.stops_in_safe_mode:
         from feed_assets.context.safe_mode import require_allowed
 
         require_allowed(context.database, operation)
     return operation.function(*[context] if operation.context else [], **given)
+
+
+def _show_nothing(name: str, settled: int, total: int) -> None:
+    """Let progress be: who has sent a request sees nothing before the answer."""
 
 
 def _open(operation: Operation, given: dict[str, Any]) -> Any:
@@ -150,7 +159,7 @@ def _open(operation: Operation, given: dict[str, Any]) -> Any:
         case "Settings":
             return options.project_settings([given["path"]] if given.get("path") else [])
         case "Database":
-            return state.open_state(load_settings())
+            return state.open_state(state.current_settings())
 
 
 def finish(operation: Operation, context: Any, result: Any, output: str) -> None:

@@ -3,7 +3,7 @@
 `keys` is a group of which one command needs no name.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
@@ -18,6 +18,19 @@ _PLACES = frozenset({"files", "path", "source", "target", "to", "folder", "stora
 _GIVEN = "feed_assets.given"
 
 
+class Given:
+    """The parameters of a request, in the place of a parser of words."""
+
+    _opt_prefixes: frozenset[str] = frozenset()
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self._given = given
+
+    def parse_args(self, args: list[str]) -> tuple[Mapping[str, Any], list[str], list[click.Parameter]]:
+        """Return the parameters by name, and no words."""
+        return self._given, args, []
+
+
 class Verb(click.Command):
     """A command; the boundary above it finds out which one was given, and with what."""
 
@@ -25,6 +38,10 @@ class Verb(click.Command):
         """Parse the words. A shell that completes the value of the last option has not given it: the rest is parsed."""
         is_unfinished = ctx.resilient_parsing and args and args[-1].startswith("--")
         return super().parse_args(ctx, args[:-1] if is_unfinished else args)
+
+    def make_parser(self, ctx: click.Context) -> Any:
+        """Return the parser of words; of a request, what it gives by name."""
+        return ctx.obj if isinstance(ctx.obj, Given) else super().make_parser(ctx)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""

@@ -172,11 +172,16 @@ class Boundary(Verbs):
             raise
         except (click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
-        except Exception as exc:
-            code = exit_code_of(exc)
-            _logger.debug("the command ended with an error", exc_info=True)
-            _say(_describe_mistake(exc) if code == OUR_MISTAKE else _describe(exc))
-            ctx.exit(code)
+        except Exception as exc:  # noqa: BLE001 - the boundary
+            ctx.exit(tell_error(exc))
+
+
+def tell_error(error: Exception) -> int:
+    """Print the sentence of an exception that ends a command, and return the exit code."""
+    code = exit_code_of(error)
+    _logger.debug("the command ended with an error", exc_info=error)
+    _say(_describe_mistake(error) if code == OUR_MISTAKE else _describe(error))
+    return code
 
 
 def _find_command(name: str) -> click.Command:

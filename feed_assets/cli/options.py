@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
+from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -14,8 +15,9 @@ from zoneinfo import ZoneInfo
 import click
 from click.shell_completion import CompletionItem
 
+from feed_assets.cli.door import find_door
 from feed_assets.cli.render import Output
-from feed_assets.cli.state import open_state
+from feed_assets.cli.state import current_settings, open_state
 from feed_assets.clock import open_clock
 from feed_assets.entities.common import Kind
 from feed_assets.json_form import parse_json
@@ -188,6 +190,8 @@ def find_receivers(_: click.Context) -> Iterable[str]:
 
 
 def _load_plan() -> "Plan":
+    if (door := find_door()) is not None:
+        return door.open_context().plan
     from feed_assets.plan.location import find_plan_cache, load_location
 
     settings = load_settings()
@@ -283,7 +287,7 @@ class MomentType(ProposingType[datetime | str]):
             return UTC_KEYS
 
         try:
-            moment = parse_time(str(value), lambda: open_clock(load_settings()).now(), ask)
+            moment = parse_time(str(value), lambda: open_clock(current_settings()).now(), ask)
         except TimingError as exc:
             if ctx is not None and ctx.resilient_parsing:  # of `feed clicks` a shell asks before there is a time
                 return str(value)
@@ -318,14 +322,14 @@ class ChoiceType(click.Choice[str]):
 class ParsedType(click.ParamType[Any]):
     """What a function makes of a text. It raises TimingError or ValueError with a sentence."""
 
-    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+    def __init__(self, name: str, parse: Callable[[Any], Any]) -> None:
         self.name = name
         self._parse = parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Parse the text."""
         try:
-            return self._parse(value) if isinstance(value, str) else value
+            return self._parse(value) if isinstance(value, str | bytes) else value
         except (TimingError, ValueError) as exc:
             self.fail(str(exc), param, ctx)
 
@@ -352,13 +356,16 @@ def _parse_pair(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _read_properties(text: str) -> dict[str, str]:
-    """Read a file with a line NAME=VALUE for each property, and comments."""
-    path = click.Path(exists=True, dir_okay=False).convert(text, None, None)
+def _read_properties(file: Any) -> dict[str, str]:
+    """Read a file with a line NAME=VALUE for each property, and comments; bytes are its content."""
+    name, content = "the file", file
+    if not isinstance(file, bytes):
+        name, path = file, click.Path(exists=True, dir_okay=False).convert(file, None, None)
+        content = Path(os.fsdecode(path)).read_bytes()
     try:
-        lines = Path(os.fsdecode(path)).read_text("utf-8").splitlines()
+        lines = content.decode().splitlines()
     except UnicodeDecodeError as exc:
-        raise ValueError(f"{text} is not UTF-8: {exc.reason} at byte {exc.start:,}. Save it in UTF-8.") from exc
+        raise ValueError(f"{name} is not UTF-8: {exc.reason} at byte {exc.start:,}. Save it in UTF-8.") from exc
     told = (line.strip() for line in lines if not line.lstrip().startswith(("#", "!")))
     return dict(map(_parse_pair, filter(None, told)))
 
@@ -388,8 +395,10 @@ class ListType(ProposingType[tuple[Any, ...]]):
 def project_settings(paths: Sequence[str] = ()) -> Settings:
     """Read the settings of the working directory's project or, if it has none, of the project of a path.
 
-    That project's `.env` holds until the command ends.
+    That project's `.env` holds until the command ends. A server has its settings.
     """
+    if (door := find_door()) is not None:
+        return door.settings
     here = Path.cwd()
     local = [Path(path).absolute() for path in paths if path != STDIN and "://" not in path]
     folders = [path if path.is_dir() else path.parent for path in local]
@@ -413,22 +422,47 @@ def open_entity_context_for(
 
 
 def author_of(author: str | None) -> str:
-    """Return the author of a command."""
+    """Return the author of a command, or of a request."""
     if author:
         return author
+    if (door := find_door()) is not None:
+        return door.author
     try:
         return getpass.getuser()
     except (KeyError, OSError):
         return f"uid {os.getuid()}"
 
 
-def read_files(paths: Sequence[str]) -> list[Any]:
-    """Read the entity files of paths: files, folders or URLs; `-` is standard input."""
+class FileType(click.File):
+    """A file of the caller, opened for reading; bytes are its content."""
+
+    def __init__(self) -> None:
+        super().__init__("rb")
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Open it."""
+        return BytesIO(value) if isinstance(value, bytes) else super().convert(value, param, ctx)
+
+
+class EntityFilesType(click.ParamType[Any]):
+    """The path of entity files, or one that has been read."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ARG002
+        """Return it."""
+        return value
+
+
+def read_files(paths: Sequence[Any]) -> list[Any]:
+    """Read the entity files of paths: files, folders or URLs; `-` is standard input. What has been read stays."""
     from feed_assets.loading.entity_files import EntityFile, read_entity_files
 
     files = []
     for path in paths:
-        if path == STDIN:
+        if isinstance(path, EntityFile):
+            files.append(path)
+        elif path == STDIN:
             content = sys.stdin.buffer.read()
             suffix = "xml" if content.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<") else "yaml"
             files.append(EntityFile(name=f"stdin.{suffix}", content=content))

@@ -5,7 +5,6 @@ import io
 import json
 import os
 import re
-import shutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,9 @@ from typing import Any
 
 import click
 
+from feed_assets.cli.door import find_door, find_width
 from feed_assets.cli.progress import status_line
+from feed_assets.errors import WrongUsageError
 from feed_assets.json_form import render_document
 from feed_assets.masking import mask
 from feed_assets.timing.dates import render_datetime
@@ -60,12 +61,21 @@ def shown(text: str) -> str:
 
 def _echo(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Print a text that is fit to be shown, and may have our colours. Nothing else here prints."""
+    if (door := find_door()) is not None:
+        (door.screen.err if err else door.screen.out).append(f"{text}\n" if nl else text)
+        return
     status_line.hush()
     click.echo(text, err=err, nl=nl)
 
 
 def confirm(question: str) -> None:
-    """Ask a person on standard error; abort the command unless the answer is yes."""
+    """Ask a person on standard error; abort the command unless the answer is yes. A request has to say it at once.
+
+    Raises:
+        WrongUsageError: nobody can be asked, as a request is answered.
+    """
+    if find_door() is not None:
+        raise WrongUsageError(f"{shown(question)} A server cannot ask: confirm it with what the documents name for it.")
     with status_line.paused():
         click.confirm(shown(question), abort=True, err=True)
 
@@ -93,14 +103,15 @@ def print_table(
         csv.writer(stream, lineterminator="\n").writerows([header, *cells])
         say(stream.getvalue(), nl=False)
         return
-    if not sys.stdout.isatty():
+    width = find_width()
+    if width is None:
         for row in (header, *cells):
             say("\t".join(cell.translate(_BLANKS) for cell in row))
         return
     layout = lay_out(
         header,
         cells,
-        width=shutil.get_terminal_size().columns,
+        width=width,
         spare=spare,
         numbers=[at for at, column in enumerate(zip(*values, strict=True)) if all(map(_is_number, column))],
         paint=paint_state if _has_colours() else str,
@@ -200,6 +211,8 @@ def say_state(state: str) -> None:
 
 
 def _has_colours() -> bool:
+    if (door := find_door()) is not None:
+        return door.screen.has_colours
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from feed_assets.cli.door import find_door
 from feed_assets.cli.progress import status_line
 from feed_assets.cli.render import say
 from feed_assets.errors import FeedAssetsError, SettingsError
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
     from feed_assets.sql.database import Database
 
 
+def current_settings() -> Settings:
+    """Return the settings of the project: of the working directory, or of the server."""
+    door = find_door()
+    return load_settings() if door is None else door.settings
+
+
 def open_state(settings: Settings, *, may_take_over: bool = False) -> "Database":
     """Open the state database, and make its tables if necessary; its connections end with the command.
 
@@ -32,6 +39,8 @@ def open_state(settings: Settings, *, may_take_over: bool = False) -> "Database"
         StateError: the database cannot be used.
         ForeignDefinitionsError: it records the definitions of another project.
     """
+    if (door := find_door()) is not None:
+        return door.database
     from feed_assets.definitions.ownership import require_own_database
     from feed_assets.sql.database import open_database
 
@@ -50,12 +59,15 @@ def open_state(settings: Settings, *, may_take_over: bool = False) -> "Database"
 
 def open_context_for() -> "OperationContext":
     """Open the context of a command: settings, state and definitions. Say on stderr what is left out for its errors."""
-    from feed_assets.context.operation import open_context
+    if (door := find_door()) is not None:
+        context = door.open_context()
+    else:
+        from feed_assets.context.operation import open_context
 
-    settings = load_settings()
-    database = open_state(settings)
-    with status_line.waiting_for(f"the definitions in {settings.entities_location}"):
-        context = open_context(settings, database)
+        settings = load_settings()
+        database = open_state(settings)
+        with status_line.waiting_for(f"the definitions in {settings.entities_location}"):
+            context = open_context(settings, database)
     roots = [each for each in context.errors if each.code != BLOCKED]
     at = dict.fromkeys(f"{each.source.render()}: {each.entity}" if each.source else str(each.entity) for each in roots)
     if at:

@@ -26,7 +26,7 @@ Reason = Annotated[str | None, Param("The reason, shown in refusals.")]
 After = Annotated[int, Param("Only messages with a larger seq.", least=0)]
 Oldest = Annotated[int, Param("How many, oldest first.", least=1)]
 OnlyTopic = Annotated[Topic | None, Param("Only messages of this topic.")]
-Follow = Annotated[bool, Param("Go on with new messages, until somebody ends it; one line each.")]
+Follow = Annotated[bool, Param("Go on with new messages, until somebody ends it; one line each.", local=True)]
 
 
 @operation("admin safemode", does=Does.ADMINISTERS, safe=True, text="sentence")

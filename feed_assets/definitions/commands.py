@@ -317,11 +317,14 @@ def verify(context: "EntityContext") -> "StoreReport":
 def validate_declared(
     settings: "Settings",
     *,
-    path: Annotated[str | None, Param("A folder, a file or an fsspec URL.", argument=True)] = None,
+    path: Annotated[str | None, Param("A folder, a file or an fsspec URL.", argument=True, local=True)] = None,
     strict: Annotated[bool, Param("Also fail for warnings.")] = False,
     live: Annotated[
         bool,
-        Param("Also contact storages, Spark, catalogs and databases, import functions, and let Spark analyze SQL."),
+        Param(
+            "Also contact storages, Spark, catalogs and databases, import functions, and let Spark analyze SQL.",
+            local=True,
+        ),
     ] = False,
 ) -> "ValidationReport":
     """Check the entities in PATH, and the code that they name: a folder, a file or an fsspec URL; by default those of
@@ -351,7 +354,7 @@ def schema(*, kind: Annotated[Kind | None, Param("Only this kind of entity.")] =
 def show_settings(
     settings: "Settings",
     *,
-    path: Annotated[str | None, Param("Entities of a project.", argument=True)] = None,  # noqa: ARG001
+    path: Annotated[str | None, Param("Entities of a project.", argument=True, local=True)] = None,  # noqa: ARG001
 ) -> "SettingsInForce":
     """Show the settings of the project of the working directory, or else of the project of PATH: each with its value,
     without secrets, and its source.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from feed_assets.entities.common import Kind
 from feed_assets.errors import WrongUsageError
 from feed_assets.instances.lists.commands import Named
-from feed_assets.operation import Does, Param, operation
+from feed_assets.operation import WORKS_LONG, Does, Param, operation
 from feed_assets.parameters import End, Feed, Limit, MaybeInstance, OnlyCluster, Process, Start
 
 if TYPE_CHECKING:
@@ -136,7 +136,15 @@ def events(
     return find_events(context, feed, cluster=cluster, start=start, end=end, payload=payload or {}, limit=limit)
 
 
-@operation("feed take", does=Does.ACTS, safe=True, rows="inboxes", long=True, example="orders --dry-run")
+@operation(
+    "feed take",
+    does=Does.ACTS,
+    safe=True,
+    rows="inboxes",
+    example="orders --dry-run",
+    long=True,
+    no_route=WORKS_LONG,
+)
 def take(
     context: "OperationContext",
     *,

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from feed_assets.operation import Does, operation
+from feed_assets.operation import WORKS_LONG, Does, operation
 from feed_assets.parameters import Clusters
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     table="what=leftover, cluster, frequency=unit, kept for=limit, before:seconds, removed=amount",
     rows="cleaned",
     long=True,
+    no_route=WORKS_LONG,
 )
 def clean_up(
     context: "OperationContext",

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 from feed_assets.context.consolidation import PAGE
-from feed_assets.operation import Does, Param, operation
+from feed_assets.operation import WORKS_LONG, Does, Param, operation
 from feed_assets.replication.queries import AuditQuery, CopyQuery
 
 if TYPE_CHECKING:
@@ -72,7 +72,13 @@ def verify(context: "OperationContext", *, query: AuditQuery, progress: Callable
 
 
 @operation(
-    "replication repair", does=Does.ACTS, table=_REPAIRED, rows="copies", spare=(*_FIGURES, "removed"), long=True
+    "replication repair",
+    does=Does.ACTS,
+    table=_REPAIRED,
+    rows="copies",
+    spare=(*_FIGURES, "removed"),
+    long=True,
+    no_route=WORKS_LONG,
 )
 def repair(
     context: "OperationContext",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from feed_assets.entities.common import Kind
 from feed_assets.errors import WrongUsageError
 from feed_assets.log.removals.records import ItemOutcome, SweepState
-from feed_assets.operation import Does, Param, operation
+from feed_assets.operation import WORKS_LONG, Does, Param, operation
 from feed_assets.pages import Page
 from feed_assets.parameters import Clusters, Limit
 from feed_assets.retention.queries import HoldQuery
@@ -75,7 +75,16 @@ def plan(
     )
 
 
-@operation("retention run", does=Does.ACTS, table=_SWEEPS, rows="sweeps", spare=SPARE, example="20131128", long=True)
+@operation(
+    "retention run",
+    does=Does.ACTS,
+    table=_SWEEPS,
+    rows="sweeps",
+    spare=SPARE,
+    example="20131128",
+    long=True,
+    no_route=WORKS_LONG,
+)
 def run(
     context: "OperationContext",
     *,
@@ -179,6 +188,7 @@ def list_sweeps(
     rows="left",
     example="20131128 --instance 2013-11-03T05:00Z",
     long=True,
+    no_route=WORKS_LONG,
 )
 def undo(
     context: "OperationContext",
@@ -218,6 +228,7 @@ def undo(
     table="sweep=sweep.sweep_id, cluster=sweep.cluster, files, obstacle",
     rows="purged",
     long=True,
+    no_route=WORKS_LONG,
 )
 def purge(
     context: "OperationContext",

@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from feed_assets.operation import Param, operation
+from feed_assets.operation import WRITES_FILES, Param, operation
 
 if TYPE_CHECKING:
     from feed_assets.scaffolding.projects import NewProject
 
 
-@operation("init", text="text", route=False)
+@operation("init", text="text", no_route=WRITES_FILES)
 def init(
     *,
     folder: Annotated[str, Param(argument=True, file=True, help="Where the project is.")] = ".",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from feed_assets.entities.common import Kind
 from feed_assets.errors import WrongUsageError
-from feed_assets.operation import Does, Param, operation
+from feed_assets.operation import WRITES_FILES, Does, Param, operation
 
 if TYPE_CHECKING:
     from feed_assets.definitions.bundles.archive import BundleExport
@@ -22,7 +22,7 @@ Target = Annotated[str, Param("The file to write.", metavar="FILE", file=True)]
 File = Annotated[str, Param("The bundle.", argument=True, file=True)]
 
 
-@operation("bundle export", text="lines", example="flights --with-dependencies --to flights.zip", route=False)
+@operation("bundle export", text="lines", example="flights --with-dependencies --to flights.zip", no_route=WRITES_FILES)
 def export_bundle(
     context: "EntityContext", *, names: Names = (), everything: Everything = False, needs: WithNeeds = False, to: Target
 ) -> "BundleExport":
@@ -43,7 +43,7 @@ def export_bundle(
     checks=True,
     text="lines",
     example="flights.zip --dry-run",
-    route=False,
+    no_route=WRITES_FILES,
 )
 def import_bundle(context: "EntityContext", *, file: File) -> "BundleImport":
     """Declare what is in FILE, completely or not at all; importing it again changes nothing.

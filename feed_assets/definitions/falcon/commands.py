@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from feed_assets.errors import WrongUsageError
 from feed_assets.log.definitions.records import DocumentFormat
-from feed_assets.operation import Param, operation
+from feed_assets.operation import WRITES_FILES, Param, operation
 from feed_assets.parameters import AnyKindFirst, Files
 
 if TYPE_CHECKING:
@@ -30,12 +30,15 @@ Force = Annotated[bool, Param("Replace files that say something else.")]
 MaybeName = Annotated[str | None, Param("The entity.", argument=True)]
 Every = Annotated[bool, Param("Every entity.", option="all")]
 Source = Annotated[
-    str | None, Param("Another folder, file or URL than that of the settings.", option="from", metavar="PATH")
+    str | None,
+    Param("Another folder, file or URL than that of the settings.", option="from", metavar="PATH", local=True),
 ]
-MaybeTo = Annotated[str | None, Param("The folder for <kind>/<name>.xml; without it they are printed.", metavar="DIR")]
+MaybeTo = Annotated[
+    str | None, Param("The folder for <kind>/<name>.xml; without it they are printed.", metavar="DIR", local=True)
+]
 
 
-@operation("import-falcon", text="lines", route=False)
+@operation("import-falcon", text="lines", no_route=WRITES_FILES)
 def import_falcon(
     *,
     files: Files,
@@ -72,7 +75,7 @@ def import_falcon(
     )
 
 
-@operation("export-falcon", rows="documents", text="lines", route=False)
+@operation("export-falcon", rows="documents", text="lines")
 def export_falcon(
     *,
     kind: AnyKindFirst = None,

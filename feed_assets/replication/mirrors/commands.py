@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-from feed_assets.operation import Param, operation
+from feed_assets.operation import WRITES_FILES, Param, operation
 from feed_assets.parameters import Process, ProcessCluster
 from feed_assets.replication.mirrors.queries import MirrorRequest
 
@@ -63,7 +63,12 @@ def list_snapshots(
     return list_snapshots(context, process, cluster)
 
 
-@operation("mirror new", text="lines", example="models --source primary:/models --target backup:/models", route=False)
+@operation(
+    "mirror new",
+    text="lines",
+    example="models --source primary:/models --target backup:/models",
+    no_route=WRITES_FILES,
+)
 def new(*, request: MirrorRequest, to: Target = None, force: Force = False) -> "MirrorTemplate":
     """Write a mirror NAME, with a comment for each option, and validate it together with the declared entities.
 

@@ -1,0 +1,66 @@
+"""The door through which an operation meets its project and whoever asks: of a command, or of a request to a server.
+
+A command reads the settings, opens the state and the definitions, and prints. A request finds them open, has its files
+in its body, and its answer is kept.
+"""
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from feed_assets.settings import Settings
+
+if TYPE_CHECKING:
+    from feed_assets.context.operation import OperationContext
+    from feed_assets.sql.database import Database
+
+
+@dataclass(slots=True)
+class Screen:
+    """What is said while a request is answered, and the terminal on which it will be shown, if it is one."""
+
+    width: int | None = None
+    """The columns of the terminal; None if it is none."""
+    has_colours: bool = False
+    out: list[str] = field(default_factory=list)
+    err: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Door:
+    """The door of a request."""
+
+    settings: Settings
+    database: "Database"
+    author: str
+    open_context: "Callable[[], OperationContext]"
+    screen: Screen
+
+
+_door: ContextVar[Door | None] = ContextVar("door", default=None)
+
+
+def find_door() -> Door | None:
+    """Return the door of the request that is being answered; None in a command."""
+    return _door.get()
+
+
+@contextmanager
+def at(door: Door) -> Iterator[None]:
+    """Let what is called in the block be asked through a door."""
+    token = _door.set(door)
+    try:
+        yield
+    finally:
+        _door.reset(token)
+
+
+def find_width() -> int | None:
+    """Return the number of columns of the terminal on which results are shown; None if it is none."""
+    if (door := find_door()) is not None:
+        return door.screen.width
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

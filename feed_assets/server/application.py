@@ -1,0 +1,172 @@
+"""The application that serves operations: a route for each, derived from its declaration, and what looks at the server.
+
+A request is a call of an operation in a thread; its answer is whole before the first byte of it is sent.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from feed_assets.cli.door import Door, Screen
+from feed_assets.cli.options import author_of
+from feed_assets.errors import FeedAssetsError, WrongUsageError
+from feed_assets.json_form import parse_json
+from feed_assets.operation import Operation
+from feed_assets.server.answers import CONSOLE, answer, refuse
+from feed_assets.server.bodies import read_body
+from feed_assets.server.calls import Outcome, call, list_parameters, read_given
+from feed_assets.server.definitions import KeptDefinitions
+from feed_assets.server.openapi import describe_routes
+from feed_assets.server.problems import problem
+from feed_assets.server.routes import DOCUMENT, HEALTH, OperationRoute, list_routes
+from feed_assets.settings import Settings
+from feed_assets.sql.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A project as it is served."""
+
+    settings: Settings
+    database: Database
+    definitions: KeptDefinitions
+
+    def open_door(self, author: str, screen: Screen) -> Door:
+        """Return the door of a request."""
+        return Door(
+            settings=self.settings,
+            database=self.database,
+            author=author,
+            open_context=self.definitions.open_context,
+            screen=screen,
+        )
+
+
+def build_application(settings: Settings, database: Database) -> Starlette:
+    """Return the application of a project, without a guard before it."""
+    served = Served(settings, database, KeptDefinitions(settings, database))
+    routes = list_routes()
+    return Starlette(
+        routes=[
+            *(Route(each.path, _Endpoint(served, each).respond, methods=[each.method]) for each in routes),
+            Route(HEALTH, _Health(served).respond),
+            Route(DOCUMENT, _Document(routes).respond),
+        ],
+        exception_handlers={HTTPStatus.NOT_FOUND: _miss, HTTPStatus.METHOD_NOT_ALLOWED: _miss},
+    )
+
+
+async def _miss(request: Request, error: Exception) -> Response:
+    headers = getattr(error, "headers", None)
+    if allowed := (headers or {}).get("Allow"):
+        detail = f"{request.url.path} is asked by {allowed}, not by {request.method}."
+        return problem(HTTPStatus.METHOD_NOT_ALLOWED, detail, headers=headers)
+    return problem(HTTPStatus.NOT_FOUND, f"There is nothing at {request.url.path}.", f"See {DOCUMENT}.")
+
+
+class _Endpoint:
+    """Answers the requests of one route."""
+
+    def __init__(self, served: Served, route: OperationRoute) -> None:
+        self._served = served
+        self._route = route
+
+    async def respond(self, request: Request) -> Response:
+        """Read a request, call its operation, and answer."""
+        operation = self._route.operation
+        try:
+            given = read_given(operation, await _read_values(request, operation))
+            if operation.file is not None:
+                given |= await read_body(request, operation)
+        except (FeedAssetsError, ValueError) as exc:
+            return refuse(exc if isinstance(exc, FeedAssetsError) else WrongUsageError(str(exc)))
+        is_console = CONSOLE in request.headers.get("accept", "")
+        if not is_console and "output" in list_parameters(operation):
+            given.setdefault("output", "json")
+        screen = _screen_of(request) if is_console else Screen()
+        author = request.scope.get("state", {}).get("author") or author_of(None)
+        door = self._served.open_door(author, screen)
+        outcome = await run_in_threadpool(call, door, operation, given)
+        if is_console:
+            return _on_console(outcome)
+        return _with_tag(request, answer(operation, outcome, given.get("output", "text")))
+
+
+async def _read_values(request: Request, operation: Operation) -> Mapping[str, Any]:
+    """Return the parameters: of the query, or of the JSON object that is the body of what acts and takes no file."""
+    values: dict[str, Any] = {}
+    for name in request.query_params:
+        found = request.query_params.getlist(name)
+        values[name] = found if len(found) > 1 else found[0]
+    if request.method != "POST" or operation.file is not None:
+        return values
+    body = await request.body()
+    told = parse_json(body) if body else {}
+    if not isinstance(told, dict):
+        raise WrongUsageError("The body is not a JSON object with the parameters.")
+    if twice := sorted(values.keys() & told.keys()):
+        raise WrongUsageError(f"{', '.join(twice)} stands in the query and in the body.")
+    return {**values, **told}
+
+
+def _screen_of(request: Request) -> Screen:
+    terminal = dict(part.partition("=")[::2] for part in request.headers.get("feed-assets-terminal", "").split(";"))
+    width = terminal.get("columns", "")
+    return Screen(width=int(width) if width.isdecimal() else None, has_colours=terminal.get("colours") == "yes")
+
+
+def _on_console(outcome: Outcome) -> Response:
+    told = {"out": outcome.out, "err": outcome.err, "exit_code": outcome.exit_code}
+    return Response(json.dumps(told), media_type=CONSOLE)
+
+
+def _with_tag(request: Request, response: Response) -> Response:
+    """Give an answer to a question its tag; to who has it already, only that it has not changed."""
+    if request.method not in ("GET", "HEAD") or response.status_code != HTTPStatus.OK:
+        return response
+    tag = f'"{hashlib.sha256(bytes(response.body)).hexdigest()[:32]}"'
+    if tag in request.headers.get("if-none-match", ""):
+        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers={"ETag": tag})
+    response.headers["ETag"] = tag
+    return response
+
+
+class _Health:
+    """Answers whether the server can do its work."""
+
+    def __init__(self, served: Served) -> None:
+        self._served = served
+
+    async def respond(self, _: Request) -> Response:
+        """Ask the database."""
+        return await run_in_threadpool(self._look)
+
+    def _look(self) -> Response:
+        try:
+            with self._served.database.read():
+                return JSONResponse({"status": "ok"})
+        except FeedAssetsError as exc:
+            return refuse(exc)
+
+
+class _Document:
+    """Answers with the OpenAPI document."""
+
+    def __init__(self, routes: Sequence[OperationRoute]) -> None:
+        self._routes = routes
+        self._text: str | None = None
+
+    async def respond(self, request: Request) -> Response:
+        """Describe the routes."""
+        if self._text is None:
+            self._text = json.dumps(describe_routes(self._routes))
+        return _with_tag(request, Response(self._text, media_type="application/json"))

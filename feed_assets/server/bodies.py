@@ -1,0 +1,52 @@
+"""Files of the caller in the body of a request: one file, or several in a zip. Their names are labels, never paths."""
+
+import io
+import zipfile
+import zlib
+from typing import Any
+
+from starlette.requests import Request
+
+from feed_assets.errors import WrongUsageError
+from feed_assets.loading.entity_files import EntityFile
+from feed_assets.operation import Operation
+
+LARGEST = 8 << 20
+"""Bytes of a body at most, and of what is in a zip."""
+MOST_FILES = 10_000
+_ZIP = b"PK\x03\x04"
+
+
+async def read_body(request: Request, operation: Operation) -> dict[str, Any]:
+    """Return the parameter of an operation that is a file, from the body; nothing if there is no body.
+
+    Raises:
+        WrongUsageError: a zip cannot be read, or has too much.
+    """
+    parameter, body = operation.file, await request.body()
+    assert parameter is not None
+    if not body:
+        return {}
+    if parameter.type is not EntityFile:
+        return {parameter.name: body}
+    if body.startswith(_ZIP):
+        return {parameter.name: read_zip(body)}
+    is_xml = body.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<")
+    return {parameter.name: (EntityFile(name="body.xml" if is_xml else "body.yaml", content=body),)}
+
+
+def read_zip(body: bytes) -> tuple[EntityFile, ...]:
+    """Return the entity files in a zip.
+
+    Raises:
+        WrongUsageError: it cannot be read, or has too much.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(body)) as archive:
+            members = [each for each in archive.infolist() if not each.is_dir()]
+            if len(members) > MOST_FILES or sum(each.file_size for each in members) > LARGEST:
+                reason = f"more than {MOST_FILES:,} files or {LARGEST >> 20} MiB"
+                raise WrongUsageError(f"The zip has {reason}. Send it in parts.")
+            return tuple(EntityFile(name=each.filename, content=archive.read(each)) for each in members)
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as exc:
+        raise WrongUsageError(f"The body is no zip that can be read: {exc}.") from exc

@@ -1,0 +1,29 @@
+"""What a server answers instead of a result: a problem document of RFC 9457, with the next step."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from starlette.responses import JSONResponse
+
+from feed_assets.masking import mask_values
+
+PROBLEM = "application/problem+json"
+
+
+def problem(
+    status: int, detail: str, next_step: str = "", *, headers: Mapping[str, str] | None = None, **members: object
+) -> JSONResponse:
+    """Return the answer for what went wrong, with further members; without secrets.
+
+    >>> problem(404, "There is no such feed.", "List the feeds.").body.decode()[42:]
+    '"status":404,"detail":"There is no such feed.","next_step":"List the feeds."}'
+    """
+    document = {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+        "next_step": next_step,
+        **members,
+    }
+    return JSONResponse(mask_values(document), status, headers=headers, media_type=PROBLEM)

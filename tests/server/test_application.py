@@ -1,0 +1,123 @@
+"""Requests to the application in this process: what it calls, and what it answers."""
+
+import io
+import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from feed_assets.operation import Does
+from feed_assets.operation_list import list_operations
+from feed_assets.server.answers import CONSOLE
+from feed_assets.server.routes import Rights, list_routes
+from feed_assets.sql.database import Database
+from tests.cli.project import must, run
+from tests.server.project import open_project, serve
+
+WHY = "/api/v1/why?name=counting&instance=2013-11-03T11:00Z"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Database]]:
+    folder = tmp_path_factory.mktemp("served")
+    with pytest.MonkeyPatch.context() as patch:
+        yield folder, open_project(folder, patch)
+
+
+@pytest.fixture
+def client(project: tuple[Path, Database]) -> TestClient:
+    return serve(project[1])
+
+
+def test_an_answer_is_what_the_command_prints_as_json(client: TestClient) -> None:
+    answer = client.get(WHY)
+    assert answer.status_code == 200
+    assert answer.text == must("why", "counting", "2013-11-03T11:00Z", "--output", "json").stdout
+
+
+def test_every_operation_has_a_right_and_a_route_or_a_reason() -> None:
+    rights = Rights()
+    for each in list_operations().items:
+        found = [route for route in list_routes() if route.operation.name == each.name]
+        assert bool(found) is not bool(each.no_route), each.name
+        for route in found:
+            assert rights({"method": route.method, "path": route.path}) is each.does
+    assert rights({"method": "HEAD", "path": "/api/v1/entity/list"}) is Does.READS
+    assert rights({"method": "POST", "path": "/api/v1/entity/list"}) is None
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "said"),
+    [
+        ("GET", "/api/v1/why?name=nobody&instance=2013-11-03T11:00Z", 404, "no feed or process 'nobody'"),
+        ("GET", "/api/v1/why", 400, "Missing argument 'NAME'"),
+        ("GET", "/api/v1/why?name=counting&nam=counting", 400, "no parameter 'nam'. Do you mean name?"),
+        ("GET", "/api/v1/why?name=a&name=b", 400, "has one value; 2 were given"),
+        ("GET", "/api/v1/instance/list?name=counting&num_results=0", 400, "0 is not in the range"),
+        ("GET", "/api/v1/settings?path=/etc", 400, "no parameter 'path'"),
+        ("GET", "/api/v1/admin/messages?follow=true", 400, "no parameter 'follow'"),
+        ("GET", "/api/v1/entity/list?author=eve", 400, "no parameter 'author'"),
+        ("POST", "/api/v1/entity/list", 405, "not by POST"),
+        ("GET", "/nowhere", 404, "nothing at /nowhere"),
+        ("POST", "/api/v1/init", 404, "nothing at /api/v1/init"),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_form(client: TestClient, method: str, path: str, status: int, said: str) -> None:
+    answer = client.request(method, path)
+    assert answer.headers["content-type"] == "application/problem+json"
+    told = answer.json()
+    assert (answer.status_code, told["status"]) == (status, status)
+    assert said in told["detail"]
+
+
+def test_a_request_acts_in_the_name_of_its_author(client: TestClient) -> None:
+    told = client.post("/api/v1/entity/suspend", json={"kind": "process", "names": ["counting"]})
+    assert (told.status_code, told.json()["outcomes"][0]["outcome"]) == (200, "suspended")
+    assert "SUSPENDED" in must("entity", "status", "counting", "--output", "json").stdout
+    client.post("/api/v1/entity/resume", json={"names": ["counting"]})
+
+
+def test_a_body_is_a_file_or_a_zip_of_files(client: TestClient, project: tuple[Path, Database]) -> None:
+    content = (project[0] / "all.yaml").read_bytes()
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name in ("all.yaml", "../../other.yaml"):
+            archive.writestr(name, content)
+    said = json.loads(run("entity", "validate", "all.yaml", "--output", "json").stdout)
+    assert client.post("/api/v1/entity/validate", content=content).json() == said
+    refused = client.post("/api/v1/entity/validate", content=packed.getvalue())
+    assert refused.status_code == 422
+    assert "../../other.yaml" in refused.text  # a label: the path is never opened
+
+
+def test_wrong_definitions_are_told_with_file_and_line(client: TestClient) -> None:
+    refused = client.post("/api/v1/entity/submit", content=b"kind: feed\nname: x\nfrequency: 7\n")
+    assert refused.status_code == 422
+    assert {(each["source"]["file"], each["source"]["line"]) for each in refused.json()["issues"]} >= {("body.yaml", 3)}
+
+
+def test_a_console_gets_what_the_command_prints(client: TestClient) -> None:
+    answer = client.get(WHY.replace("counting", "nobody"), headers={"Accept": CONSOLE})
+    printed = run("why", "nobody", "2013-11-03T11:00Z")
+    assert answer.json() == {"out": printed.stdout, "err": printed.stderr, "exit_code": printed.exit_code}
+
+
+def test_an_unchanged_answer_is_not_sent_again(client: TestClient) -> None:
+    tag = client.get(WHY).headers["etag"]
+    again = client.get(WHY, headers={"If-None-Match": tag})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+def test_definitions_are_read_again_when_a_file_has_changed(client: TestClient, project: tuple[Path, Database]) -> None:
+    assert client.get("/api/v1/why?name=more&instance=2013-11-03T11:00Z").status_code == 404
+    (file,) = (project[0] / "entities").rglob("counting.yaml")
+    more = file.with_name("more.yaml")
+    more.write_text(file.read_text().replace("name: counting", "name: more").replace("counts", "counts"))
+    try:
+        assert client.get("/api/v1/instance/list?name=more").status_code in (200, 422)
+    finally:
+        more.unlink()
+    assert client.get("/api/v1/instance/list?name=more").status_code == 404
