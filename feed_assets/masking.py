@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from threading import Lock
 from typing import Any
@@ -117,6 +118,7 @@ def iter_credentials(values: object, path: tuple[str | int, ...] = ()) -> Iterat
             yield path, password
 
 
+@lru_cache(maxsize=10_000)
 def is_name_of_credential(name: str) -> bool:
     """Return whether an option of this name contains a password, a key or a token; `key` alone is that of S3.
 
@@ -170,14 +172,32 @@ def mask(text: str) -> str:
 
 
 def mask_values(values: Any) -> Any:
-    """Return plain values whose texts are encodable and without secrets; keys keep theirs, and numbers stay."""
+    """Return plain values whose texts are encodable and without secrets; keys keep theirs, and numbers stay. What has a
+    name like that of a password is hidden, but for references and S3's `key`, which is a plain name elsewhere.
+
+    >>> mask_values({"sasToken": "x", "pwd": 4711, "password": "${env:DOOR}", "key": "a", "credential": {"user": "me"}})
+    {'sasToken': '***', 'pwd': '***', 'password': '${env:DOOR}', 'key': 'a', 'credential': {'user': 'me'}}
+    """
     if isinstance(values, str):
         return mask(values)
     if isinstance(values, Mapping):
-        return {encodable(key) if isinstance(key, str) else key: mask_values(value) for key, value in values.items()}
+        return {
+            encodable(key) if isinstance(key, str) else key: HIDDEN if _is_secret(key, value) else mask_values(value)
+            for key, value in values.items()
+        }
     if type(values) in (list, tuple):  # a record of Dagster is a tuple, too
         return [mask_values(value) for value in values]
     return values
+
+
+def _is_secret(name: object, value: object) -> bool:
+    is_plain = isinstance(value, int | float) and not isinstance(value, bool)
+    return (
+        (is_plain or (isinstance(value, str) and value != "" and "${" not in value))
+        and isinstance(name, str)
+        and name != "key"
+        and is_name_of_credential(name)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

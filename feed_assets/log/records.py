@@ -9,6 +9,7 @@ from typing import NamedTuple, Required, TypedDict, cast
 
 from feed_assets.entities.common import LocationKind
 from feed_assets.json_form import Hidden, NominalTime, shown
+from feed_assets.masking import mask_values
 from feed_assets.timing.dates import NEVER
 
 
@@ -300,8 +301,8 @@ class FeedEvent(NewFeedEvent):
 
     @property
     def said(self) -> str:
-        """That payload for people."""
-        return ", ".join(f"{name}={render_payload(value)}" for name, value in self.message.items())
+        """That payload for people, without secrets."""
+        return ", ".join(f"{name}={render_payload(value)}" for name, value in mask_values(self.message).items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

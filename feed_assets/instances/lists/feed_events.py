@@ -12,7 +12,7 @@ from feed_assets.errors import WrongUsageError
 from feed_assets.json_form import Hidden
 from feed_assets.log.events import EventLog
 from feed_assets.log.records import FeedEvent, render_payload
-from feed_assets.masking import mask
+from feed_assets.masking import mask, mask_values
 from feed_assets.timing.dates import render_datetime
 
 
@@ -73,4 +73,4 @@ def find_events(
 
 
 def _render(payload: Mapping[str, object]) -> set[str]:
-    return {mask(f"{name}={render_payload(value)}") for name, value in payload.items()}
+    return {mask(f"{name}={render_payload(value)}") for name, value in mask_values(payload).items()}

@@ -71,8 +71,8 @@ def work_metadata(
     details: Mapping[str, str | int | float], facts: Mapping[str, FactValue]
 ) -> dict[str, str | int | float]:
     """Return the details and facts of a work."""
-    found = {names.META_FACT + name: mask_values(value) for name, value in facts.items()}
-    return found | {names.META_DETAIL + name: mask_values(value) for name, value in details.items()}
+    found = {names.META_FACT + name: value for name, value in mask_values(facts).items()}
+    return found | {names.META_DETAIL + name: value for name, value in mask_values(details).items()}
 
 
 def late_metadata(database: Database, record: FeedRecord, nominal_time: datetime, at: datetime) -> dict[str, str]:

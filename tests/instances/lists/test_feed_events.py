@@ -10,6 +10,7 @@ import pytest
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.instances.commands import events
 from feed_assets.instances.lists.feed_events import FeedEvents
+from feed_assets.json_form import render_document
 from feed_assets.log import events as log_events
 from feed_assets.log.events import EventLog
 from feed_assets.log.records import MESSAGE, FeedEventKind, NewFeedEvent
@@ -80,6 +81,17 @@ def test_events_are_found_by_their_payload(lifecycle: LifecycleHarness) -> None:
     assert seqs(lifecycle, payload={"source": "nobody"}) == []
     (event,) = ask(lifecycle, payload={"source": "airport"}, cluster="primary").events
     assert (event.marking, event.origin, event.said) == ("DAILY_END", "person:ann", "source=airport, rows=3")
+
+
+def test_what_senders_put_under_the_name_of_a_password_is_in_no_form(lifecycle: LifecycleHarness) -> None:
+    told = {"password": "open sesame", "pin": {"apiKey": 471100}, "source": "pier"}
+    with lifecycle.database.begin() as connection:
+        EventLog(connection).append([arrival(at("01T05:00"), said=told)])
+    found = ask(lifecycle, payload={"source": "pier"})
+    shown = render_document(found)["events"][0]["payload"][MESSAGE]
+    assert shown == {"password": "***", "pin": {"apiKey": "***"}, "source": "pier"}
+    assert found.events[0].said == 'password=***, pin={"apiKey": "***"}, source=pier'
+    assert seqs(lifecycle, payload={"password": "open sesame"}) == []
 
 
 def test_what_was_cleaned_up_is_said(lifecycle: LifecycleHarness) -> None:
