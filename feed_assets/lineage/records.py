@@ -9,6 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from functools import partial
 from itertools import groupby
+from operator import attrgetter
 from typing import TypeVar
 
 from feed_assets.entities.graph import find_reached
@@ -120,6 +121,12 @@ class Node:
         return f"{kind} {self.name}" + (f" on {self.cluster}" if self.cluster else "")
 
     @property
+    def sort(self) -> Hashable:
+        """What it has in common with the others of a series, of which each is of another instance."""
+        attempt = self.number if self.kind is NodeKind.ATTEMPT else None
+        return (self.subject, self.state, attempt, self.remarks, self.proof)
+
+    @property
     def label(self) -> str:
         """It in a line: `feed clicks on primary 2013-11-03T05:00Z ARRIVED 2013-11-03T05:10:00Z sha256:1f3a`."""
         return self.line()
@@ -178,17 +185,35 @@ class LineageGraph:
 
     @property
     def dot(self) -> str:
-        """The graph in the language of Graphviz."""
+        """The graph in the language of Graphviz, in which instances with the same neighbours are one node."""
         shapes = {**dict.fromkeys(("feed", "event"), "box"), **dict.fromkeys(("process", "attempt"), "ellipse")}
+        shown = self._find_series()
         nodes = (
-            f'  "{_escape(each.id)}" [label="{_escape(each.label)}" shape="{shapes.get(each.kind, "plain")}"];'
-            for each in self.nodes
+            f'  "{_escape(each)}" [label="{_escape(label)}" shape="{shapes.get(kind, "plain")}"];'
+            for each, (kind, label) in shown.items()
         )
         edges = (
             f'  "{_escape(each.source)}" -> "{_escape(each.target)}" [label="{_escape(each.name or each.kind)}"];'
             for each in self.edges
+            if each.source in shown and each.target in shown
         )
         return "\n".join(['digraph "lineage" {', *nodes, *edges, *([] if self.is_whole else [f'  "{MORE}";']), "}"])
+
+    def _find_series(self) -> dict[str, tuple[NodeKind, str]]:
+        """Return the first node of each series, with its kind and the label of the whole."""
+        around: dict[str, set[tuple[str, ...]]] = defaultdict(set)
+        for edge in self.edges:
+            around[edge.source].add(("to", edge.target, edge.kind, edge.name or ""))
+            around[edge.target].add(("from", edge.source, edge.kind, edge.name or ""))
+        found: dict[Hashable, list[Node]] = defaultdict(list)
+        for each in self.nodes:
+            sort = (each.sort, frozenset(around[each.id]))
+            found[each.id if each.nominal_time is None or each.id in self.starts else sort].append(each)
+        shown = {}
+        for first, *others in (sorted(each, key=attrgetter("nominal_time")) for each in found.values()):
+            label = f"{first.line(others[-1].nominal_time)} ({1 + len(others)} instances)" if others else first.label
+            shown[first.id] = (first.kind, label)
+        return shown
 
     def find_shown(self) -> frozenset[str]:
         """Return the ids of the nodes in the trees of the text."""
@@ -231,9 +256,7 @@ class LineageGraph:
             return (prefix(above, first) if above is not None else "") + nodes[first].line(until)
 
         def series(above: str, each: str) -> Hashable:
-            node = nodes[each]
-            sort = (prefix(above, each), node.subject, node.state, node.remarks, node.proof)
-            return each if node.nominal_time is None else sort
+            return each if nodes[each].nominal_time is None else (prefix(above, each), nodes[each].sort)
 
         starts = reversed(self.starts) if upwards else self.starts
         return render_tree(starts, following, line, series)

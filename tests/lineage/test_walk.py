@@ -9,7 +9,7 @@ import pytest
 
 from feed_assets.json_form import render_document
 from feed_assets.lineage.port import Giver
-from feed_assets.lineage.records import LineageGraph, NodeKind
+from feed_assets.lineage.records import Edge, EdgeKind, LineageGraph, Node, NodeKind
 from feed_assets.lineage.walk import find_version, walk_lineage
 from feed_assets.log.records import FeedEventKind, FeedKey, ProcessKey
 from feed_assets.log.removals.records import Sweep, SweepState
@@ -89,6 +89,33 @@ def test_walks_are_told_as_trees_graphs_and_json(
     if request.config.getoption("--update-golden"):
         file.write_text(text)
     assert file.read_text() == text
+
+
+def test_a_graph_has_one_node_for_instances_with_the_same_neighbours_but_one_for_each_attempt() -> None:
+    times = [START + timedelta(hours=hour) for hour in range(4)]
+    raw = [Node(id=f"raw/{at:%H}", kind=NodeKind.EVENT, name="raw", nominal_time=at, state="ARRIVED") for at in times]
+    tries = [
+        Node(id=f"day/{number}", kind=NodeKind.ATTEMPT, name="day", nominal_time=START, state="FAILED", number=number)
+        for number in (1, 2)
+    ]
+    own = Node(id="file", kind=NodeKind.FILE, name="3.csv")
+    edges = [Edge(source=one.id, target=other.id, kind=EdgeKind.READ, name="raw") for one in raw for other in tries]
+    edges += [Edge(source=own.id, target=raw[3].id, kind=EdgeKind.GAVE)]
+    graph = LineageGraph(starts=(tries[0].id, tries[1].id), nodes=(*tries, *reversed(raw), own), edges=tuple(edges))
+    assert [line.split(" shape")[0].strip() for line in graph.dot.splitlines()[1:-1]] == [
+        '"day/1" [label="process day 2013-11-01T00:00Z attempt 1 FAILED"',
+        '"day/2" [label="process day 2013-11-01T00:00Z attempt 2 FAILED"',
+        '"raw/03" [label="feed raw 2013-11-01T03:00Z ARRIVED"',
+        '"raw/00" [label="feed raw 2013-11-01T00:00Z to 2013-11-01T02:00Z ARRIVED (3 instances)"',
+        '"file" [label="file 3.csv"',
+        '"raw/00" -> "day/1" [label="raw"];',
+        '"raw/00" -> "day/2" [label="raw"];',
+        '"raw/03" -> "day/1" [label="raw"];',
+        '"raw/03" -> "day/2" [label="raw"];',
+        '"file" -> "raw/03" [label="gave"];',
+    ]
+    down = replace(graph, starts=(raw[0].id,), edges=tuple(edges[:2]), up=False)
+    assert "attempt 1 FAILED\n" in down.text
 
 
 def test_only_who_has_read_these_bytes_is_downstream() -> None:
