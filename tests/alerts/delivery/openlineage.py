@@ -55,7 +55,9 @@ def _is_uuid(text: object) -> bool:
 def check_event(event: dict[str, Any]) -> dict[str, Any]:
     """Require that an event is one of OpenLineage, with all its facets; return it."""
     json.dumps(event)
-    _validate(event, getattr(event_v2, str(event["schemaURL"]).rpartition("/")[2]))
+    kind_of_event = getattr(event_v2, str(event["schemaURL"]).rpartition("/")[2])
+    assert event["schemaURL"] == kind_of_event._get_schema()
+    _validate(event, kind_of_event)
     places = [event.get("run"), event.get("job"), event.get("dataset")]
     for place in [*places, *event.get("inputs", ()), *event.get("outputs", ())]:
         for facets in ("facets", "inputFacets", "outputFacets"):
@@ -66,6 +68,7 @@ def check_event(event: dict[str, Any]) -> dict[str, Any]:
                     assert facet.keys() == {"_producer", "_schemaURL", "reason"}
                     continue
                 assert key == _key_of(kind), f"the facet {kind} stands under {key}"
+                assert facet["_schemaURL"] == _FACETS[kind]._get_schema(), "another version of the facet is meant"
                 _validate(facet, _FACETS[kind])
     return event
 
