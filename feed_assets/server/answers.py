@@ -23,8 +23,7 @@ from feed_assets.timing.errors import TimingError
 RETRY_SECONDS = 5
 CONSOLE = "application/vnd.feed-assets.console+json"
 """The media type of an answer as a terminal shows it: `out`, `err` and `exit_code`."""
-_TYPES = {"json": "application/json", "csv": "text/csv; charset=utf-8"}
-_TEXT = "text/plain; charset=utf-8"
+JSON = "application/json"
 _STATUS: tuple[tuple[tuple[type[Exception], ...], HTTPStatus], ...] = (
     ((EntityNotFoundError, UnknownReceiverError, InstanceNotThereError, InstanceNotFoundError), HTTPStatus.NOT_FOUND),
     ((click.ClickException, WrongUsageError, TimingError, InstanceQueryError), HTTPStatus.BAD_REQUEST),
@@ -48,8 +47,14 @@ def answer(operation: Operation, outcome: Outcome, output: str) -> Response:
         return refuse(outcome.error)
     if outcome.exit_code and operation.does is not Does.READS:
         return problem(HTTPStatus.CONFLICT, outcome.err.strip() or outcome.out.strip())
-    media_type = _TYPES.get(output, _TEXT)
+    is_json = operation.plain and outcome.out.startswith("{")
+    media_type = media_type_of("json" if is_json else output)
     return Response(outcome.out, status_code=operation.answers, media_type=media_type)
+
+
+def media_type_of(form: str) -> str:
+    """Return the media type of a form of a result."""
+    return {"json": JSON, "csv": "text/csv"}.get(form, "text/plain")
 
 
 def refuse(error: Exception) -> Response:

@@ -168,5 +168,5 @@ class _Document:
     async def respond(self, request: Request) -> Response:
         """Describe the routes."""
         if self._text is None:
-            self._text = json.dumps(describe_routes(self._routes))
+            self._text = json.dumps(await run_in_threadpool(describe_routes, self._routes))
         return _with_tag(request, Response(self._text, media_type="application/json"))

@@ -44,9 +44,9 @@ def command_of(operation: Operation) -> click.Command:
 
 
 def list_parameters(operation: Operation) -> Mapping[str, click.Parameter]:
-    """Return what a request may give, by name."""
-    local = {each.name for each in operation.parameters if each.param.local}
-    found = {name_of(each): each for each in command_of(operation).params if each.name not in local}
+    """Return what a request may give, by name; a file is its body."""
+    others = {each.name for each in operation.parameters if each.param.local or each.param.file}
+    found = {name_of(each): each for each in command_of(operation).params if each.name not in others}
     if is_split(operation):
         found = {"kind": options.kind_argument("kind", ()), **found}
     return {name: each for name, each in found.items() if name not in _NOT_GIVEN}
@@ -119,9 +119,9 @@ def read_given(operation: Operation, values: Mapping[str, Any]) -> dict[str, Any
 
 def _read(name: str, param: click.Parameter, value: Any) -> Any:
     if isinstance(value, dict):
-        if not param.multiple:
+        if not (param.multiple or param.nargs == -1):
             return json.dumps(value)
-        return [f"{each}={_text(name, of_it)}" for each, of_it in value.items()]
+        value = [f"{each}={_text(name, of_it)}" for each, of_it in value.items()]
     texts = [_text(name, each) for each in (value if isinstance(value, list) else [value])]
     if param.nargs == -1:
         return tuple(texts)

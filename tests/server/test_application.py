@@ -58,6 +58,7 @@ def test_every_operation_has_a_right_and_a_route_or_a_reason() -> None:
         ("GET", "/api/v1/why?name=a&name=b", 400, "has one value; 2 were given"),
         ("GET", "/api/v1/instance/list?name=counting&num_results=0", 400, "0 is not in the range"),
         ("GET", "/api/v1/settings?path=/etc", 400, "no parameter 'path'"),
+        ("POST", "/api/v1/entity/validate?files=all.yaml", 400, "no parameter 'files'"),
         ("GET", "/api/v1/admin/messages?follow=true", 400, "no parameter 'follow'"),
         ("GET", "/api/v1/entity/list?author=eve", 400, "no parameter 'author'"),
         ("POST", "/api/v1/entity/list", 405, "not by POST"),
@@ -121,3 +122,27 @@ def test_definitions_are_read_again_when_a_file_has_changed(client: TestClient, 
     finally:
         more.unlink()
     assert client.get("/api/v1/instance/list?name=more").status_code == 404
+
+
+def test_properties_are_an_object_or_texts(client: TestClient) -> None:
+    for given in ({"steward": "ann"}, ["steward=ann"]):
+        told = client.post("/api/v1/metadata/put", json={"entity": "feed/clicks", "properties": given, "dry_run": True})
+        assert told.json()["additions"]["USER"]["properties"] == {"steward": "ann"}, told.text
+
+
+def test_a_plain_text_that_is_json_says_so(client: TestClient) -> None:
+    types = [
+        client.get(f"/api/v1/{path}").headers["content-type"]
+        for path in (
+            "metadata/export",
+            "entity/definition?name=counting",
+            "entity/definition?name=counting&format=json",
+        )
+    ]
+    assert types == ["application/json", "text/plain; charset=utf-8", "application/json"]
+
+
+def test_the_document_is_served_with_its_tag(client: TestClient) -> None:
+    answer = client.get("/openapi.json")
+    assert answer.json()["openapi"] == "3.1.0"
+    assert client.get("/openapi.json", headers={"If-None-Match": answer.headers["etag"]}).status_code == 304

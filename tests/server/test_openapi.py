@@ -1,0 +1,63 @@
+"""The OpenAPI document: valid, whole, and true of what commands print."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+from feed_assets.server.openapi import describe_routes
+from feed_assets.server.routes import list_routes
+
+GOLDEN = Path(__file__).parents[1] / "cli" / "golden"
+
+
+@pytest.fixture(scope="module")
+def document() -> Any:
+    return json.loads(json.dumps(describe_routes(list_routes())))
+
+
+def validator(document: Any, schema: Any) -> Draft202012Validator:
+    return Draft202012Validator({**schema, "components": document["components"]})
+
+
+def test_the_document_is_valid_and_has_every_route_with_its_right(document: Any) -> None:
+    assert not [*OpenAPIV31SpecValidator(document).iter_errors()]
+    for each in list_routes():
+        assert document["paths"][each.path][each.method.lower()]["x-right"] == each.operation.does
+
+
+def test_every_result_is_as_the_document_says(document: Any) -> None:
+    told = set()
+    for each in list_routes():
+        file = GOLDEN / f"{each.operation.name.replace(' ', '-')}.json"
+        if file.exists():
+            answers = document["paths"][each.path][each.method.lower()]["responses"]
+            schema = answers[str(each.operation.answers)]["content"]["application/json"]["schema"]
+            result = validator(document, schema)
+            assert not [*result.iter_errors(json.loads(file.read_text()))], each.operation.name
+            assert [*result.iter_errors({})], each.operation.name
+            told |= {each.operation.name} if [*result.iter_errors({"version": 2})] else set()
+    assert {"instance list", "feed notify", "entity history", "queue add", "retention approve"} < told
+
+
+def test_examples_are_as_their_schemas_say(document: Any) -> None:
+    found = 0
+    for each in list_routes():
+        told = document["paths"][each.path][each.method.lower()]
+        examples = [(one["schema"], one["example"]) for one in told.get("parameters", ()) if "example" in one]
+        body: Mapping[str, Any] = told.get("requestBody", {}).get("content", {}).get("application/json", {})
+        examples += [(body["schema"], body["example"])] if "example" in body else []
+        for schema, example in examples:
+            assert not [*validator(document, schema).iter_errors(example)], (each.path, example)
+        found += bool(examples)
+    assert found == sum(bool(each.operation.example) for each in list_routes())
+
+
+def test_a_time_is_told_once_with_its_forms(document: Any) -> None:
+    (instance,) = [each for each in document["paths"]["/api/v1/why"]["get"]["parameters"] if each["name"] == "instance"]
+    assert instance["schema"]["$ref"] == "#/components/schemas/Time"
+    assert "now-7d" in document["components"]["schemas"]["Time"]["description"]
