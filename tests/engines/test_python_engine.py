@@ -210,6 +210,18 @@ def test_what_an_instance_leaves_in_the_session_is_put_back(
 
 
 @pytest.mark.spark
+def test_what_an_instance_leaves_is_put_back_without_sql_which_a_metastore_that_is_away_would_fail(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs, outputs = (flights(tmp_path, "origin,delay\nJFK,1\n"),), (target(tmp_path),)
+    path = write_job(tmp_path, "def run(flights):\n    flights.createOrReplaceTempView('left')\n    return flights\n")
+    with monkeypatch.context() as patched:
+        patched.setattr(SparkSession, "sql", lambda *_, **__: pytest.fail("a metastore may be asked"))
+        run(work(tmp_path, path, inputs=inputs, outputs=outputs), spark)
+    assert not spark.catalog.dropTempView("left")
+
+
+@pytest.mark.spark
 def test_an_exit_of_user_code_is_a_failure_of_the_workflow(spark: SparkSession, tmp_path: Path) -> None:
     path = write_job(tmp_path, "import sys\n\ndef run():\n    sys.exit(0)\n")
     with pytest.raises(WorkflowFailedError, match="failed: SystemExit: 0"):

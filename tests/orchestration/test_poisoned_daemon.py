@@ -147,7 +147,7 @@ class Poisoned:
 
 @contextmanager
 def poisoned_by(daemon: Poisoned, poison: str) -> Iterator[str]:
-    """Poison the feed, yield a text that names the poison, and cure it."""
+    """Poison the feed, yield a text that names the poison (of an outage it is the address), and cure it."""
     folder = daemon.folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     match poison:
@@ -167,7 +167,9 @@ def poisoned_by(daemon: Poisoned, poison: str) -> Iterator[str]:
             daemon.declare(TABLE_PLACE)
         case "dots in a template":
             daemon.write(DOTS_PLACE)
-    yield "'..'" if poison == "dots in a template" else "poisoned"
+    away = f"storage of thrift://127.0.0.1:{daemon.gate.port} fails"
+    named = {"dots in a template": "'..'", "metastore is down": away}
+    yield named.get(poison, "poisoned")
     if folder.is_symlink():
         folder.unlink()
     elif poison == "dots in a template":

@@ -185,9 +185,23 @@ def with_settings(spark: "SparkSession", settings: Mapping[str, str]) -> Iterato
 
 def _state_of(spark: "SparkSession") -> tuple[dict[str, str], tuple[str, str], set[str]]:
     """Return the settings, the current catalog and database, and the names of the temporary views."""
-    views = spark.sql("SHOW VIEWS IN global_temp").collect()  # with those of the session, and without a metastore
     place = (spark.catalog.currentCatalog(), spark.catalog.currentDatabase())
-    return dict(spark.conf.getAll), place, {row["viewName"] for row in views if not row["namespace"]}
+    return dict(spark.conf.getAll), place, _views_of(spark)
+
+
+def _views_of(spark: "SparkSession") -> set[str]:
+    """Return the names of the temporary views, also while the metastore is away: not all work needs it. SQL asks it, so
+    that a Spark Connect server then tells none.
+    """
+    from pyspark.errors import PySparkException
+
+    if not _is_remote():
+        views = spark._jsparkSession.sessionState().catalog().listLocalTempViews("*")
+        return {views.apply(number).table() for number in range(views.size())}
+    with suppress(PySparkException):
+        views = spark.sql("SHOW VIEWS IN global_temp").collect()  # with those of the session
+        return {row["viewName"] for row in views if not row["namespace"]}
+    return set()
 
 
 def _put_back(spark: "SparkSession", settings: dict[str, str], place: tuple[str, str], views: set[str]) -> None:
