@@ -42,6 +42,7 @@ FeedAssetsError
 │   └── SafeModeError
 ├── ArrivalRefusedError       a reported arrival is wrong: no data have arrived, or a process writes them
 ├── ListenRefusedError        nothing can be served at an address
+├── RequestRefusedError       a request to a server is refused with a status of its own
 ├── InstanceQueryError        an invalid range, filter, order or page of instances
 ├── InstanceNotThereError     an instance that is to be read is missing, partial, empty or evicted; says why
 ├── ProducerError             the asset that produces a feed is unknown, or has other partitions

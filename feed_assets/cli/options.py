@@ -433,6 +433,10 @@ def author_of(author: str | None) -> str:
         return f"uid {os.getuid()}"
 
 
+class _Body(BytesIO):
+    name = "the body"
+
+
 class FileType(click.File):
     """A file of the caller, opened for reading; bytes are its content."""
 
@@ -441,7 +445,7 @@ class FileType(click.File):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Open it."""
-        return BytesIO(value) if isinstance(value, bytes) else super().convert(value, param, ctx)
+        return _Body(value) if isinstance(value, bytes) else super().convert(value, param, ctx)
 
 
 class EntityFilesType(click.ParamType[Any]):

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -16,6 +17,7 @@ from feed_assets.json_form import render_document
 from feed_assets.loading.errors import LocationUnreadableError
 from feed_assets.operation import Does, Operation
 from feed_assets.server.calls import Outcome
+from feed_assets.server.errors import RequestRefusedError
 from feed_assets.server.problems import problem
 from feed_assets.storage.errors import InstanceNotFoundError
 from feed_assets.timing.errors import TimingError
@@ -34,6 +36,8 @@ _STATUS: tuple[tuple[tuple[type[Exception], ...], HTTPStatus], ...] = (
 
 def status_of(error: Exception) -> HTTPStatus:
     """Return the status of an answer that is an error; what is refused in the present state is a conflict."""
+    if isinstance(error, RequestRefusedError):
+        return error.status
     for kinds, status in _STATUS:
         if isinstance(error, kinds):
             return status
@@ -57,9 +61,12 @@ def media_type_of(form: str) -> str:
     return {"json": JSON, "csv": "text/csv"}.get(form, "text/plain")
 
 
-def refuse(error: Exception) -> Response:
-    """Return the answer to a request that ends with an error: its sentence, and the issues of definitions."""
-    status = status_of(error)
+def refuse(error: Exception, statuses: Mapping[int, int] = MappingProxyType({})) -> Response:
+    """Return the answer to a request that ends with an error: its sentence, and the issues of definitions. `statuses`
+    has those that others know for some of ours.
+    """
+    ours = status_of(error)
+    status = HTTPStatus(statuses.get(ours, ours))
     members: Mapping[str, Any] = {}
     if isinstance(error, DefinitionsError) and error.issues:
         members = {"issues": render_document(issues=error.issues)["issues"]}

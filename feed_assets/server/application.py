@@ -21,6 +21,7 @@ from feed_assets.cli.options import author_of
 from feed_assets.errors import FeedAssetsError, WrongUsageError
 from feed_assets.json_form import parse_json
 from feed_assets.operation import Operation
+from feed_assets.server.aliases.endpoint import mount_aliases
 from feed_assets.server.answers import CONSOLE, answer, refuse
 from feed_assets.server.bodies import read_body
 from feed_assets.server.calls import Outcome, call, list_parameters, read_given
@@ -40,8 +41,9 @@ class Served:
     database: Database
     definitions: KeptDefinitions
 
-    def open_door(self, author: str, screen: Screen) -> Door:
+    def open_door(self, request: Request, screen: Screen) -> Door:
         """Return the door of a request."""
+        author = request.scope.get("state", {}).get("author") or author_of(None)
         return Door(
             settings=self.settings,
             database=self.database,
@@ -58,6 +60,7 @@ def build_application(settings: Settings, database: Database) -> Starlette:
     return Starlette(
         routes=[
             *(Route(each.path, _Endpoint(served, each).respond, methods=[each.method]) for each in routes),
+            *mount_aliases(served.open_door),
             Route(HEALTH, _Health(served).respond),
             Route(DOCUMENT, _Document(routes).respond),
         ],
@@ -93,8 +96,7 @@ class _Endpoint:
         if not is_console and "output" in list_parameters(operation):
             given.setdefault("output", "json")
         screen = _screen_of(request) if is_console else Screen()
-        author = request.scope.get("state", {}).get("author") or author_of(None)
-        door = self._served.open_door(author, screen)
+        door = self._served.open_door(request, screen)
         outcome = await run_in_threadpool(call, door, operation, given)
         if is_console:
             return _on_console(outcome)

@@ -7,6 +7,7 @@ from starlette.types import Scope
 
 from feed_assets.operation import Does, Operation
 from feed_assets.operation_list import list_operations
+from feed_assets.server.aliases.table import ALIASES
 
 ROOT = "/api/v1"
 HEALTH, METRICS, DOCUMENT = "/health", "/metrics", "/openapi.json"
@@ -47,4 +48,8 @@ class Rights:
     def __call__(self, scope: Scope) -> Does | None:
         """Return the right; None if no rule names it."""
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
-        return Does.READS if scope["path"] in LOOKS else self.of_routes.get((method, scope["path"]))
+        if scope["path"] in LOOKS:
+            return Does.READS
+        if (found := self.of_routes.get((method, scope["path"]))) is not None:
+            return found
+        return next((each.called.does for each in ALIASES if each.matches(method, scope["path"])), None)

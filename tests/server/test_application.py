@@ -94,6 +94,16 @@ def test_a_body_is_a_file_or_a_zip_of_files(client: TestClient, project: tuple[P
     assert "../../other.yaml" in refused.text  # a label: the path is never opened
 
 
+def test_what_has_names_is_an_object_and_a_file_of_another_kind_is_the_body(client: TestClient) -> None:
+    told = client.post("/api/v1/metadata/put", json={"entity": "feed/counts", "properties": {"a": "b=c"}})
+    assert told.json()["additions"] == {"USER": {"properties": {"a": "b=c"}, "tags": []}}
+    mutation = {"entity": "feed/counts", "remove": {"properties": ["a"]}}
+    removed = client.post("/api/v1/metadata/import", json={"mutations": [mutation]}).json()["entities"]
+    assert [each["deletions"] for each in removed] == [told.json()["additions"]]
+    refused = client.post("/api/v1/metadata/import", content=b"{")
+    assert "the body" in refused.json()["detail"]
+
+
 def test_wrong_definitions_are_told_with_file_and_line(client: TestClient) -> None:
     refused = client.post("/api/v1/entity/submit", content=b"kind: feed\nname: x\nfrequency: 7\n")
     assert refused.status_code == 422

@@ -1,0 +1,98 @@
+"""Answers the requests by a path that others know."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from feed_assets.cli.door import Door, Screen
+from feed_assets.errors import FeedAssetsError, WrongUsageError
+from feed_assets.operation import Does, Operation
+from feed_assets.operation_list import find_operation
+from feed_assets.server.aliases.records import Alias, Asked
+from feed_assets.server.aliases.table import ALIASES
+from feed_assets.server.answers import refuse
+from feed_assets.server.bodies import read_body
+from feed_assets.server.calls import call, list_parameters, read_given
+from feed_assets.server.errors import RequestRefusedError
+
+_OpenDoor = Callable[[Request, Screen], Door]
+
+
+def mount_aliases(open_door: _OpenDoor) -> list[Route]:
+    """Return the routes of all aliases."""
+    return [Route(each.path, _AliasEndpoint(each, open_door).respond, methods=[each.method]) for each in ALIASES]
+
+
+@dataclass(frozen=True, slots=True)
+class _AliasEndpoint:
+    """Answers the requests of one alias."""
+
+    alias: Alias
+    open_door: _OpenDoor
+
+    async def respond(self, request: Request) -> Response:
+        """Read a request, call the operation, and answer in the form of the other system."""
+        door, operation = self.open_door(request, Screen()), self.alias.called
+        try:
+            content = await request.body()
+            files = await read_body(request, operation) if operation.file is not None else {}
+        except FeedAssetsError as exc:
+            return refuse(exc, self.alias.statuses)
+        return await run_in_threadpool(self._answer, door, _read_values(request), content, files)
+
+    def _answer(self, door: Door, values: Mapping[str, Any], content: bytes, files: Mapping[str, Any]) -> Response:
+        def ask(name: str, **parameters: Any) -> Any:
+            operation = find_operation(name)
+            assert operation.does is Does.READS
+            return _call(door, operation, read_given(operation, parameters))
+
+        asked = Asked(values=values, content=content, namespace=door.settings.namespace or "default", ask=ask)
+        try:
+            told = read_given(self.alias.called, {**self._rename(asked), **self.alias.given(asked)})
+            document = _call(door, self.alias.called, {**told, **files})
+            answer = self.alias.form(document, asked)
+        except Exception as exc:  # noqa: BLE001 - as what an operation raises
+            return refuse(exc, self.alias.statuses)
+        if answer is None:
+            return Response(status_code=HTTPStatus.NO_CONTENT)
+        if isinstance(answer, str):
+            return Response(answer, self.alias.status, media_type=self.alias.media_type)
+        return JSONResponse(answer, self.alias.status)
+
+    def _rename(self, asked: Asked) -> Mapping[str, Any]:
+        names = self.alias.names
+        if unknown := [each for each in asked.values if each not in names and f"{{{each}" not in self.alias.path]:
+            known = ", ".join(each for each in names if f"{{{each}" not in self.alias.path) or "none"
+            raise WrongUsageError(f"There is no parameter {unknown[0]!r} here. Parameters are {known}.")
+        return {names[each]: value for each, value in asked.values.items() if names.get(each)}
+
+
+def _read_values(request: Request) -> Mapping[str, Any]:
+    found: dict[str, Any] = {}
+    for name in request.query_params:
+        several = request.query_params.getlist(name)
+        found[name] = several if len(several) > 1 else several[0]
+    return {**found, **request.path_params}
+
+
+def _call(door: Door, operation: Operation, given: Mapping[str, Any]) -> Any:
+    """Call an operation; return its document, or its text if it has none.
+
+    Raises:
+        Exception: what the operation raises.
+    """
+    has_document = "output" in list_parameters(operation) and given.get("output", "json") == "json"
+    told = {**given, "output": "json"} if has_document else given
+    outcome = call(replace(door, screen=Screen()), operation, told)
+    if outcome.error is not None:
+        raise outcome.error
+    if outcome.exit_code and operation.does is not Does.READS:
+        raise RequestRefusedError(HTTPStatus.CONFLICT, outcome.err.strip() or outcome.out.strip())
+    return json.loads(outcome.out) if has_document else outcome.out

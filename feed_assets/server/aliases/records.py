@@ -1,0 +1,94 @@
+"""Paths that others know, as rows: which operation a request of another system calls, with what, and how its answer
+looks there.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from http import HTTPStatus
+from typing import Any
+
+from starlette.routing import compile_path
+
+from feed_assets.errors import WrongUsageError
+from feed_assets.json_form import parse_json
+from feed_assets.operation import Operation
+from feed_assets.operation_list import find_operation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request by a path that others know."""
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """The parts of its path and query by their names there: texts, or of a repeated one a list of texts."""
+    content: bytes = b""
+    """Its body."""
+    namespace: str = "default"
+    """The namespace of the project."""
+    ask: Callable[..., Any] = lambda _, **__: None
+    """Asks another operation that only reads for its document: `ask("entity dependency", name="clicks")`."""
+
+    @property
+    def body(self) -> Any:
+        """The body, from JSON; None without one.
+
+        Raises:
+            WrongUsageError: it is no JSON.
+        """
+        try:
+            return parse_json(self.content or b"null")
+        except ValueError as exc:
+            raise WrongUsageError(f"The body is no JSON: {exc}.") from exc
+
+    def one(self, name: str, default: str = "") -> str:
+        """Return the one value of a part.
+
+        Raises:
+            WrongUsageError: it is there more than once.
+        """
+        value = self.values.get(name, default)
+        if isinstance(value, str):
+            return value
+        raise WrongUsageError(f"The parameter {name!r} has one value; {len(value)} were given.")
+
+
+@dataclass(frozen=True)
+class Alias:
+    """A path that others know: the right that it needs is that of its operation.
+
+    `given` and `form` raise FeedAssetsError for what the other system refuses.
+    """
+
+    method: str
+    path: str
+    """Such as `/v3/namespaces/{ns}/datasets/{name}/lineage`, in Starlette's form."""
+    operation: str
+    """The words of the command."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Their names of parameters in path and query, with those of the operation; "" for what only `given` or `form`
+    reads, or nobody. Another parameter of the query is refused."""
+    given: Callable[[Asked], Mapping[str, Any]] = lambda _: {}
+    """Parameters of the operation that are not there under another name, by ours. The file of one that takes a file is
+    the body."""
+    form: Callable[[Any, Asked], Any] = lambda document, _: document
+    """The answer: from the document of the operation, or from its text if it has none. A text is sent as it is, None is
+    an answer without content."""
+    status: int = HTTPStatus.OK
+    statuses: Mapping[int, int] = field(default_factory=dict)
+    """Of refusals: the status there for that of ours."""
+    media_type: str = "text/plain; charset=utf-8"
+    """That of an answer that is a text."""
+
+    @cached_property
+    def called(self) -> Operation:
+        """The operation."""
+        return find_operation(self.operation)
+
+    @cached_property
+    def _pattern(self) -> Any:
+        return compile_path(self.path)[0]
+
+    def matches(self, method: str, path: str) -> bool:
+        """Return whether a request is by this path."""
+        return method == self.method and self._pattern.match(path) is not None

@@ -1,0 +1,79 @@
+"""Paths that others know: what they call, and how they answer."""
+
+from collections.abc import Iterator
+
+import pytest
+from starlette.testclient import TestClient
+
+from feed_assets.operation import Does
+from feed_assets.server.aliases.table import ALIASES
+from feed_assets.server.routes import Rights, list_routes
+from feed_assets.sql.database import Database
+from tests.server.project import open_project, serve
+
+FEED = "/v3/namespaces/default/datasets/counts/metadata"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    with pytest.MonkeyPatch.context() as patch:
+        yield open_project(tmp_path_factory.mktemp("served"), patch)
+
+
+@pytest.fixture
+def client(project: Database) -> TestClient:
+    return serve(project)
+
+
+def test_each_path_calls_an_operation_that_is_offered_and_needs_its_right() -> None:
+    offered = {each.operation.name for each in list_routes()}
+    rights = Rights()
+    for each in ALIASES:
+        path = each.path.replace(":path", "").replace("{", "a").replace("}", "")
+        assert each.operation in offered, each.path
+        assert rights({"method": each.method, "path": path}) is each.called.does, each.path
+    assert rights({"method": "HEAD", "path": FEED}) is Does.READS
+    assert rights({"method": "PUT", "path": FEED}) is None
+
+
+def test_metadata_are_written_and_read_as_in_cdap(client: TestClient) -> None:
+    written = client.post(f"{FEED}/properties", json={"a": "b", "c": "d=e"})
+    assert (written.status_code, written.text) == (200, "The metadata of feed/counts are changed.")
+    assert client.post(f"{FEED}/tags", json=["x", "y"]).status_code == 200
+    assert client.delete(f"{FEED}/properties/a").status_code == 200
+    assert client.get(f"{FEED}/properties?scope=user").json() == {"c": "d=e"}
+    user, system = client.get(FEED).json()
+    entity = {"details": {"namespace": "default", "dataset": "counts"}, "type": "dataset"}
+    assert user == {"entity": entity, "scope": "USER", "properties": {"c": "d=e"}, "tags": ["x", "y"]}
+    assert (system["scope"], system["properties"]["entity-name"]) == ("SYSTEM", "counts")
+    assert client.get(f"{FEED}/properties?scope=user&responseFormat=v6").json() == {
+        "properties": [{"name": "c", "scope": "USER", "value": "d=e"}],
+        "tags": [],
+    }
+    assert client.delete(FEED).status_code == 200
+    assert client.get(f"{FEED}?scope=USER").json() == [{**user, "properties": {}, "tags": []}]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("GET", f"{FEED}?scope=foo", "", 400),
+        ("GET", f"{FEED}?scopes=user", "", 400),
+        ("GET", f"{FEED}?responseFormat=v7", "", 400),
+        ("GET", FEED.replace("default", "other"), "", 404),
+        ("GET", FEED.replace("counts", "nothing"), "", 404),
+        ("POST", f"{FEED}/properties", "", 400),
+        ("POST", f"{FEED}/properties", "null", 400),
+        ("POST", f"{FEED}/properties", "{", 400),
+        ("POST", f"{FEED}/properties", '{"a$": "b"}', 400),
+        ("POST", f"{FEED}/properties", '{"a": {"b": "c"}}', 400),
+        ("POST", f"{FEED}/tags", '{"a": "b"}', 400),
+        ("POST", FEED.replace("counts", "nothing") + "/tags", '["a"]', 404),
+        ("PUT", f"{FEED}/tags", "", 405),
+    ],
+)
+def test_what_is_wrong_is_refused_as_in_cdap(
+    client: TestClient, method: str, path: str, body: str, status: int
+) -> None:
+    refused = client.request(method, path, content=body)
+    assert (refused.status_code, refused.json()["status"]) == (status, status), refused.text
