@@ -13,7 +13,7 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from feed_assets.cli.door import Door, Screen
@@ -27,8 +27,9 @@ from feed_assets.server.bodies import read_body
 from feed_assets.server.calls import Outcome, call, list_parameters, read_given
 from feed_assets.server.definitions import KeptDefinitions
 from feed_assets.server.openapi import describe_routes
+from feed_assets.server.page import POLICY, render_page
 from feed_assets.server.problems import problem
-from feed_assets.server.routes import DOCUMENT, HEALTH, OperationRoute, list_routes
+from feed_assets.server.routes import DOCUMENT, HEALTH, PAGE, OperationRoute, list_routes
 from feed_assets.settings import Settings
 from feed_assets.sql.database import Database
 
@@ -57,12 +58,13 @@ def build_application(settings: Settings, database: Database) -> Starlette:
     """Return the application of a project, without a guard before it."""
     served = Served(settings, database, KeptDefinitions(settings, database))
     routes = list_routes()
+    document = _Document(routes)
     return Starlette(
         routes=[
             *(Route(each.path, _Endpoint(served, each).respond, methods=[each.method]) for each in routes),
             *mount_aliases(served.open_door),
             Route(HEALTH, _Health(served).respond),
-            Route(DOCUMENT, _Document(routes).respond),
+            *(Route(path, document.respond) for path in (DOCUMENT, PAGE)),
         ],
         exception_handlers={HTTPStatus.NOT_FOUND: _miss, HTTPStatus.METHOD_NOT_ALLOWED: _miss},
     )
@@ -73,7 +75,7 @@ async def _miss(request: Request, error: Exception) -> Response:
     if allowed := (headers or {}).get("Allow"):
         detail = f"{request.url.path} is asked by {allowed}, not by {request.method}."
         return problem(HTTPStatus.METHOD_NOT_ALLOWED, detail, headers=headers)
-    return problem(HTTPStatus.NOT_FOUND, f"There is nothing at {request.url.path}.", f"See {DOCUMENT}.")
+    return problem(HTTPStatus.NOT_FOUND, f"There is nothing at {request.url.path}.", f"See {PAGE}.")
 
 
 class _Endpoint:
@@ -161,14 +163,17 @@ class _Health:
 
 
 class _Document:
-    """Answers with the OpenAPI document."""
+    """Answers with the OpenAPI document, and with the page that is made of it."""
 
     def __init__(self, routes: Sequence[OperationRoute]) -> None:
         self._routes = routes
-        self._text: str | None = None
+        self._known: Mapping[str, Any] | None = None
 
     async def respond(self, request: Request) -> Response:
         """Describe the routes."""
-        if self._text is None:
-            self._text = json.dumps(await run_in_threadpool(describe_routes, self._routes))
-        return _with_tag(request, Response(self._text, media_type="application/json"))
+        if self._known is None:
+            self._known = await run_in_threadpool(describe_routes, self._routes)
+        if request.url.path == PAGE:
+            page = render_page(self._known, str(request.base_url).rstrip("/"))
+            return HTMLResponse(page, headers={"Content-Security-Policy": POLICY})
+        return _with_tag(request, JSONResponse(self._known))

@@ -10,8 +10,8 @@ from feed_assets.operation_list import list_operations
 from feed_assets.server.aliases.table import ALIASES
 
 ROOT = "/api/v1"
-HEALTH, METRICS, DOCUMENT = "/health", "/metrics", "/openapi.json"
-LOOKS = (METRICS, DOCUMENT)
+HEALTH, METRICS, DOCUMENT, PAGE = "/health", "/metrics", "/openapi.json", "/docs"
+LOOKS = (METRICS, DOCUMENT, PAGE)
 """What looks at the server and is no operation: for who may read."""
 
 

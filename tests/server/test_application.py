@@ -156,3 +156,6 @@ def test_the_document_is_served_with_its_tag(client: TestClient) -> None:
     answer = client.get("/openapi.json")
     assert answer.json()["openapi"] == "3.1.0"
     assert client.get("/openapi.json", headers={"If-None-Match": answer.headers["etag"]}).status_code == 304
+    page = client.get("/docs")
+    assert page.headers["content-security-policy"].startswith("default-src 'none'")
+    assert "/api/v1/why" in page.text

@@ -1,6 +1,7 @@
 """The OpenAPI document: valid, whole, and true of what commands print."""
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from feed_assets.server.openapi import describe_routes
+from feed_assets.server.page import render_page
 from feed_assets.server.routes import list_routes
 
 GOLDEN = Path(__file__).parents[1] / "cli" / "golden"
@@ -61,3 +63,13 @@ def test_a_time_is_told_once_with_its_forms(document: Any) -> None:
     (instance,) = [each for each in document["paths"]["/api/v1/why"]["get"]["parameters"] if each["name"] == "instance"]
     assert instance["schema"]["$ref"] == "#/components/schemas/Time"
     assert "now-7d" in document["components"]["schemas"]["Time"]["description"]
+
+
+def test_the_page_for_people_has_every_operation_and_nothing_from_elsewhere(document: Any) -> None:
+    page = render_page(document, "http://<here>")
+    for each in list_routes():
+        assert f"<code>{each.method} {each.path}</code>" in page
+    page = page.replace("&#x27;", "'")
+    assert "curl 'http://&lt;here&gt;/api/v1/why?name=daily-delays&amp;instance=2013-11-03'" in page
+    assert "--json '{&quot;feed&quot;: &quot;flights&quot;" in page
+    assert not re.search(r"<script|<link|<img|src=|href=|url\(|@import", page)
