@@ -12,12 +12,15 @@ from functools import cached_property
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
-GIVEN = frozenset({"author", "dry_run", "progress"})
-"""Parameters that need no `Param`: who asks, whether nothing is to be changed, and what is told of the progress."""
+GIVEN = frozenset({"author", "dry_run", "progress", "confirm"})
+"""Parameters that need no `Param`: who asks, whether nothing is to be changed, what is told of the progress, and what
+asks a person (see `Confirm`)."""
 
 DECLARATION = "__operation__"
 WRITES_FILES = "It writes files where it runs."
 WORKS_LONG = "It may take minutes. Run the command where the project is."
+Confirm = Callable[[str], None]
+"""Asks a question that ends a text. It returns if the answer is yes."""
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 

@@ -11,6 +11,7 @@ from feed_assets.operation import DECLARATION, Operation, Parameter, operation
 MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "admin": ("feed_assets.context.commands", "feed_assets.orchestration.commands", "feed_assets.operation_list"),
+        "apply": ("feed_assets.definitions.commands",),
         "batch": ("feed_assets.triggers.commands", "feed_assets.external_work.commands"),
         "bundle": ("feed_assets.definitions.bundles.commands",),
         "entity": ("feed_assets.definitions.commands",),
@@ -31,6 +32,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "metadata": ("feed_assets.catalog.commands",),
         "mirror": ("feed_assets.replication.mirrors.commands",),
         "notify": ("feed_assets.alerts.delivery.commands",),
+        "plan": ("feed_assets.definitions.commands",),
         "quality": ("feed_assets.instances.lists.commands",),
         "queue": ("feed_assets.triggers.commands",),
         "replication": ("feed_assets.replication.commands",),

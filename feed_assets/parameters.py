@@ -34,10 +34,9 @@ Names = Annotated[tuple[str, ...], Param("The entities; before them KIND, if nee
 """`[KIND] NAMES...`, together with `kind: KindFirst = None`."""
 Feed = Annotated[str, Param("The feed.", argument=True, of=(Kind.FEED,))]
 Process = Annotated[str, Param("The process.", argument=True, of=(Kind.PROCESS,))]
-Files = Annotated[
-    tuple[EntityFile, ...],
-    Param("Files, folders or URLs; - is standard input.", argument=True, file=True),
-]
+_FILES = Param("Files, folders or URLs; - is standard input.", argument=True, file=True)
+Files = Annotated[tuple[EntityFile, ...], _FILES]
+MaybeFiles = Annotated[tuple[EntityFile, ...] | None, _FILES]
 Instance = Annotated[datetime, Param("The nominal time.", argument=True)]
 MaybeInstance = Annotated[datetime | None, Param("The nominal time.", argument=True)]
 Limit = Annotated[int, Param("How many, newest first.", least=1)]

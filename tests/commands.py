@@ -45,7 +45,7 @@ def require_command(words: Sequence[str]) -> str:
         assert found is not None, name
         command = found
         names.append(str(name))
-    command.make_context(command.name, arguments, parent=parent)
+    command.make_context(command.name, arguments, parent=parent).close()
     return " ".join(names)
 
 

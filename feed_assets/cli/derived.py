@@ -14,10 +14,10 @@ import click
 
 from feed_assets.cli import options, state
 from feed_assets.cli.door import find_door
-from feed_assets.cli.exit_codes import FAILED
+from feed_assets.cli.exit_codes import DIFFERENT, FAILED
 from feed_assets.cli.groups import Verb, Verbs
 from feed_assets.cli.progress import status_line
-from feed_assets.cli.render import Output, print_json, print_records, say, say_state
+from feed_assets.cli.render import Output, confirm, print_json, print_records, say, say_state
 from feed_assets.entities.common import Kind
 from feed_assets.errors import WrongUsageError
 from feed_assets.json_form import render_document
@@ -125,7 +125,7 @@ def _call(operation: Operation, context: Any, given: dict[str, Any]) -> object:
         if each.type is bytes and value is not None:
             given[each.name] = value.read()
         elif each.type is EntityFile:
-            given[each.name] = tuple(options.read_files(value))
+            given[each.name] = tuple(options.read_files(value)) if value else each.default
         elif each.type == dict[str, str] and value is not None:
             given[each.name] = dict(value)
         elif "[FIELD]" in (each.param.metavar or ""):
@@ -135,7 +135,8 @@ def _call(operation: Operation, context: Any, given: dict[str, Any]) -> object:
     for name, query in operation.queries.items():
         given[name] = query(**{each.name: given.pop(each.name) for each in fields(query)})
     show = status_line.show if find_door() is None else _show_nothing
-    given |= {"progress": show} if "progress" in operation.given else {}
+    asked = {"progress": show, "confirm": confirm}
+    given |= {name: value for name, value in asked.items() if name in operation.given}
     if operation.stops_in_safe_mode:
         from feed_assets.context.safe_mode import require_allowed
 
@@ -155,6 +156,7 @@ def _open(operation: Operation, given: dict[str, Any]) -> Any:
         case "EntityContext":
             told: dict[str, Any] = {"dry_run": operation.does is Does.READS}
             told |= {name: given.pop(name) for name in ("author", "dry_run", "skip_checks") if name in given}
+            told |= {"may_take_over": given.get("delete_all", False)}
             return options.open_entity_context_for(given.get("files", ()), **told)
         case "Settings":
             return options.project_settings([given["path"]] if given.get("path") else [])
@@ -165,7 +167,7 @@ def _open(operation: Operation, given: dict[str, Any]) -> Any:
 def finish(operation: Operation, context: Any, result: Any, output: str) -> None:
     """Print a result, and on standard error its notes and its summary. End the runs of instances that it has `stopped`,
     and reload the webserver if that `reload_needed`. Say that none of the `tick_clusters` has ticks, which would go on
-    with it. The command fails if the result `has_failed`.
+    with it. The command fails if the result `has_failed`; if it is one that `tells_difference`, its exit code says so.
     """
     _print(operation, result, output)
     if clusters := getattr(result, "tick_clusters", ()):
@@ -174,6 +176,8 @@ def finish(operation: Operation, context: Any, result: Any, output: str) -> None
         state.end_and_reload(context.settings, result.stopped, reload_needed=getattr(result, "reload_needed", False))
     if getattr(result, "has_failed", False):
         click.get_current_context().exit(FAILED)
+    if getattr(result, "tells_difference", False):
+        click.get_current_context().exit(DIFFERENT)
 
 
 def _print(operation: Operation, result: Any, output: str) -> None:

@@ -75,7 +75,7 @@ def confirm(question: str) -> None:
         WrongUsageError: nobody can be asked, as a request is answered.
     """
     if find_door() is not None:
-        raise WrongUsageError(f"{shown(question)} A server cannot ask: confirm it with what the documents name for it.")
+        raise WrongUsageError(f"{question.splitlines()[-1]} A server cannot ask: give yes, or the digest of the plan.")
     with status_line.paused():
         click.confirm(shown(question), abort=True, err=True)
 

@@ -10,8 +10,8 @@ from feed_assets.clock import open_clock
 from feed_assets.definitions.lists.query_fields import Form, ListField, ListQuery
 from feed_assets.entities.common import Kind
 from feed_assets.errors import WrongUsageError
-from feed_assets.operation import Does, Param, operation
-from feed_assets.parameters import AnyKindFirst, AnyName, Clusters, Files, Instance, Name, Names, Process
+from feed_assets.operation import Confirm, Does, Param, operation
+from feed_assets.parameters import AnyKindFirst, AnyName, Clusters, Files, Instance, MaybeFiles, Name, Names, Process
 
 if TYPE_CHECKING:
     from feed_assets.context.settings_in_force import SettingsInForce
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from feed_assets.definitions.lists.lookup import FoundFeeds
     from feed_assets.definitions.lists.reading import EntitySummary, Neighbour
     from feed_assets.definitions.verbs.context import EntityContext
+    from feed_assets.definitions.verbs.planning import PlannedChanges
     from feed_assets.definitions.verbs.states import EntityStatus
     from feed_assets.definitions.verbs.verb_results import VerbResult
     from feed_assets.definitions.verification import StoreReport
@@ -33,6 +34,72 @@ GROUPS = {
     repeated safely.
     """
 }
+
+Prune = Annotated[bool, Param("Remove the entities that FILES do not contain.")]
+
+
+@operation("plan", text="lines")
+def plan(
+    context: "EntityContext",
+    *,
+    files: MaybeFiles = None,
+    prune: Prune = False,
+    detailed_exitcode: Annotated[bool, Param("Exit with 4 if something would change.")] = False,
+) -> "PlannedChanges":
+    """Show what would change if FILES were applied, and change nothing.
+
+    FILES are files, folders or URLs. Without FILES it shows the unrecorded edits of the entities folder.
+
+    Exits with 0, with 1 if the change would be refused, and with --detailed-exitcode with 4 if something would change.
+    """
+    from feed_assets.definitions.verbs.planning import plan_files
+
+    planned = plan_files(context, files, prune=prune)
+    return replaced(planned, tells_difference=detailed_exitcode and not planned.difference.is_empty)
+
+
+@operation(
+    "apply",
+    does=Does.DECLARES,
+    safe=True,
+    checks=True,
+    text="lines",
+    answers=202,
+    example="new/clicks.yaml --digest 4f0c91d2",
+)
+def apply(
+    context: "EntityContext",
+    *,
+    files: MaybeFiles = None,
+    prune: Prune = False,
+    digest: Annotated[
+        str | None, Param("Apply only the plan with this digest, or with one that begins so (8 characters).")
+    ] = None,
+    yes: Annotated[bool, Param("Do not ask for confirmation.")] = False,
+    delete_all: Annotated[bool, Param("Confirm that most of the declared entities are deleted.")] = False,
+    confirm: Confirm,
+) -> "VerbResult | PlannedChanges":
+    """Apply FILES as one change, completely or not at all.
+
+    FILES are files, folders or URLs. Without FILES it records the edits of the entities folder. The change takes effect
+    at its effective times. If nothing differs, nothing happens.
+
+    Shows the change and asks for confirmation, unless --digest or --yes is given. A change that deletes most of the
+    declared entities at once needs --digest or --delete-all instead of --yes.
+    """
+    from feed_assets.definitions.verbs.planning import apply_planned, plan_files, require_digest
+    from feed_assets.plan.rendering import render_difference
+
+    planned = plan_files(context, files, prune=prune)
+    if digest is not None and not planned.difference.is_empty:
+        require_digest(planned, digest)
+    if context.dry_run:
+        return planned
+    is_confirmed = delete_all or digest is not None
+    if not (is_confirmed or yes or planned.difference.is_empty or planned.errors):
+        confirm(f"{render_difference(planned.difference)}\nApply this?")
+        is_confirmed = True
+    return apply_planned(context, planned, may_delete_all=is_confirmed)
 
 
 @operation("entity validate", checks=True, text="lines")

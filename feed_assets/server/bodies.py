@@ -44,6 +44,8 @@ def read_zip(body: bytes) -> tuple[EntityFile, ...]:
     try:
         with zipfile.ZipFile(io.BytesIO(body)) as archive:
             members = [each for each in archive.infolist() if not each.is_dir()]
+            if not members:
+                raise WrongUsageError("The zip has no files.")
             if len(members) > MOST_FILES or sum(each.file_size for each in members) > LARGEST:
                 reason = f"more than {MOST_FILES:,} files or {LARGEST >> 20} MiB"
                 raise WrongUsageError(f"The zip has {reason}. Send it in parts.")

@@ -188,7 +188,8 @@ def test_a_bundle_that_lacks_what_it_needs_is_refused(here: Path, there: Path, m
             file.writestr(name, part)
     monkeypatch.chdir(there)
     assert "process 'counting': there is no feed 'counts'" in run("bundle", "import", "../process.zip").stderr
-    assert "Name a file that bundle export has written." in run("bundle", "import", ".").stderr
+    assert "'.': Is a directory" in run("bundle", "import", ".").stderr
+    assert "Name a file that bundle export has written." in run("bundle", "import", "feed_assets.yaml").stderr
     refused = run("bundle", "import", "../bare.zip", "--dry-run")
     assert "process 'counting' names the file sql/counting.sql, which is neither here nor in it" in refused.stderr
 

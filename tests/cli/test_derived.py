@@ -464,10 +464,14 @@ def test_all_operations_are_listed() -> None:
 
 
 @pytest.mark.parametrize("each", list(declared()), ids=lambda each: each.name)
-def test_every_example_is_a_call_and_every_parameter_has_a_text(each: Operation) -> None:
+def test_every_example_is_a_call_and_every_parameter_has_a_text(
+    each: Operation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "flights.zip").touch()
     command = derived.derive_command(each)
     if each.example:
-        command.make_context(each.name, shlex.split(each.example))
+        command.make_context(each.name, shlex.split(each.example)).close()
     assert [parameter.name for parameter in each.parameters if not parameter.param.help] == []
     assert all(hasattr(options, f"find_{parameter.param.proposes or 'names'}") for parameter in each.parameters)
     assert each.about

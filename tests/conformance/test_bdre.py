@@ -282,8 +282,7 @@ def import_job(case: Case) -> None:
         project = EntityHarness.at(Path(folder))
         declared = (render_yaml(each).encode() for each in (signal("d"), here))
         submit(project.context(), [file_of(CLUSTER), *(EntityFile(name="a.yaml", content=text) for text in declared)])
-        (Path(folder) / "all.zip").write_bytes(export_bundle(project.context(), []).content)
-        bundle = read_archive(Path(folder) / "all.zip")
+        bundle = read_archive(export_bundle(project.context(), []).content, "all.zip")
         texts = {**bundle.texts, "entities/process/J.yaml": render_yaml(brought).encode()}
         done = import_bundle(project.context(), replace(bundle, texts=texts), "all.zip")
         found = project.context().load().bundle.bundle.find(("process", "J"))

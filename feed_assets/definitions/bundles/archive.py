@@ -102,19 +102,19 @@ def render_archive(archive: BundleArchive) -> bytes:
     return content.getvalue()
 
 
-def read_archive(path: Path) -> BundleArchive:
-    """Read a bundle. Nothing in it is trusted: neither names and paths nor sizes.
+def read_archive(content: bytes, path: str) -> BundleArchive:
+    """Read a bundle, the content of a file. Nothing in it is trusted: neither names and paths nor sizes.
 
     Raises:
         BundleRefusedError: it is no bundle, has an unknown version, is too big, or has a file that does not belong to
             it.
     """
-    if path.stat().st_size > MOST_BYTES:
+    if len(content) > MOST_BYTES:
         raise _refusal(path, f"it has more than {MOST_BYTES >> 20} MiB", "Export fewer entities.")
     try:
-        with zipfile.ZipFile(path) as file:
+        with zipfile.ZipFile(io.BytesIO(content)) as file:
             parts = _read_parts(path, file)
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, IsADirectoryError) as exc:
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as exc:
         raise _refusal(path, f"it is no bundle: {exc}", "Name a file that bundle export has written.") from exc
     index = _read_index(path, parts.pop(_INDEX, None))
     metadata = parts.pop(_METADATA, None)
@@ -150,7 +150,7 @@ def is_path_below(text: str) -> bool:
     )
 
 
-def _read_parts(path: Path, file: zipfile.ZipFile) -> dict[str, bytes]:
+def _read_parts(path: str, file: zipfile.ZipFile) -> dict[str, bytes]:
     infos = file.infolist()
     if len(infos) > MOST_FILES or sum(each.file_size for each in infos) > MOST_BYTES:
         limits = f"{MOST_FILES:,} files or {MOST_BYTES >> 20} MiB"
@@ -162,7 +162,7 @@ def _read_parts(path: Path, file: zipfile.ZipFile) -> dict[str, bytes]:
     return {each.filename: file.read(each) for each in infos if not each.is_dir()}
 
 
-def _read_index(path: Path, text: bytes | None) -> _Index:
+def _read_index(path: str, text: bytes | None) -> _Index:
     if text is None:
         raise _refusal(path, f"it is no bundle: it has no {_INDEX}", "Name a file that bundle export has written.")
     try:
@@ -188,8 +188,8 @@ def _render_json(content: object) -> bytes:
     return f"{json.dumps(content, indent=2, ensure_ascii=False)}\n".encode()
 
 
-def _refusal(path: Path, reason: str, next_step: str) -> BundleRefusedError:
-    return BundleRefusedError(file=str(path), reasons=[reason], next_step=next_step)
+def _refusal(path: str, reason: str, next_step: str) -> BundleRefusedError:
+    return BundleRefusedError(file=path, reasons=[reason], next_step=next_step)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

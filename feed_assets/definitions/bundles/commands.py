@@ -1,7 +1,7 @@
 """What can be asked of bundles: to make one, and to declare what is in one."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 from feed_assets.entities.common import Kind
 from feed_assets.errors import WrongUsageError
@@ -19,7 +19,7 @@ Names = Annotated[tuple[str, ...], Param("The entities.", argument=True, of=tupl
 Everything = Annotated[bool, Param("All entities, and the metadata of all that is described.", option="all")]
 WithNeeds = Annotated[bool, Param("Also what they need: feeds, clusters and datasources.", option="with-dependencies")]
 Target = Annotated[str, Param("The file to write.", metavar="FILE", file=True)]
-File = Annotated[str, Param("The bundle.", argument=True, file=True)]
+File = Annotated[BinaryIO, Param("The bundle.", argument=True, file=True)]
 
 
 @operation("bundle export", text="lines", example="flights --with-dependencies --to flights.zip", no_route=WRITES_FILES)
@@ -43,14 +43,14 @@ def export_bundle(
     checks=True,
     text="lines",
     example="flights.zip --dry-run",
-    no_route=WRITES_FILES,
 )
 def import_bundle(context: "EntityContext", *, file: File) -> "BundleImport":
     """Declare what is in FILE, completely or not at all; importing it again changes nothing.
 
     What is here already is left alone. An entity is changed only if it has the id of the bundle's.
     """
-    from feed_assets.definitions.bundles.archive import read_archive
+    from feed_assets.definitions.bundles.archive import MOST_BYTES, read_archive
     from feed_assets.definitions.bundles.importing import import_bundle
 
-    return import_bundle(context, read_archive(Path(file)), Path(file).name)
+    archive = read_archive(file.read(MOST_BYTES + 1), file.name)
+    return import_bundle(context, archive, Path(file.name).name)

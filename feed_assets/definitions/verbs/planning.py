@@ -41,6 +41,7 @@ from feed_assets.definitions.verbs.verb_results import EntityOutcome, EntityVerb
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.errors import DefinitionsError
+from feed_assets.errors import WrongUsageError
 from feed_assets.instances.gates.readiness import ON_TIME
 from feed_assets.issues import EntityKey, Issue, Severity, order_of
 from feed_assets.json_form import Hidden
@@ -60,7 +61,13 @@ from feed_assets.plan.differences import (
     find_affected_processes,
 )
 from feed_assets.plan.edges import Key
-from feed_assets.plan.rendering import EntityChange, EntityDifference, PlanDifference, ProcessState
+from feed_assets.plan.rendering import (
+    EntityChange,
+    EntityDifference,
+    PlanDifference,
+    ProcessState,
+    render_difference,
+)
 from feed_assets.releases.decide_releases import load_histories
 from feed_assets.releases.store import find_changed_files, with_changed_files
 from feed_assets.settings import DefinitionChanges
@@ -76,7 +83,7 @@ class PlannedChanges:
     """A change and its effects. `edits` are the edits for the store; none if the folder already has the content.
     `issues` with an error would refuse the change. `digest` identifies the change and the state in which it was
     planned, but not the time. `bundle_digest` is that of the resulting files. `declared` counts the entities that are
-    declared before the change.
+    declared before the change. With `tells_difference` the exit code says that something would change.
     """
 
     difference: PlanDifference
@@ -86,6 +93,7 @@ class PlannedChanges:
     digest: str
     bundle_digest: str
     declared: Hidden[int]
+    tells_difference: Hidden[bool] = False
 
     @property
     def removed(self) -> tuple[str, ...]:
@@ -97,6 +105,22 @@ class PlannedChanges:
         """The issues that refuse the change."""
         return tuple(issue for issue in self.issues if issue.severity is Severity.ERROR)
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether the change would be refused."""
+        return bool(self.errors)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The difference, and the digest with which it can be applied."""
+        applied = () if self.difference.is_empty or self.errors else (f"Plan {self.digest}",)
+        return (render_difference(self.difference), *applied)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The issues."""
+        return tuple(issue.line for issue in self.issues)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComputedChange:
@@ -104,6 +128,20 @@ class ComputedChange:
 
     difference: PlanDifference
     state: Sequence[object]
+
+
+def plan_files(context: EntityContext, files: Sequence[EntityFile] | None, *, prune: bool = False) -> PlannedChanges:
+    """Plan the change that files make, or, without any given, the unrecorded content of the folder.
+
+    Raises:
+        WrongUsageError: with `prune`, no files are given.
+        DefinitionsError: see `read_edits` and `plan_edits`.
+    """
+    if files is not None:
+        return plan_edits(context, read_edits(context, files, prune=prune))
+    if prune:
+        raise WrongUsageError("--prune needs FILES: it removes what they do not contain.")
+    return plan_folder(context)
 
 
 def read_edits(context: EntityContext, files: Sequence[EntityFile], *, prune: bool = False) -> tuple[Edit, ...]:

@@ -116,5 +116,6 @@ class VerbResult:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The warnings."""
-        return tuple(each.line for each in self.warnings)
+        """The warnings, and whether there was nothing to apply."""
+        nothing = ("Nothing would change.",) if self.verb == EntityVerb.APPLY and not self.outcomes else ()
+        return (*nothing, *(each.line for each in self.warnings))
