@@ -305,7 +305,7 @@ def run_commands(folder: Path, *form: str) -> Iterator[tuple[str, Result]]:
     sweeps: dict[str, str] = {}
     for name, arguments in COMMANDS.items():
         if name == "instance list":
-            _record_instances(folder)
+            record_instances(folder)
         if name == "mirror snapshots":
             _run_mirror(folder)
         if name == "queue list":
@@ -435,7 +435,7 @@ def prepare(folder: Path, patch: pytest.MonkeyPatch) -> None:
     set_clock(folder, NOON)
 
 
-def _record_instances(folder: Path) -> None:
+def record_instances(folder: Path) -> None:
     """One instance of the process in each state that lists show."""
     first = at("03T00:00")
     base = ProcessInstance(

@@ -44,27 +44,39 @@ class _AliasEndpoint:
             content = await request.body()
             files = await read_body(request, operation) if operation.file is not None else {}
         except FeedAssetsError as exc:
-            return refuse(exc, self.alias.statuses)
+            return self._refuse(exc)
         return await run_in_threadpool(self._answer, door, _read_values(request), content, files)
 
     def _answer(self, door: Door, values: Mapping[str, Any], content: bytes, files: Mapping[str, Any]) -> Response:
         def ask(name: str, **parameters: Any) -> Any:
             operation = find_operation(name)
-            assert operation.does is Does.READS
+            assert operation.does is Does.READS or not parameters  # without any, safe mode is only shown
             return _call(door, operation, read_given(operation, parameters))
 
-        asked = Asked(values=values, content=content, namespace=door.settings.namespace or "default", ask=ask)
+        asked = Asked(
+            values=values, content=content, namespace=door.settings.namespace or "default", author=door.author, ask=ask
+        )
         try:
             told = read_given(self.alias.called, {**self._rename(asked), **self.alias.given(asked)})
             document = _call(door, self.alias.called, {**told, **files})
             answer = self.alias.form(document, asked)
         except Exception as exc:  # noqa: BLE001 - as what an operation raises
-            return refuse(exc, self.alias.statuses)
+            return self._refuse(exc)
         if answer is None:
             return Response(status_code=HTTPStatus.NO_CONTENT)
+        return self._render(answer, self.alias.status)
+
+    def _refuse(self, error: Exception) -> Response:
+        refused = refuse(error, self.alias.statuses)
+        if self.alias.refusal is None:
+            return refused
+        detail = json.loads(bytes(refused.body))["detail"]
+        return self._render(self.alias.refusal(detail, refused.status_code), refused.status_code)
+
+    def _render(self, answer: Any, status: int) -> Response:
         if isinstance(answer, str):
-            return Response(answer, self.alias.status, media_type=self.alias.media_type)
-        return JSONResponse(answer, self.alias.status)
+            return Response(answer, status, media_type=self.alias.media_type)
+        return JSONResponse(answer, status)
 
     def _rename(self, asked: Asked) -> Mapping[str, Any]:
         names = self.alias.names

@@ -26,6 +26,8 @@ class Asked:
     """Its body."""
     namespace: str = "default"
     """The namespace of the project."""
+    author: str = ""
+    """Who asks."""
     ask: Callable[..., Any] = lambda _, **__: None
     """Asks another operation that only reads for its document: `ask("entity dependency", name="clicks")`."""
 
@@ -77,6 +79,8 @@ class Alias:
     status: int = HTTPStatus.OK
     statuses: Mapping[int, int] = field(default_factory=dict)
     """Of refusals: the status there for that of ours."""
+    refusal: Callable[[str, int], Any] | None = None
+    """The form of a refusal, from its sentence and status; a problem document without one."""
     media_type: str = "text/plain; charset=utf-8"
     """That of an answer that is a text."""
 

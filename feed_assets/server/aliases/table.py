@@ -1,6 +1,7 @@
 """All paths that others know. Of several that match a request, the first is meant."""
 
 from feed_assets.server.aliases.cdap import CDAP
+from feed_assets.server.aliases.falcon import FALCON
 from feed_assets.server.aliases.records import Alias
 
-ALIASES: tuple[Alias, ...] = (*CDAP,)
+ALIASES: tuple[Alias, ...] = (*CDAP, *FALCON)

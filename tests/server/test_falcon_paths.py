@@ -1,0 +1,166 @@
+"""Requests by Falcon's paths, with the members and status codes of its documentation."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from feed_assets.sql.database import Database
+from tests.cli.test_golden import record_instances
+from tests.server.project import open_project, serve
+
+RANGE = "start=2013-11-03T05:00Z&end=2013-11-03T06:00Z"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Database]]:
+    folder = tmp_path_factory.mktemp("served")
+    with pytest.MonkeyPatch.context() as patch:
+        database = open_project(folder, patch)
+        record_instances(folder)
+        yield folder, database
+
+
+@pytest.fixture
+def client(project: tuple[Path, Database]) -> TestClient:
+    return serve(project[1])
+
+
+def ask(client: TestClient, path: str) -> Any:
+    answer = client.get(f"/api/{path}")
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def message_of(told: dict[str, str]) -> str:
+    assert {*told} >= {"status", "message", "requestId"}
+    return told["message"]
+
+
+def test_entities(client: TestClient) -> None:
+    assert ask(client, "entities/list/process?fields=status,pipelines&filterBy=PIPELINES:reports&user.name=ann") == {
+        "totalResults": 1,
+        "entity": [
+            {"type": "process", "name": "counting", "status": "RUNNING", "pipelines": {"pipeline": ["reports"]}}
+        ],
+    }
+    names = [each["name"] for each in ask(client, "entities/list?nameseq=cnt&sortOrder=desc&numResults=1")["entity"]]
+    assert names == ["counts"]
+    assert message_of(ask(client, "entities/status/process/counting")) == "default/RUNNING\n"
+    assert ask(client, "entities/dependencies/process/counting")["entity"] == [
+        {"name": "primary", "type": "cluster"},
+        {"name": "clicks", "type": "feed", "tag": ["Input"]},
+        {"name": "counts", "type": "feed", "tag": ["Output"]},
+    ]
+
+
+def test_a_definition_is_xml_that_can_be_submitted_again(client: TestClient) -> None:
+    answer = client.get("/api/entities/definition/feed/clicks")
+    assert answer.headers["content-type"] == "text/xml; charset=utf-8"
+    assert answer.text.lstrip().startswith("<?xml")
+    assert message_of(client.post("/api/entities/validate/feed", content=answer.text).json()).endswith(
+        "(feed) clicks\n"
+    )
+    again = client.post("/api/entities/update/feed/clicks", content=answer.text)
+    assert (again.status_code, again.json()["status"]) == (200, "SUCCEEDED")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "content", "said"),
+    [
+        ("GET", "entities/status/process/nobody", "", "there is no process 'nobody'"),
+        ("GET", "entities/status/thing/counting", "", "'thing' is not one of"),
+        ("GET", "entities/status/process/counting?colo=west", "", "There is no colo 'west' here"),
+        ("GET", "entities/status/process/counting?doAs=joe", "", "There is no parameter 'doAs' here"),
+        ("POST", "instance/kill/process/counting?start=2013-11-03T05:00Z", "", "Give start and end"),
+        ("POST", f"instance/kill/process/counting?{RANGE}&colo=west", "", "There is no colo 'west' here"),
+        ("POST", "entities/submit/process", "kind: feed\nname: clicks\n", "The body declares the feed 'clicks'"),
+        ("POST", "entities/update/feed/views", "kind: feed\nname: clicks\n", "The body declares the feed 'clicks'"),
+        ("POST", "entities/schedule/cluster/primary", "", "cluster"),
+        ("GET", "instance/dependencies/process/counting?instanceTime=2013-11-03T05:30Z", "", "05:30"),
+        ("GET", "admin/setSafeMode/maybe", "", "neither true nor false"),
+    ],
+)
+def test_what_is_refused_has_the_status_400_and_says_failed(
+    client: TestClient, method: str, path: str, content: str, said: str
+) -> None:
+    answer = client.request(method, f"/api/{path}", content=content)
+    assert (answer.status_code, answer.json()["status"]) == (400, "FAILED")
+    assert said in message_of(answer.json())
+
+
+def test_deleting_what_is_not_there_has_succeeded(client: TestClient) -> None:
+    answer = client.delete("/api/entities/delete/feed/nobody")
+    assert (answer.status_code, answer.json()["status"]) == (200, "SUCCEEDED")
+    assert message_of(answer.json()) == "default/missing (feed) nobody\n"
+    refused = client.delete("/api/entities/delete/cluster/primary")
+    assert (refused.status_code, refused.json()["status"]) == (400, "FAILED")
+
+
+def test_entities_are_suspended_and_resumed(client: TestClient) -> None:
+    for verb, state in (("suspend", "SUSPENDED"), ("resume", "RUNNING"), ("schedule", "RUNNING")):
+        assert client.post(f"/api/entities/{verb}/process/counting").json()["status"] == "SUCCEEDED"
+        assert message_of(ask(client, "entities/status/process/counting")) == f"default/{state}\n"
+
+
+def test_instances(client: TestClient) -> None:
+    killed = client.post(f"/api/instance/kill/process/counting?{RANGE}&colo=*").json()
+    assert [(each["instance"], each["status"]) for each in killed["instances"]] == [("2013-11-03T05:00Z", "KILLED")]
+    (found,) = ask(client, f"instance/status/process/counting?{RANGE}")["instances"]
+    assert (found["instance"], found["status"], found["cluster"]) == ("2013-11-03T05:00Z", "KILLED", "primary")
+    rerun = client.post(f"/api/instance/rerun/process/counting?{RANGE}", content="a=1\n")
+    assert [each["status"] for each in rerun.json()["instances"]] == ["WAITING"]
+    (summary,) = ask(client, f"instance/summary/process/counting?{RANGE}")["instancesSummary"]
+    assert (summary["cluster"], {"key": "WAITING", "value": "1"} in summary["map"]["entry"]) == ("primary", True)
+    assert ask(client, "instance/dependencies/process/counting?instanceTime=2013-11-03T05:00Z")["dependencies"][0] == {
+        "cluster": "primary",
+        "entityName": "clicks",
+        "entityType": "FEED",
+        "instanceTime": "2013-11-03T05:00Z",
+        "tags": "Input",
+    }
+    (graph,) = ask(client, "instance/triage/process/counting?start=2013-11-03T05:00Z")["triageGraphs"]
+    waits, lacks = "(PROCESS) counting (2013-11-03T05:00Z) [WAITING]", "(FEED) clicks (2013-11-03T05:00Z) [MISSING]"
+    assert {*graph["vertices"]} >= {waits}
+    assert all({each["from"], each["to"]} <= {*graph["vertices"]} for each in graph["edges"]), lacks
+
+
+def test_metadata(client: TestClient) -> None:
+    found = {
+        kind: ask(client, f"metadata/discovery/{kind}/list")["results"] for kind in ("feed_entity", "user", "tags")
+    }
+    assert found == {"feed_entity": ["clicks", "counts", "views"], "user": ["web"], "tags": ["owner=web"]}
+    assert ask(client, "metadata/discovery/feed_entity/list?cluster=backup") == {"results": ["clicks"], "totalSize": 1}
+    assert ask(client, "metadata/discovery/process_entity/counting/relations") == {
+        "name": "counting",
+        "type": "PROCESS_ENTITY",
+        "inVertices": [{"name": "clicks", "type": "FEED_ENTITY", "label": "input"}],
+        "outVertices": [
+            {"name": "primary", "type": "CLUSTER_ENTITY", "label": "runs-on"},
+            {"name": "counts", "type": "FEED_ENTITY", "label": "output"},
+            {"name": "reports", "type": "PIPELINES", "label": "pipeline"},
+        ],
+    }
+    of_pipeline = ask(client, "metadata/discovery/pipelines/reports/relations")["inVertices"]
+    assert of_pipeline == [{"name": "counting", "type": "PROCESS_ENTITY", "label": "pipeline"}]
+    assert ask(client, "metadata/lineage/entities?pipeline=reports") == {"vertices": ["counting"], "edges": []}
+    for path in ("metadata/discovery/thing/list", "metadata/lineage/entities?pipeline=nobody"):
+        assert client.get(f"/api/{path}").status_code == 400
+    assert client.get("/api/metadata/discovery/feed_entity/nobody/relations").status_code == 404
+
+
+def test_the_server_tells_about_itself(client: TestClient) -> None:
+    found = {each["key"]: each["value"] for each in ask(client, "admin/version")["properties"]}
+    assert (found["Mode"], found["safemode"]) == ("embedded", "false")
+    assert client.get("/api/admin/setSafeMode/true").json()["status"] == "SUCCEEDED"
+    try:
+        assert {"key": "safemode", "value": "true"} in ask(client, "admin/version")["properties"]
+    finally:
+        client.get("/api/admin/setSafeMode/false")
+    settings = ask(client, "admin/config/runtime")["properties"]
+    assert {"key": "entities", "value": "entities"} in settings
+    assert "token=abc" not in client.get("/api/admin/config/runtime").text
+    assert client.get("/api/admin/getuser").text
+    assert "thread" in client.get("/api/admin/stack").text
