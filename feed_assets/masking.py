@@ -11,6 +11,7 @@ import re
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -20,6 +21,10 @@ from urllib.parse import quote, quote_plus, urlsplit
 
 HIDDEN = "***"
 """What is shown for a secret without a name."""
+TOKEN_PREFIX = "fa_"
+"""How tokens of a server begin, so that they are known wherever they stand."""
+_TOKEN = re.compile(rf"{TOKEN_PREFIX}[0-9a-f]{{64}}")
+_revealed: ContextVar[str] = ContextVar("revealed", default="")
 _SHORTEST_SECRET = 3
 _SHORTEST_PART = 8
 _WORDS = frozenset({"password", "passwd", "pwd", "passphrase", "secret", "token", "apikey", "credential", "sig"})
@@ -136,6 +141,11 @@ def _password_of(url: str) -> str | None:
         return None
 
 
+def reveal(token: str) -> None:
+    """Show a new token of a server, which nobody else can tell, until the command or the request ends."""
+    _revealed.set(token)
+
+
 def is_named(secret: str) -> bool:
     """Return whether a text is the value of an environment variable that was referred to."""
     return _secrets.names.get(secret) is not None
@@ -161,10 +171,14 @@ def mask(text: str) -> str:
     'cannot open sftp://me:***@host/x?token=***'
     >>> mask("OPTIONS (user 'a', password 'x')"), mask("SET aws_secret_access_key = x"), mask("s3://KEY:SE/CRET@b")
     ("OPTIONS (user 'a', password '***')", 'SET aws_secret_access_key = ***', 's3://KEY:***@b')
+    >>> mask(f"curl -H 'Authorization: Bearer fa_{'0a' * 32}'")
+    "curl -H 'Authorization: Bearer fa_***'"
     """
     text = encodable(text)
     if (pattern := _secrets.pattern()) is not None:
         text = pattern.sub(lambda found: _secrets.shown(found[0]), text)
+    if TOKEN_PREFIX in text:
+        text = _TOKEN.sub(lambda found: found[0] if found[0] == _revealed.get() else TOKEN_PREFIX + HIDDEN, text)
     small = text.lower()
     if any(part in small for part in _HINTS):
         text = _IN_SQL.sub(rf"\1'{HIDDEN}'", _SET.sub(rf"\1{HIDDEN}", _IN_URL.sub(rf"\1{HIDDEN}", text)))

@@ -41,6 +41,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "schema": ("feed_assets.definitions.commands",),
         "settings": ("feed_assets.definitions.commands",),
         "sla": ("feed_assets.alerts.commands",),
+        "token": ("feed_assets.server.commands",),
         "validate": ("feed_assets.definitions.commands",),
         "why": ("feed_assets.explain.commands",),
     }

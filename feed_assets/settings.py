@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError,
 
 from feed_assets.errors import SettingsError
 from feed_assets.receivers import NAME, Channel, MailSettings, ReceiverSettings
-from feed_assets.setting_sections import CleanupSettings, DemoSettings, MetadataSettings, ReplaySettings
+from feed_assets.setting_sections import CleanupSettings, DemoSettings, MetadataSettings, ReplaySettings, ServerSettings
 
 ENV_PREFIX = "FEED_ASSETS_"
 ENV_SETTINGS = "FEED_ASSETS_SETTINGS"
@@ -52,6 +52,8 @@ _EXPECTED = {
     "dict": "a map",
     "tuple": "a list",
     "duration": "a time such as hours(24), days(3) or months(3)",
+    "header": "the name of a header, such as X-Forwarded-User",
+    "network": "a list of addresses and networks, such as 10.0.0.5 or 10.0.0.0/8",
     "value_error": "a list of KIND/NAME, such as feed/schema or */owner",
     "model": "a map",
 }
@@ -100,7 +102,8 @@ class Settings(BaseModel):
     what has not answered by then counts as away. `webserver` is the URL of Dagster's webserver, which commands ask to
     reload changed definitions. `notify` are the receivers of messages by name, and `mail` is the server for mails.
     `actions` is where records of actions go: `off`, `stderr` or a file, relative to `root`; None means a file beside
-    the state. `cleanup` is how long captured logs are kept.
+    the state. `cleanup` is how long captured logs are kept. `server` says who asks
+    a server.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
@@ -120,6 +123,7 @@ class Settings(BaseModel):
     notify: dict[Annotated[str, Field(pattern=f"^{NAME.pattern}$")], ReceiverSettings] = Field(default_factory=dict)
     mail: MailSettings = MailSettings()
     cleanup: CleanupSettings = CleanupSettings()
+    server: ServerSettings = ServerSettings()
     webserver: str | None = None
     actions: str | None = None
     demo: DemoSettings | None = None

@@ -20,7 +20,7 @@ from sqlalchemy.schema import CreateIndex
 
 from feed_assets.sql.column_types import Text
 
-SCHEMA_REVISION = "0023-fff1cdb4"
+SCHEMA_REVISION = "0023-6aa5dd97"
 VERSION_TABLE = "feed_assets_alembic_version"  # where Alembic looks for it, once there are migrations
 
 TABLE_MODULES = (
@@ -37,6 +37,7 @@ TABLE_MODULES = (
     "feed_assets.log.removals.tables",
     "feed_assets.log.tables",
     "feed_assets.releases.store",
+    "feed_assets.server.tokens",
     "feed_assets.sql.totals",
     "feed_assets.triggers.queue.tables",
 )

@@ -202,6 +202,9 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "notify test": ("notify", "test", "ops", "--dry-run"),
     "notify retry": ("notify", "retry"),
     "state rebuild": ("state", "rebuild", "--dry-run"),
+    "token create": ("token", "create", "loader", "--may", "reads,notifies"),
+    "token list": ("token", "list"),
+    "token revoke": ("token", "revoke", "loader"),
 }
 """The commands in the order in which they are given to one project; each with what they find there."""
 
@@ -510,6 +513,7 @@ _UNSTABLE = (
     (re.compile(r"20(?!13)\d\d-\d\d-\d\dT[\d:.]+(Z|\+00:00)"), "<now>"),
     (re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "<uid>"),
     (re.compile(r"\b[0-9a-f]{16,64}\b"), "<digest>"),
+    (re.compile(r"\bfa_[0-9a-f]{64}\b"), "<token>"),
     (re.compile(r"\brepair:ann:[^\"]*"), "repair:ann:<worker>"),
 )
 

@@ -125,6 +125,15 @@ def test_an_unknown_hold_leads_to_the_list(expired: Path, paste: Pasting) -> Non
     assert "audit" in paste(refused(run("hold", "release", "other")), "hold list").stdout
 
 
+@of("server.tokens.create_token: token revoke", "server.tokens.revoke_token: token list")
+def test_a_token_in_the_way_is_revoked_and_an_unknown_one_leads_to_the_list(expired: Path, paste: Pasting) -> None:
+    make = ("token", "create", "loader", "--may", "reads")
+    ok(run(*make))
+    paste(refused(run(*make)), "token revoke loader")
+    ok(run(*make))
+    assert "loader" in paste(refused(run("token", "revoke", "other")), "token list").stdout
+
+
 @of("definitions.verbs.planning._find_holds: hold release")
 def test_the_hold_of_a_feed_that_goes_is_released(expired: Path, paste: Pasting) -> None:
     ok(run("apply", "--yes"))

@@ -1,0 +1,67 @@
+"""What can be asked about a server: it is started, and who may ask it gets a token."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+from feed_assets.clock import open_clock
+from feed_assets.operation import Does, Param, operation
+from feed_assets.pages import Page
+from feed_assets.settings import load_settings
+
+if TYPE_CHECKING:
+    from feed_assets.server.tokens import NewToken, Token
+    from feed_assets.sql.database import Database
+
+GROUPS = {"token": "Manage the tokens with which others ask a server: what they may, and until when."}
+
+_TOKENS = "name, may, until, created=created_at:seconds, by=author, revoked=revoked_at"
+
+Name = Annotated[str, Param("Its name, which is the author of what its holder changes.", argument=True)]
+
+
+@operation(
+    "token create",
+    does=Does.ADMINISTERS,
+    safe=True,
+    text="sentence",
+    answers=201,
+    example="loader --may reads,notifies --until 2027-01-01T00:00Z",
+)
+def create_token(
+    database: "Database",
+    *,
+    name: Name,
+    may: Annotated[tuple[Does, ...], Param("What its holder may, separated by commas.", commas=True)],
+    until: Annotated[datetime | None, Param("When it expires; by default never.")] = None,
+    author: str,
+    dry_run: bool = False,
+) -> "NewToken":
+    """Make a token for a server, and print it, this once.
+
+    Each right is given by itself, and none has another in it: who acts and reads has both. `admin operations` lists
+    the right that each operation needs. Only a digest of the token is kept. Whoever sends it as `Authorization: Bearer
+    TOKEN` asks in its name.
+    """
+    from feed_assets.server import tokens
+
+    now = open_clock(load_settings()).now()
+    return tokens.create_token(database, name, may, until=until, author=author, now=now, dry_run=dry_run)
+
+
+@operation("token list", table=_TOKENS, rows="tokens")
+def list_tokens(database: "Database") -> "Page[Token]":
+    """List the tokens, also those that have expired or are revoked. None is shown itself."""
+    from feed_assets.server.tokens import Tokens
+
+    with database.read() as connection:
+        return Page.of(Tokens(connection).all())
+
+
+@operation("token revoke", does=Does.ADMINISTERS, safe=True, table=_TOKENS, rows="tokens")
+def revoke_token(database: "Database", *, name: Name, author: str, dry_run: bool = False) -> "Page[Token]":
+    """End a token at once: the next request with it is refused."""
+    from feed_assets.server import tokens
+
+    now = open_clock(load_settings()).now()
+    revoked = tokens.revoke_token(database, name, author=author, now=now, dry_run=dry_run)
+    return Page.of([revoked])

@@ -1,0 +1,287 @@
+"""The guard before every route, asked as an application: each kind of refusal, and who is let in."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from starlette.types import Message, Receive, Scope, Send
+
+from feed_assets.operation import Does
+from feed_assets.server.bodies import LARGEST
+from feed_assets.server.callers import Keeper
+from feed_assets.server.guard import Guard
+from feed_assets.server.routes import Rights
+from feed_assets.server.tokens import create_token, revoke_token
+from feed_assets.setting_sections import ServerSettings
+from feed_assets.settings import Settings
+from feed_assets.sql.database import Database
+from tests.instances.harness import at
+
+LIST, RERUN = "/api/v1/entity/list", "/api/v1/instance/rerun"
+HOST = {"Host": "127.0.0.1:3030"}
+NOW = at("03T12:00")
+PROXIES = ServerSettings(author_header="X-Forwarded-User", proxies=("10.0.0.0/8", "fd00::7"), hosts=("Feeds.example",))
+
+
+@dataclass
+class Asked:
+    """What came of a request: the answer, and what was let in."""
+
+    status: int = 0
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    authors: list[str] = field(default_factory=list)
+    let_in: list[bytes] = field(default_factory=list)
+
+    @property
+    def told(self) -> dict[str, Any]:
+        assert self.headers["content-type"] == "application/problem+json"
+        document: dict[str, Any] = json.loads(self.body)
+        assert document["status"] == self.status
+        return document
+
+
+@dataclass
+class Server:
+    """A guard before an application that answers 200 to whatever is let in."""
+
+    database: Database
+    host: str = "127.0.0.1"
+    server: ServerSettings = field(default_factory=ServerSettings)
+    read_only: bool = False
+    insecure: bool = False
+    body_seconds: float = 60.0
+
+    def ask(
+        self,
+        path: str = LIST,
+        headers: Mapping[str, str] | None = None,
+        *,
+        method: str = "GET",
+        client: str = "127.0.0.1",
+        scheme: str = "http",
+        bodies: tuple[bytes, ...] = (b"",),
+        is_endless: bool = False,
+    ) -> Asked:
+        asked = Asked()
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            asked.authors.append(scope["state"]["author"] if "state" in scope else "nobody")
+            asked.let_in.append((await receive())["body"] if scope["path"] != "/health" else b"")
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+
+        left = list(bodies)
+
+        async def receive() -> Message:
+            if not left:
+                if is_endless:
+                    await asyncio.sleep(60)
+                return {"type": "http.disconnect"}
+            body = left.pop(0)
+            return {"type": "http.request", "body": body, "more_body": bool(left) or is_endless}
+
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                asked.status = message["status"]
+                asked.headers = {name.decode(): value.decode() for name, value in message["headers"]}
+            asked.body += message.get("body", b"")
+
+        told = {**HOST, **(headers or {})}
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "scheme": scheme,
+            "client": (client, 5),
+            "headers": [(name.lower().encode(), value.encode()) for name, value in told.items()],
+        }
+        settings = Settings(server=self.server)
+        keeper = Keeper(
+            settings, self.database, host=self.host, author="ann", read_only=self.read_only, insecure=self.insecure
+        )
+        guard = Guard(app, keeper, Rights(), body_seconds=self.body_seconds)
+        asyncio.run(guard(scope, receive, send))
+        return asked
+
+
+@pytest.fixture
+def server(database: Database, monkeypatch: pytest.MonkeyPatch) -> Server:
+    monkeypatch.setattr("feed_assets.server.callers.open_clock", lambda _: type("Clock", (), {"now": lambda _: NOW})())
+    return Server(database)
+
+
+def make(server: Server, *may: Does, until: timedelta | None = None, name: str = "loader") -> dict[str, str]:
+    """Make a token, and return the header with it."""
+    end = None if until is None else NOW + until
+    made = create_token(server.database, name, may, until=end, author="ann", now=NOW - timedelta(days=1))
+    return {"Authorization": f"Bearer {made.token}"}
+
+
+def test_on_this_machine_without_tokens_the_author_is_the_user_of_the_server(server: Server) -> None:
+    assert server.ask().authors == ["ann"]
+    assert server.ask(RERUN, method="POST", bodies=(b"{", b"}")).let_in == [b"{}"]
+    server.host = "::1"
+    assert server.ask(client="::1", headers={"Host": "[::1]:3030"}).authors == ["ann"]
+
+
+@pytest.mark.parametrize("header", ["Forwarded", "X-Forwarded-For"])
+def test_what_is_forwarded_does_not_come_from_this_machine(server: Server, header: str) -> None:
+    assert server.ask(headers={header: "for=192.0.2.7"}).status == 401
+
+
+def test_a_token_that_was_made_is_needed_from_then_on_even_when_it_expires(server: Server) -> None:
+    make(server, Does.READS, until=timedelta(0))
+    assert server.ask().status == 401
+    revoke_token(server.database, "loader", author="ann", now=NOW)
+    assert server.ask().status == 200
+
+
+def test_the_holder_of_a_token_asks_in_its_name_for_what_it_may(server: Server) -> None:
+    token = make(server, Does.READS, Does.NOTIFIES)
+    assert server.ask(headers=token).authors == ["loader"]
+    refused = server.ask(RERUN, token, method="POST")
+    assert (refused.status, refused.let_in, refused.told["needs"]) == (403, [], "acts")
+    assert refused.told["detail"] == "'loader' may reads, notifies; this needs acts."
+    acts = make(server, Does.ACTS, name="other")
+    assert server.ask(RERUN, acts, method="POST").authors == ["other"]
+    assert server.ask(headers=acts).status == 403  # to act is not to read
+
+
+@pytest.mark.both_databases
+def test_expired_revoked_foreign_and_malformed_tokens_are_refused_alike(server: Server) -> None:
+    expired = make(server, Does.READS, until=timedelta(0), name="expired")
+    revoked = make(server, Does.READS, name="revoked")
+    revoke_token(server.database, "revoked", author="ann", now=NOW)
+    valid = make(server, Does.READS, name="valid")["Authorization"]
+    texts = [f"Bearer fa_{'0' * 64}", "Bearer ", "Bearer é\x00", f"Bearer {valid}", f"Basic {valid}", "", valid[7:]]
+    answers = [server.ask(headers=each) for each in (expired, revoked)]
+    answers += [server.ask(headers={"Authorization": each}) for each in texts] + [server.ask("/nowhere")]
+    assert {(each.status, each.body, tuple(each.headers.items())) for each in answers} == {
+        (401, answers[0].body, tuple(answers[0].headers.items()))
+    }
+    assert answers[0].headers["www-authenticate"] == "Bearer"
+    assert not any(each.let_in for each in answers)
+    assert server.ask(headers={"Authorization": valid}).status == 200
+
+
+def test_what_no_rule_names_is_refused(server: Server) -> None:
+    for path, method in (
+        ("/nowhere", "GET"),
+        ("/api/v1/init", "POST"),
+        (LIST, "POST"),
+        (RERUN, "GET"),
+        (f"{LIST}/", "GET"),
+    ):
+        refused = server.ask(path, method=method)
+        assert (refused.status, refused.let_in) == (404, []), path
+    assert server.ask("/health", {"Host": "elsewhere"}, client="192.0.2.1").authors == ["nobody"]
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "localhost.evil.example",
+        "127.0.0.1@evil.example",
+        "evil.example:3030",
+        "",
+        "localhost/x",
+        "[::1",
+        "a b",
+    ],
+)
+def test_another_host_is_refused(server: Server, host: str) -> None:
+    refused = server.ask(headers={"Host": host})
+    assert (refused.status, refused.let_in) == (400, [])
+    assert refused.told["next_step"] == "Name it in the setting server.hosts."
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8080", "127.0.0.1", "[::1]:3030", "feeds.example:443"])
+def test_the_names_of_the_server_are_known(server: Server, host: str) -> None:
+    server.server = ServerSettings(hosts=("Feeds.example",))
+    assert server.ask(headers={"Host": host}).status == 200
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:8000", "http://127.0.0.1", ""])
+def test_a_page_of_another_site_is_refused(server: Server, origin: str, method: str) -> None:
+    refused = server.ask(headers={"Origin": origin}, method=method)
+    assert (refused.status, refused.let_in) == (403, [])
+    assert refused.told["detail"] == "A page of another site cannot ask this server."
+
+
+def test_a_page_of_the_server_is_let_in(server: Server) -> None:
+    assert server.ask(headers={"Origin": "http://127.0.0.1:3030"}).status == 200
+
+
+@pytest.mark.parametrize("client", ["10.1.2.3", "fd00::7", "::ffff:10.1.2.3"])
+def test_a_proxy_says_who_asks(server: Server, client: str) -> None:
+    server.host, server.server = "0.0.0.0", PROXIES
+    host = {"Host": "feeds.example"}
+    assert server.ask(RERUN, {**host, "X-Forwarded-User": "bob"}, client=client, method="POST").authors == ["bob"]
+    for name in ("", " ", "a\nb", "b" * 201):
+        assert server.ask(headers={**host, "X-Forwarded-User": name}, client=client).status == 401
+    assert server.ask(headers=host, client=client).status == 401
+
+
+def test_nobody_else_says_who_asks(server: Server) -> None:
+    told = {"X-Forwarded-User": "bob"}
+    server.server = PROXIES
+    assert server.ask(headers=told).authors == ["ann"]  # on this machine, which is no proxy
+    server.server = ServerSettings(author_header="X-Forwarded-User", proxies=("127.0.0.1",))
+    assert server.ask().status == 401  # what comes through a proxy is never the user of the server
+    server.host, server.server, server.insecure = "0.0.0.0", PROXIES, True
+    assert server.ask(headers=told, client="192.0.2.1").status == 401
+    token = make(server, Does.READS)
+    assert server.ask(headers={**told, **token}, client="192.0.2.1").authors == ["loader"]
+
+
+def test_beyond_this_machine_only_proxies_may_do_without_tls(server: Server) -> None:
+    token = make(server, Does.READS)
+    server.host, server.server = "0.0.0.0", PROXIES
+    refused = server.ask(headers=token, client="192.0.2.1")
+    assert (refused.status, refused.let_in) == (403, [])
+    assert refused.told["next_step"] == "Use https://, and another token."
+    assert server.ask(headers=token, client="192.0.2.1", scheme="https").status == 200
+    assert server.ask(headers=token, client="10.0.0.1").status == 200
+    server.insecure = True
+    assert server.ask(headers=token, client="192.0.2.1").status == 200
+
+
+def test_a_server_that_only_reads_says_so(server: Server) -> None:
+    server.read_only = True
+    assert server.ask().status == 200
+    refused = server.ask(RERUN, method="POST")
+    assert (refused.status, refused.told["detail"]) == (403, "This server only reads; this acts.")
+
+
+def test_a_body_that_is_too_large_is_told_at_once_or_while_it_comes(server: Server) -> None:
+    largest = (b"x" * LARGEST,)
+    assert server.ask(RERUN, {"Content-Length": str(LARGEST)}, method="POST", bodies=largest).status == 200
+    for size in (str(LARGEST + 1), "9" * 5000):
+        refused = server.ask(RERUN, {"Content-Length": size}, method="POST", is_endless=True)
+        assert (refused.status, refused.let_in) == (413, [])
+    chunks = server.ask(RERUN, method="POST", bodies=(b"x" * (LARGEST // 2),) * 3, is_endless=True)
+    assert (chunks.status, chunks.told["detail"], chunks.let_in) == (413, "The body has more than 8 MiB.", [])
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(server: Server) -> None:
+    server.body_seconds = 0.05
+    refused = server.ask(RERUN, method="POST", bodies=(b"{",), is_endless=True)
+    assert (refused.status, refused.let_in) == (408, [])
+    gone = server.ask(RERUN, method="POST", bodies=())
+    assert (gone.status, gone.let_in) == (0, [])
+
+
+def test_without_its_database_a_server_says_that_it_comes_back(server: Server) -> None:
+    token = make(server, Does.READS)
+    with server.database.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE fa_tokens RENAME TO gone")
+    refused = server.ask(headers=token)
+    assert (refused.status, refused.headers["retry-after"], refused.let_in) == (503, "5", [])
+    assert "sqlite" not in refused.body.decode()
