@@ -103,19 +103,20 @@ class NewToken:
     name: str
     may: tuple[Does, ...]
     until: datetime | None
-    token: str | None
+    bearer: str | None
+    """The token itself, by a name whose values are not hidden."""
 
     @property
     def sentence(self) -> str:
         """The token alone, so that a shell can take it."""
-        return self.token or f"would make a token of {self.name!r}"
+        return self.bearer or f"would make a token of {self.name!r}"
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What to do with it."""
         until = f"until {render_datetime(self.until)}" if self.until else "until it is revoked"
         kept = "It is shown this once: keep it where only its holder reads it."
-        return (f"{self.name!r} may {', '.join(self.may)}, {until}. {kept}",) if self.token else ()
+        return (f"{self.name!r} may {', '.join(self.may)}, {until}. {kept}",) if self.bearer else ()
 
 
 def create_token(
@@ -163,7 +164,7 @@ def create_token(
             _note(Audit(connection), kept, "token create", author, now, **details)
             Tokens(connection).put(kept)
             reveal(token)
-    return NewToken(name=name, may=kept.may, until=until, token=None if dry_run else token)
+    return NewToken(name=name, may=kept.may, until=until, bearer=None if dry_run else token)
 
 
 def revoke_token(database: Database, name: str, *, author: str, now: datetime, dry_run: bool = False) -> Token:

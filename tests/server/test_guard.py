@@ -119,7 +119,7 @@ def make(server: Server, *may: Does, until: timedelta | None = None, name: str =
     """Make a token, and return the header with it."""
     end = None if until is None else NOW + until
     made = create_token(server.database, name, may, until=end, author="ann", now=NOW - timedelta(days=1))
-    return {"Authorization": f"Bearer {made.token}"}
+    return {"Authorization": f"Bearer {made.bearer}"}
 
 
 def test_on_this_machine_without_tokens_the_author_is_the_user_of_the_server(server: Server) -> None:

@@ -24,7 +24,7 @@ HOUR = timedelta(hours=1)
 def make(database: Database, name: str = "loader", *may: Does, until: timedelta | None = None, **given: object) -> str:
     end = None if until is None else NOW + until
     made = create_token(database, name, may or (Does.READS,), until=end, author="ann", now=NOW, **given)  # type: ignore[arg-type]
-    return made.token or ""
+    return made.bearer or ""
 
 
 def find(database: Database, token: str) -> Token | None:
