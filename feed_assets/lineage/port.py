@@ -42,10 +42,6 @@ class LineagePort(ABC):
         """Return the attempts at instances, oldest first; if they were cleaned up, the last, as the instance has it."""
 
     @abstractmethod
-    def find_makers(self, events: Collection[FeedEvent]) -> Mapping[int, Attempt]:
-        """Return the attempts that have made events, by their numbers."""
-
-    @abstractmethod
     def find_writers(self, keys: Collection[FeedKey]) -> Mapping[FeedKey, Sequence[Attempt]]:
         """Return the attempts at the process instances that write instances, whose events were cleaned up, in order."""
 

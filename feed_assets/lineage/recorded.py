@@ -13,7 +13,6 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.flow_names import declared_by, is_flow, source_of
 from feed_assets.entities.process import Process
-from feed_assets.instances.attempts.copy_records import figures_of
 from feed_assets.instances.inbox.ingest import ORIGIN as INBOX
 from feed_assets.instances.inbox.store import TakenFiles
 from feed_assets.instances.late.lateness import UNSETTLED
@@ -50,7 +49,7 @@ _UNSEEN = "whether {process} has read it at instances {where} was not looked for
 _PAGE = 200
 _MOST_OTHERS = 10
 _MOMENT = timedelta(microseconds=1)
-_Span: TypeAlias = tuple[datetime, datetime]
+_Span: TypeAlias = tuple[str, str, datetime, datetime]
 
 
 def find_lineage(
@@ -174,18 +173,17 @@ class RecordedLineage(LineagePort):
         return (each for each in events if each.is_of_data and self._is_known(each.recorded_at))
 
     def find_attempts(self, keys: Collection[ProcessKey]) -> Mapping[ProcessKey, Sequence[Attempt]]:
-        if not keys:
-            return {}
         found = Attempts(self._connection).of_many(keys)
-        rows = ProcessInstances(self._connection)
-        lacking = [key for key in keys if key not in found]
-        last = rows.get_many(lacking) if lacking else {}
-        found |= {key: [_last_attempt(row)] for key, row in last.items() if row.attempt}
-        return {key: self._as_it_was(attempts) for key, attempts in found.items()}
+        return self._complete({key: found.get(key, []) for key in keys})
 
-    def find_makers(self, events: Collection[FeedEvent]) -> Mapping[int, Attempt]:
-        found = Attempts(self._connection).find_makers(events)
-        return {seq: each for seq, attempt in found.items() for each in self._as_it_was([attempt])}
+    def _find_there(self, spans: Iterable[_Span]) -> Mapping[ProcessKey, Sequence[Attempt]]:
+        return self._complete(Attempts(self._connection).in_spans(spans))
+
+    def _complete(self, found: Mapping[ProcessKey, Sequence[Attempt]]) -> Mapping[ProcessKey, Sequence[Attempt]]:
+        lacking = [key for key, attempts in found.items() if not attempts]
+        rows = ProcessInstances(self._connection).get_many(lacking) if lacking else {}
+        last = {key: [_last_attempt(row)] for key, row in rows.items() if row.attempt}
+        return {key: self._as_it_was(attempts) for key, attempts in {**found, **last}.items()}
 
     def find_writers(self, keys: Collection[FeedKey]) -> Mapping[FeedKey, Sequence[Attempt]]:
         touches = [
@@ -195,29 +193,20 @@ class RecordedLineage(LineagePort):
             for time, span in (each.spans or {}).items()
             if span is not None
         ]
-        spans: dict[Key, list[_Span]] = defaultdict(list)
-        for _, each, span in touches:
-            spans[each.process].append(span)
         found: dict[FeedKey, list[Attempt]] = defaultdict(list)
-        for process, attempts in self.find_attempts(self._find_there(spans)).items():
+        for process, attempts in self._find_there((*each.process, *span) for _, each, span in touches).items():
             for key, each, (first, last) in touches:
                 if process[:2] == each.process and first <= process.nominal_time <= last:
                     found[key] += [a for a in attempts if each.release is None or a.release in (None, each.release)]
         return found
 
-    def _find_there(self, spans: Mapping[Key, Sequence[_Span]]) -> set[ProcessKey]:
-        """Return the instances of processes in spans of nominal time that there are."""
-        found = ProcessInstances(self._connection).times_in(spans, frozenset(ProcessInstanceStatus))
-        return {ProcessKey(*key, time) for key, times in found.items() for time in times}
-
     def find_read(self, attempts: Collection[Attempt]) -> Sequence[Reading]:
         taken = Batches(self._connection).taken_by({each.key for each in attempts}) if self._has_batches else []
-        copied = self._find_copied(attempts)
-        return [*(read for each in attempts for read in _iter_frozen(each, copied)), *_iter_taken(taken, attempts)]
+        return [*(read for each in attempts for read in _iter_frozen(each)), *_iter_taken(taken, attempts)]
 
     def find_readers(self, keys: Collection[FeedKey]) -> Sequence[Reading]:
         by_feed, instances = _by_feed(keys), set(keys)
-        spans: dict[Key, list[_Span]] = defaultdict(list)
+        spans: set[_Span] = set()
         untold: dict[Key, set[datetime]] = defaultdict(set)
         for feed, times in by_feed.items():
             told: dict[Key, set[datetime]] = defaultdict(set)
@@ -225,42 +214,28 @@ class RecordedLineage(LineagePort):
                 if each.spans is None:
                     untold[each.process].update(times)
                 else:
-                    spans[each.process] += filter(None, each.spans.values())
+                    spans |= {(*each.process, *span) for span in each.spans.values() if span is not None}
                     told[each.process].update(each.spans)
             for process, known in told.items():
                 untold[process].update(set(times) - known)
-        wanted = self._find_there(spans)
         for process, asked in untold.items():
-            wanted |= self._page(process, by_feed, min(asked), max(asked)) if asked else set()
+            spans |= self._page(process, by_feed, min(asked), max(asked)) if asked else set()
         taken = Batches(self._connection).takers(keys) if self._has_batches else []
-        attempts = [
-            attempt
-            for listed in self.find_attempts(wanted | {each.batch for each in taken}).values()
-            for attempt in listed
-        ]
-        copied = self._find_copied(attempts)
-        read = (each for attempt in attempts for each in _iter_frozen(attempt, copied, by_feed))
+        spans |= {_span(each.batch) for each in taken}
+        attempts = [attempt for listed in self._find_there(spans).values() for attempt in listed]
+        read = (each for attempt in attempts for each in _iter_frozen(attempt, by_feed))
         return [*(each for each in read if each.instance in instances), *_iter_taken(taken, attempts)]
 
-    def _find_copied(self, attempts: Collection[Attempt]) -> dict[int, str]:
-        """Return the digests of what copies have copied, by the numbers of their events: the source may have changed
-        after it was frozen.
-        """
-        seqs = {seq for each in attempts if source_of(each.process) for seq in each.outputs}
-        events = EventLog(self._connection).of_numbers(seqs) if seqs else {}
-        digests = {seq: figures_of(event).get("source_digest") for seq, event in events.items()}
-        return {seq: digest for seq, digest in digests.items() if digest}
-
-    def _page(self, process: Key, feeds: Collection[Key], oldest: datetime, newest: datetime) -> set[ProcessKey]:
+    def _page(self, process: Key, feeds: Collection[Key], oldest: datetime, newest: datetime) -> set[_Span]:
         """Return the instances of a process that may have read one of a feed, if its definitions do not tell: from the
         oldest of these on, and before it, as far as what they have read does not lie behind all of them. It ends, and
         is remarked, where many have not read the feed at all.
         """
-        found: set[ProcessKey] = set()
+        found: set[_Span] = set()
         for backwards in (False, True):
             start, others = oldest if backwards else oldest - _MOMENT, 0
             while page := ProcessInstances(self._connection).run_page(*process, start, _PAGE, backwards=backwards):
-                found |= {row.key for row in page}
+                found |= {_span(row.key) for row in page}
                 read = [
                     time
                     for row in page
@@ -321,16 +296,17 @@ def _by_feed(keys: Iterable[FeedKey]) -> dict[Key, list[datetime]]:
     return found
 
 
-def _iter_frozen(
-    attempt: Attempt, copied: Mapping[int, str], feeds: Collection[Key] | None = None
-) -> Iterator[Reading]:
-    """Yield what an attempt has frozen, of some feeds if given; a flow reads at its source, and what it has copied."""
+def _span(key: ProcessKey) -> _Span:
+    return (*key, key.nominal_time)
+
+
+def _iter_frozen(attempt: Attempt, feeds: Collection[Key] | None = None) -> Iterator[Reading]:
+    """Yield what an attempt has frozen, of some feeds if given; a flow reads at its source."""
     cluster = source_of(attempt.process) or attempt.cluster
-    copy = next((copied[seq] for seq in attempt.outputs if seq in copied), None)
     for frozen in attempt.inputs:
         if feeds is None or (frozen.feed, cluster) in feeds:
             for time, digest in zip(frozen.nominal_times, frozen.digests, strict=True):
-                known = copy or (None if digest == UNSETTLED else digest)
+                known = None if digest == UNSETTLED else digest
                 yield Reading(attempt, frozen.name, FeedKey(frozen.feed, cluster, time), known)
 
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TypeVar
 
-from feed_assets.entities.flow_names import parse_flow
+from feed_assets.entities.flow_names import is_flow, parse_flow
 from feed_assets.instances.late.lateness import prove_difference
 from feed_assets.lineage.port import LineagePort, Reading
 from feed_assets.lineage.records import MORE_LEVELS, MOST_NODES, Edge, EdgeKind, LineageGraph, Node, NodeKind
@@ -48,10 +48,11 @@ def walk_lineage(
     walk = _Walk(port, most)
     walk.load(key for key in starts if isinstance(key, FeedKey))
     events = _flat(walk.histories)
-    attempts = walk.add(_flat(port.find_attempts([key for key in starts if isinstance(key, ProcessKey)])), set())
-    for one, other in pairwise(attempts):
+    of_starts = walk.add(_flat(port.find_attempts([key for key in starts if isinstance(key, ProcessKey)])), set())
+    for (name, one), (following, other) in pairwise(of_starts.items()):
         if one.key == other.key:
-            walk.link(attempt_id(one), attempt_id(other), EdgeKind.THEN)
+            walk.link(name, following, EdgeKind.THEN)
+    attempts = [*of_starts.values()]
     first = tuple(walk.nodes)
     wholes = [walk.go_up(events, attempts, levels)] if up else []
     wholes += [walk.go_down(events, attempts, levels)] if down else []
@@ -90,7 +91,7 @@ def event_id(event: FeedEvent) -> str:
 
 def attempt_id(attempt: Attempt) -> str:
     """Return the id of the node of an attempt."""
-    return "/".join(["attempt", *attempt.key[:2], render_datetime(attempt.nominal_time), str(attempt.attempt)])
+    return f"attempt/{attempt.process}/{attempt.cluster}/{render_datetime(attempt.nominal_time)}/{attempt.attempt}"
 
 
 def _flat(found: Mapping[_Key, Sequence[_Each]]) -> list[_Each]:
@@ -107,6 +108,9 @@ class _Walk:
     edges: dict[Edge, None] = field(default_factory=dict)
     histories: dict[FeedKey, Sequence[FeedEvent]] = field(default_factory=dict)
     attempts: dict[str, Attempt] = field(default_factory=dict)
+    made: dict[str, list[FeedEvent]] = field(default_factory=dict)
+    """The events of attempts, by the ids of these; `beside` has all of their instances."""
+    beside: dict[FeedKey, Sequence[FeedEvent]] = field(default_factory=dict)
     is_cut: bool = False
     """Whether there is more beyond the levels."""
 
@@ -117,21 +121,20 @@ class _Walk:
         self._tell({key: found.get(key, ()) for key in new})
 
     def _tell(self, histories: Mapping[FeedKey, Sequence[FeedEvent]]) -> None:
-        for key, events in histories.items():
-            if key not in self.histories:
-                self.histories[key] = events
-                self.nodes |= {event_id(each): _event_node(each) for each in events}
-                for one, other in pairwise(events):
-                    self.link(event_id(one), event_id(other), EdgeKind.THEN)
+        self.histories |= histories
+        for events in histories.values():
+            self.nodes |= {event_id(each): _event_node(each) for each in events}
+            for one, other in pairwise(events):
+                self.link(event_id(one), event_id(other), EdgeKind.THEN)
 
-    def add(self, attempts: Iterable[Attempt], seen: set[str]) -> list[Attempt]:
-        """Make attempts nodes; return those that were not seen before."""
-        new = {attempt_id(each): each for each in attempts if attempt_id(each) not in seen}
+    def add(self, attempts: Iterable[Attempt], seen: set[str]) -> dict[str, Attempt]:
+        """Make attempts nodes; return those that were not seen before, by their ids."""
+        new = {name: each for each in attempts if (name := attempt_id(each)) not in seen}
         seen.update(new)
         self.attempts |= new
         for name, attempt in new.items():
             self.nodes.setdefault(name, _attempt_node(attempt))
-        return [*new.values()]
+        return new
 
     def link(self, source: str, target: str, kind: EdgeKind, name: str | None = None) -> None:
         """Add an edge."""
@@ -148,12 +151,12 @@ class _Walk:
         seen: set[str] = set()
         visited: set[int] = set()
         for _ in range(levels):
-            events = [each for each in events if each.seq not in visited]
+            events = [*{each.seq: each for each in events if each.seq not in visited}.values()]
             visited.update(each.seq for each in events)
             makers = self._tell_makers(events)
             asked = self.add([*attempts, *makers.values()], seen)
             wanted: list[tuple[FeedKey, str | None, Reading | FeedEvent]] = [
-                *((each.instance, each.digest, each) for each in self.port.find_read(asked)),
+                *((each.instance, each.digest, each) for each in self._as_copied(self.port.find_read(asked.values()))),
                 *((*found, each) for each in events if each.seq not in makers and (found := _source_of(each))),
             ]
             self.load(key for key, _, _ in wanted)
@@ -201,17 +204,21 @@ class _Walk:
 
     def _tell_makers(self, events: Collection[FeedEvent]) -> Mapping[int, Attempt]:
         """Ask what has made events, and tell the process of which there is no attempt."""
-        made = {each.seq: each for each in events if each.payload.get("process")}
-        makers = self.port.find_makers(made.values()) if made else {}
-        for seq, event in made.items():
-            process, output = str(event.payload["process"]), event.payload.get("output")
-            name = attempt_id(makers[seq]) if seq in makers else f"process/{process}/{event.cluster}"
-            if seq not in makers and not _source_of(event):
-                remarks = ("its attempt is not in the record",)
+        made = [(each, key) for each in events if (key := each.maker)]
+        found = self.port.find_attempts({key for _, key in made}) if made else {}
+        makers: dict[int, Attempt] = {}
+        for event, key in made:
+            output, name = event.payload.get("output"), f"process/{key.process}/{key.cluster}"
+            if (maker := next((each for each in found.get(key, ()) if event.seq in each.outputs), None)) is not None:
+                makers[event.seq], name = maker, attempt_id(maker)
+                if is_flow(key.process):
+                    self.made[name] = [event]
+            elif not _source_of(event):
+                told = ("its attempt is not in the record",)
                 self.nodes[name] = Node(
-                    id=name, kind=NodeKind.PROCESS, name=process, cluster=event.cluster, remarks=remarks
+                    id=name, kind=NodeKind.PROCESS, name=key.process, cluster=key.cluster, remarks=told
                 )
-            if seq in makers or name in self.nodes:
+            if maker is not None or name in self.nodes:
                 self.link(name, event_id(event), EdgeKind.MADE, str(output) if output else None)
         return makers
 
@@ -220,22 +227,23 @@ class _Walk:
         seen: set[str] = set()
         visited: dict[int, FeedEvent] = {}
         for _ in range(levels):
-            events = [each for each in events if each.seq not in visited]
-            visited |= {each.seq: each for each in events}
-            newest = {each.key: each for each in events}
+            new = {each.seq: each for each in events if each.seq not in visited}
+            visited |= new
+            newest = {each.key: each for each in new.values()}
             readers = self._tell_readers(newest, visited)
             asked = self.add([*attempts, *readers], seen)
-            found = self.port.find_published(asked) if asked else {}
-            self._tell(found)
-            published, events = {each.seq: each for each in _flat(found)}, []
-            for attempt in asked:
-                made = [published[seq] for seq in attempt.outputs if seq in published]
+            self._find_made(asked)
+            keys = {each.key for name in asked for each in self.made[name]} - {*self.histories}
+            self._tell({key: events for key, events in self.beside.items() if key in keys})
+            events = []
+            for name, attempt in asked.items():
+                made = self.made[name]
                 for event in made:
                     output = str(event.payload.get("output") or "") or None
-                    self.link(attempt_id(attempt), event_id(event), EdgeKind.MADE, output)
+                    self.link(name, event_id(event), EdgeKind.MADE, output)
                 if len(made) < len(attempt.outputs) and attempt.ended_at is not None:
                     told = "events of what it has made were cleaned up: who has read that is not looked for"
-                    self.remark(attempt_id(attempt), told)
+                    self.remark(name, told)
                 events += [one for event in made for one in self._restored(event)]
             attempts = ()
             if not events or len(self.nodes) > self.most:
@@ -243,6 +251,23 @@ class _Walk:
         newest = {each.key: each for each in events if each.seq not in visited}
         left = self._find_readers(newest, {each.seq for each in events})
         return self._end(is_more=any(version is not None for _, version in left))
+
+    def _find_made(self, attempts: Mapping[str, Attempt]) -> None:
+        """Ask what attempts have published, as far as that is not known."""
+        lacking = {name: each for name, each in attempts.items() if name not in self.made}
+        found = self.port.find_published(lacking.values()) if lacking else {}
+        published = {each.seq: each for each in _flat(found)}
+        self.beside |= found
+        for name, attempt in lacking.items():
+            self.made[name] = [published[seq] for seq in attempt.outputs if seq in published]
+
+    def _as_copied(self, found: Collection[Reading]) -> Iterator[Reading]:
+        """Yield what was read; of a copy what it has copied: its source may have changed after that was frozen."""
+        self._find_made({attempt_id(each.attempt): each.attempt for each in found if is_flow(each.attempt.process)})
+        for each in found:
+            made = self.made[attempt_id(each.attempt)] if is_flow(each.attempt.process) else ()
+            copied = next((source[1] for event in made if (source := _source_of(event))), None)
+            yield each._replace(digest=copied) if copied else each
 
     def _tell_readers(self, newest: Mapping[FeedKey, FeedEvent], visited: Collection[int]) -> list[Attempt]:
         """Ask who has read instances; return those that have read these bytes, and tell the others."""
@@ -264,7 +289,7 @@ class _Walk:
     ) -> Iterator[tuple[Reading, FeedEvent | None]]:
         """Yield who has read instances, in their order, and the event whose content it is, if it is one of some."""
         found = self.port.find_readers(newest) if newest else ()
-        for each in sorted(found, key=lambda read: (read.attempt.key, read.attempt.attempt)):
+        for each in sorted(self._as_copied(found), key=lambda read: (read.attempt.key, read.attempt.attempt)):
             version = self._version(each.instance, each.digest, each)
             yield each, version if version is not None and version.seq in asked else None
 

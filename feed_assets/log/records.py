@@ -10,7 +10,7 @@ from typing import NamedTuple, Required, TypedDict, cast
 from feed_assets.entities.common import LocationKind
 from feed_assets.json_form import Hidden, NominalTime, shown
 from feed_assets.masking import mask_values
-from feed_assets.timing.dates import NEVER
+from feed_assets.timing.dates import NEVER, parse_datetime
 
 
 class Cause(StrEnum):
@@ -104,6 +104,7 @@ CONTENT = ARRIVING | {FeedEventKind.CHANGED}
 
 MESSAGE = "message"  # the key of an event's payload that has what its sender says
 COLUMNS = "columns"  # that which names the set of what the columns were made of
+PROCESS_TIME = "process_time"  # that with the nominal time of the process instance, if it is not that of the data
 
 
 def render_payload(value: object) -> str:
@@ -293,6 +294,15 @@ class FeedEvent(NewFeedEvent):
     def is_of_data(self) -> bool:
         """Whether it concerns the instance itself, not for example its stats."""
         return self.payload.get("kind", LocationKind.DATA) == LocationKind.DATA
+
+    @property
+    def maker(self) -> ProcessKey | None:
+        """The process instance that has made the data; None if none has, as far as it tells."""
+        if not (process := self.payload.get("process")):
+            return None
+        told = self.payload.get(PROCESS_TIME)
+        time = self.nominal_time if told is None else parse_datetime(str(told), seconds=True)
+        return ProcessKey(str(process), self.cluster, time)
 
     @property
     def message(self) -> Mapping[str, object]:

@@ -294,9 +294,12 @@ def iter_touches(
         if active is None or feed not in active.plan.feeds:
             yield Touch(key, None, None)
             continue
-        declared, process = (replace(each.sequence, end=None) for each in (active.plan.feeds[feed], active.record))
         edges = active.record.inputs if is_read else active.record.outputs
-        for window in [each.window for each in edges if each.feed_key == feed and each.window is not None]:
+        windows = [each.window for each in edges if each.feed_key == feed and each.window is not None]
+        if not windows:
+            continue
+        declared, process = active.plan.feeds[feed].sequence.endless, active.record.sequence.endless
+        for window in windows:
             spans: dict[datetime, tuple[datetime, datetime] | None] = {}
             for time in times:
                 found = _consumers(window, time, process, declared)

@@ -60,9 +60,10 @@ class ActiveRelease:
     record: ProcessRecord
 
     @classmethod
-    def whole(cls, plan: Plan, process: Key) -> "ActiveRelease":
-        """Return all instances of a process by a plan, without a release."""
-        return cls(release=None, version=None, start=BEGINNING, stop=FOREVER, plan=plan, record=plan.processes[process])
+    def whole(cls, plan: Plan, process: Key, release: int | None = None) -> "ActiveRelease":
+        """Return all instances of a process by a plan, that of a release or of none."""
+        record = plan.processes[process]
+        return cls(release=release, version=None, start=BEGINNING, stop=FOREVER, plan=plan, record=record)
 
     def contains(self, nominal_time: datetime) -> bool:
         """Return whether a time is the nominal time of an instance of this span."""
@@ -201,8 +202,7 @@ class ReleaseTimeline:
             current, fingerprint = self.plan.processes.get(key), parse_fingerprint(release.fingerprint)
             is_same = current is not None and parse_fingerprint(current.fingerprint).is_same(fingerprint)
             plan = self.plan if is_same else self._plan_of(connection, release)
-            whole = None if plan is None else ActiveRelease.whole(plan, key)
-            yield key, whole and replace(whole, release=release.release)
+            yield key, None if plan is None else ActiveRelease.whole(plan, key, release.release)
 
     def find(self, connection: Connection, key: Key, nominal_time: datetime) -> ActiveRelease | None:
         """Return the span of an instance; None if the process has no instance at this time."""

@@ -102,10 +102,6 @@ class MemoryLineage(LineagePort):
                 found[each.key].append(each)
         return found
 
-    def find_makers(self, events: Collection[FeedEvent]) -> Mapping[int, Attempt]:
-        self.asked += 1
-        return {event.seq: each for each in self.attempts for event in events if event.seq in each.outputs}
-
     def find_writers(self, keys: Collection[FeedKey]) -> Mapping[FeedKey, Sequence[Attempt]]:  # noqa: ARG002 - it has none
         return {}
 

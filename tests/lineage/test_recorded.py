@@ -108,7 +108,24 @@ def test_down_leads_to_who_has_frozen_it_and_a_level_costs_a_few_statements(tmp_
     }
     with counted_statements() as statements:
         lineage(context, "reports", up=True)
-    assert len(statements) < 20
+    assert len(statements) < 16
+    # By its run, each attempt of a backfill of thousands would be read.
+    assert not [each for each in statements if "fa_attempts.run_id =" in each]
+    with counted_statements() as statements:
+        lineage(context, "clicks", down=True)
+    assert len(statements) < 16
+
+
+def test_data_of_another_time_than_their_process_have_their_maker(tmp_path: Path) -> None:
+    shift = process("shift", inputs={"clicks": "now(0,0)"}, outputs={"later": "now(1,0)"})
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"), shift, feed("later"))
+    lifecycle.land("clicks", START)
+    lifecycle.flag("clicks", START)
+    lifecycle.arrive(at("01T00:10"))
+    lifecycle.run("shift", START, at("01T00:20"), "run-1")
+    context = context_of(lifecycle, at("01T06:00"))
+    found = {("later", "PRODUCED", 1), ("shift", "SUCCEEDED", 0), ("clicks", "ARRIVED", 0)}
+    assert told(lineage(context, "later", START + HOUR, up=True)) == told(lineage(context, "clicks")) == found
 
 
 @pytest.mark.both_databases
@@ -118,7 +135,9 @@ def test_copies_lead_from_the_source_to_the_target_and_back(tmp_path: Path, stat
     lifecycle.flag("clicks", START)
     pass_time(lifecycle, at("01T00:10"))
     context = context_of(lifecycle, at("01T01:00"))
-    down = lineage(context, "clicks", clusters=["primary"], down=True)
+    with counted_statements() as statements:
+        down = lineage(context, "clicks", clusters=["primary"], down=True)
+    assert sum("fa_feed_events" in each for each in statements) == 2  # those of the copy once
     assert [(each.name, each.cluster, each.state) for each in down.nodes] == [
         ("clicks", "primary", "ARRIVED"),
         (FLOW, "backup", "SUCCEEDED"),

@@ -118,6 +118,7 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "with_status": lambda c: ProcessInstances(c).with_status(WAITING, limit=9),
     "with_status of a process": lambda c: ProcessInstances(c).with_status(WAITING, "daily", "primary", limit=9),
     "times_in": lambda c: ProcessInstances(c).times_in({("daily", "primary"): [(hour(0), None)]}, {WAITING, READY}),
+    "in_spans": lambda c: Attempts(c).in_spans([("daily", "primary", hour(0), hour(1))]),
     "transition_many": lambda c: ProcessInstances(c).transition_many(
         [KEY], {WAITING}, status=READY, updated_at=hour(0)
     ),

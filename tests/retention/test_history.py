@@ -69,7 +69,9 @@ def evict(database: Database, at: datetime = EVICTED_AT, **payload: object) -> N
                 Attempt(**KEY._asdict(), attempt=number, run_id=run, status=running, started_at=hour(number))
             )
             attempts.freeze(KEY, (READ,))
-            (seq,) = log.append([event(0, kind=FeedEventKind.PRODUCED, origin=f"run:{run}")])
+            (seq,) = log.append(
+                [event(0, kind=FeedEventKind.PRODUCED, origin=f"run:{run}", payload={"process": "daily"})]
+            )
             attempts.add_output(KEY, number, seq)
             attempts.end(KEY, ProcessInstanceStatus.SUCCEEDED, hour(number), None)
         gone = [

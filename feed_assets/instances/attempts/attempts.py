@@ -37,6 +37,7 @@ from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import (
     COLUMNS,
     MESSAGE,
+    PROCESS_TIME,
     Attempt,
     Cause,
     FeedEventKind,
@@ -53,6 +54,7 @@ from feed_assets.sql.database import lock_for_lineage, lock_log
 from feed_assets.sql.errors import FencedOutError, StateUnreachableError
 from feed_assets.sql.totals import Total, TotalKind, Totals, microseconds
 from feed_assets.storage.manifests import Publication
+from feed_assets.timing.dates import render_datetime
 from feed_assets.triggers.input_windows import InputState, check_gate
 
 
@@ -314,6 +316,7 @@ def record_published(
         payload={
             "path": record.path(done.nominal_time),
             "process": key.process,
+            **({PROCESS_TIME: render_datetime(key.nominal_time)} if key.nominal_time != done.nominal_time else {}),
             "output": done.output,
             **payload,
             "attempt": done.attempt,

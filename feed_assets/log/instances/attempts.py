@@ -1,18 +1,18 @@
 """Store every attempt at a process instance: its run, what triggered it, and how it ended."""
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, literal, select, tuple_, update
+from sqlalchemy import ColumnElement, Select, and_, literal, select, tuple_, update
 
 from feed_assets.log.instances.tables import FEEDS_READ, IS_LONG, LONG, attempts, process_instances
 from feed_assets.log.messages.lineage import tell_attempt
 from feed_assets.log.records import Attempt, FeedEvent, FrozenInput, ProcessInstanceStatus, ProcessKey
-from feed_assets.log.run_names import find_run
 from feed_assets.log.tables import feed_events
-from feed_assets.sql.rows import RowMapper, TableStore, delete_keys, select_keys
+from feed_assets.sql.rows import KEY_ROWS, RowMapper, TableStore, delete_keys, key_rows, render_rows, select_keys
 from feed_assets.sql.totals import Total, TotalKind, Totals, microseconds
 from feed_assets.timing.dates import NEVER
 
@@ -157,27 +157,25 @@ class Attempts(TableStore):
             found[attempt.key].append(attempt)
         return {key: sorted(listed, key=lambda attempt: attempt.attempt) for key, listed in found.items()}
 
-    def find_makers(self, events: Collection[FeedEvent]) -> dict[int, Attempt]:
-        """Return the attempts that have made events, by the numbers of these; of others nothing is known any more."""
-        runs = {(find_run(each.origin) or each.origin, each.payload.get("process"), each.cluster) for each in events}
-        columns = (*(_T[name] for name in ProcessKey._fields), _T.attempt, _T.outputs)
-        found = select_keys(self._connection, attempts, ("run_id", "process", "cluster"), columns, runs)
-        seqs = {each.seq for each in events}
-        made = {seq: (ProcessKey(*row[:3]), row.attempt) for row in found for seq in seqs.intersection(row.outputs)}
-        known = self.of_many({key for key, _ in made.values()}) if made else {}
-        by_number = {(each.key, each.attempt): each for listed in known.values() for each in listed}
-        return {seq: by_number[key] for seq, key in made.items()}
+    def in_spans(self, spans: Iterable[tuple[str, str, datetime, datetime]]) -> dict[ProcessKey, list[Attempt]]:
+        """Return the attempts at the instances in spans, from a first to a last nominal time of a process on a cluster,
+        in one statement and in order. Of an instance that has run and whose attempts were cleaned up, there are none.
+        """
+        found: dict[ProcessKey, list[Attempt]] = {}
+        if rows := {*spans}:
+            parameters = {KEY_ROWS: render_rows(rows)}
+            for process, cluster, time, *row in self._connection.execute(_select_in_spans(self._dialect), parameters):
+                if process is not None:
+                    listed = found.setdefault(ProcessKey(process, cluster, time), [])
+                    listed += [_ROWS.load(row)] if row[0] is not None else []
+        return found
 
     def remove_past(self, published: Collection[FeedEvent]) -> None:
         """Remove the attempts at the instances that have published some events, which the log does not have any more.
 
         Stay: the last attempt at each, the last that published, and all of whose outputs an event is in the log.
         """
-        seqs, runs = {event.seq for event in published}, {find_run(event.origin) for event in published}
-        columns = (*(_T[name] for name in ProcessKey._fields), _T.outputs)
-        found = select_keys(self._connection, attempts, ("run_id",), columns, [(each,) for each in runs if each])
-        keys = {ProcessKey(*row[:3]) for row in found if seqs.intersection(row.outputs)}
-        known = self.of_many(keys).values()
+        known = self.of_many({event.maker for event in published if event.maker is not None}).values()
         outputs = [(seq,) for listed in known for each in listed for seq in each.outputs]
         there = {row.seq for row in select_keys(self._connection, feed_events, ("seq",), (feed_events.c.seq,), outputs)}
         old = [
@@ -195,3 +193,16 @@ def _is_of(key: ProcessKey) -> ColumnElement[bool]:
 
 def _is_running(key: ProcessKey) -> ColumnElement[bool]:
     return and_(_is_of(key), _T.status == ProcessInstanceStatus.RUNNING)
+
+
+@cache
+def _select_in_spans(dialect: str) -> Select[Any]:
+    wanted = key_rows(dialect, ("process", "cluster", "first", "last"))
+    is_its = (_P.process == wanted.c.process, _P.cluster == wanted.c.cluster)
+    has_run = and_(*is_its, _P.nominal_time.between(wanted.c.first, wanted.c.last), _P.attempt > 0)
+    # An outer join as in `ProcessInstances.times_in`: a span without instances gives nulls.
+    columns = [_P[name] for name in ProcessKey._fields]
+    keys = select(*columns).distinct().join_from(wanted, process_instances, has_run, isouter=True).subquery("keys")
+    is_at = and_(*(_T[name] == keys.c[name] for name in ProcessKey._fields))
+    statement = select(*keys.c, *_ROWS.columns).join_from(keys, attempts, is_at, isouter=True)
+    return statement.order_by(*keys.c, _T.attempt)
