@@ -15,6 +15,7 @@ from feed_assets.engines.spark.addresses import check_spark_remote, probe
 from feed_assets.engines.spark.sessions import interrupt_run
 from feed_assets.log.instances.process_instances import ProcessInstances
 from tests.connect_server import ConnectServer
+from tests.drills import drill_seed, sized
 from tests.orchestration.dagster_home import Home, sqlite_state
 from tests.orchestration.small import ENTITIES, START, key, land, total
 
@@ -89,6 +90,16 @@ def test_engines_run_on_a_server(server: ConnectServer, tmp_path: Path) -> None:
         "judged (2, {'punctual': 1, 'unique': 0})",
         "judged OutputMismatchError True",
     ]
+
+
+@pytest.mark.sample
+def test_what_changes_a_column_is_in_its_lineage_on_a_server_too(server: ConnectServer) -> None:
+    """As `tests/engines/test_random_plans.py` says of classic sessions."""
+    number = sized(3, 300)
+    command = [sys.executable, "-m", "tests.engines.random_lineage", server.url, str(drill_seed()), str(number)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr[-5_000:]
+    assert f"of {number} are known" in done.stdout
 
 
 def test_row_7_a_server_that_answers_can_be_reached(server: ConnectServer) -> None:
