@@ -4,7 +4,7 @@ import re
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -85,7 +85,9 @@ def _read(frame: "DataFrame", work: Work, inputs: "Mapping[str, DataFrame]") -> 
     if len(text) > _LONGEST_PLAN:
         raise PlanNotReadError(f"its plan has more than {_LONGEST_PLAN:,} characters")
     are_constant = work.engine == "sql" or not inputs
-    lineage = read_plan(text, root, frame.columns, known, are_values_constant=are_constant)
+    lineage = read_plan(
+        text, root, frame.columns, known, are_values_constant=are_constant, tell_words=partial(_tell_words, frame)
+    )
     if FILES not in lineage.beyond:
         return lineage
     handed_in = tuple(f"{unquote(each.url).rstrip('/')}/" for data in work.inputs for each in data.instances)
@@ -98,6 +100,18 @@ def _find_names(data: InputData, frame: "DataFrame") -> "Sequence[str] | None":
     """Return the names of the columns of an input, unless a plan tells them, too: a server takes time for it."""
     is_plain = data.columns is not None and "#" not in data.columns
     return None if is_plain and data.made_of is None else frame.columns
+
+
+def _tell_words(frame: "DataFrame") -> str:
+    """Return the literals and names in the plan of a frame, among others, but no ids of Spark behind a `#`. What a
+    view of Spark Connect is made of is on its server only.
+    """
+    from pyspark.sql import is_remote
+
+    if is_remote():
+        plan = frame._plan.to_proto(frame.sparkSession.client)  # type: ignore[operator]
+        return bytes(plan.SerializeToString()).decode("utf-8", "replace")
+    return str(frame._jdf.queryExecution().analyzed().toJSON())
 
 
 def _explain(frame: "DataFrame") -> str:

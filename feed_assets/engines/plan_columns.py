@@ -7,7 +7,7 @@ that name, and each operator is read by its own grammar. What does not fit it is
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import chain
@@ -63,12 +63,20 @@ class InputColumns:
 
 
 def read_plan(
-    text: str, root: str, names: Sequence[str], inputs: Mapping[str, InputColumns], *, are_values_constant: bool = False
+    text: str,
+    root: str,
+    names: Sequence[str],
+    inputs: Mapping[str, InputColumns],
+    *,
+    are_values_constant: bool = False,
+    tell_words: Callable[[], str] = str,
 ) -> ColumnLineage:
     """Read the analyzed plan, or the whole explanation, of a frame with columns `names` that has the alias `root`.
 
     `beyond` names tables that are no input; files that are none are `FILES`, for a plan does not tell their paths.
     Rows that stand in the plan itself are unknown unless they `are_values_constant`, as `VALUES` of a query are.
+    `tell_words` returns the literals and names of the program, without ids: what may be the end of a literal is one if
+    its id stands there, too.
 
     Raises:
         PlanNotReadError: something in the plan is not understood; the message is a clause.
@@ -85,7 +93,8 @@ def read_plan(
         raise PlanNotReadError("its plan is too deep") from exc
     if len(rows.order) != len(names):
         raise PlanNotReadError("the columns of its plan are not those of the result")
-    if reader.doubtful - reader.used - set(rows.order):
+    forged = "|".join(map(str, reader.doubtful))
+    if reader.doubtful - reader.used - set(rows.order) or (forged and re.search(rf"#({forged})(?!\d)", tell_words())):
         raise PlanNotReadError("a literal in its plan cannot be told from columns")
     columns = {name: _render(rows.columns[key]) for name, key in zip(names, rows.order, strict=True)}
     if sum(map(len, columns.values())) > _MOST_SOURCES:

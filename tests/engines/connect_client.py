@@ -26,6 +26,8 @@ def run(spark, flights):
     return flights.withColumn("delay", udf(double, "int")("delay"))
 """
 SQL = "CREATE TEMPORARY VIEW late AS SELECT * FROM flights WHERE delay > :least;\nSELECT * FROM late;"
+FORGED = "SELECT concat(origin, 'x) AS p#77777, count(1') AS n, delay FROM flights"
+FORGED = f"SELECT n AS origin, delay FROM ({FORGED}) WHERE concat(delay, '') <> 'p#77777'"  # what literals invent
 MISMATCH = "SELECT origin, 'late' AS delay FROM flights"
 
 
@@ -40,10 +42,12 @@ def run_works(spark: SparkSession, folder: Path) -> None:
     (folder / "beside.py").write_text("def double(n):\n    return 2 * n\n")
     (folder / "job.py").write_text(PYTHON)
     (folder / "query.sql").write_text(SQL)
+    (folder / "forged.sql").write_text(FORGED)
     (folder / "mismatch.sql").write_text(MISMATCH)
     before = spark.conf.getAll
     data = flights(folder, "origin,delay\nJFK,1\n", "origin,delay\nEWR,20\n")
-    for engine, path in (("python", "job.py:run"), ("sql", "query.sql"), ("sql", "query.sql"), ("sql", "mismatch.sql")):
+    for path in ("job.py:run", "query.sql", "query.sql", "forged.sql", "mismatch.sql"):
+        engine = "sql" if path.endswith(".sql") else "python"
         output = target(folder, columns=FLIGHTS)
         libs = ("beside.py",) if engine == "python" else ()
         job = work(folder, path, engine=engine, inputs=(data,), outputs=(output,), properties={"least": "5"}, libs=libs)

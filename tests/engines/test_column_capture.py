@@ -111,6 +111,52 @@ def test_what_tells_no_plan_is_unknown(spark: SparkSession, tmp_path: Path, text
     assert lineage.columns == {}
 
 
+FORGED = "concat(origin, 'x) AS p#77777, count(1') AS n, delay"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"SELECT n, concat(delay, 'p#77777') AS q FROM (SELECT {FORGED} FROM flights)",
+        f"SELECT n FROM (SELECT {FORGED} FROM flights) WHERE concat(delay, '') <> 'p#77777'",
+        f"WITH low AS (SELECT {FORGED} FROM flights) SELECT l.n, concat(r.n, 'p#77777') AS q FROM low l, low r",
+        f"SELECT (SELECT max(concat(n, 'p#77777')) FROM (SELECT n FROM (SELECT {FORGED} FROM flights))) AS n",
+        f"SELECT (SELECT max(n) FROM (SELECT {FORGED} FROM flights) WHERE concat(delay, '') <> 'p#77777') AS n",
+        f"SELECT n FROM (SELECT {FORGED} FROM flights) GROUP BY n, concat(delay, 'p#77777')",
+        f"SELECT n FROM (SELECT {FORGED} FROM flights) ORDER BY concat('p#77777', delay)",
+        f"CREATE TEMPORARY VIEW low AS SELECT {FORGED} FROM flights; SELECT n, concat(delay, 'p#77777L') AS q FROM low",
+        f"SELECT n, delay AS `m p#77777` FROM (SELECT {FORGED} FROM flights)",
+        """def run(spark, flights):
+    from pyspark.sql import functions as sf
+
+    low = flights.select(sf.concat("origin", sf.lit("x) AS p#77777, count(1")).alias("n"), "delay")
+    return low.select("n", sf.concat("delay", sf.lit("p#77777")).alias("q"))
+""",
+        """def run(spark, flights):
+    from pyspark.sql import functions as sf
+
+    low = flights.select(flights.origin.alias("x) AS p#77777, concat(1"), "delay")
+    return low.toDF("n", "delay").select("n", sf.concat("delay", sf.lit("p#77777")).alias("q"))
+""",
+    ],
+)
+def test_a_column_that_literals_invent_hides_no_source(spark: SparkSession, tmp_path: Path, text: str) -> None:
+    lineage = lineage_of(spark, tmp_path, text)
+    assert lineage.unknown or "origin" in {each.column for each in lineage.columns["n"]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT n, m * 2 AS q FROM (SELECT round(max(delay), 1) AS m, count(1) AS n FROM flights GROUP BY origin)",
+        "SELECT sum(s) AS s, k FROM (SELECT delay * 60 AS s, '#1 of x, y' AS k FROM flights) GROUP BY k",
+        "SELECT `a#1` AS a, n FROM (SELECT delay + 1 AS `a#1`, 'a#1' AS n, upper(origin) AS o FROM flights)",
+    ],
+)
+def test_what_is_usual_is_known(spark: SparkSession, tmp_path: Path, text: str) -> None:
+    assert lineage_of(spark, tmp_path, text).unknown is None
+
+
 def test_only_the_analyzed_plan_of_an_explanation_counts(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     plans = (
         ("Parsed", "... 5 more fields"),
