@@ -51,9 +51,7 @@ def facts_history(
         return tuple(Facts(connection).between(process, PROGRAM, first, stop, name))
 
 
-@operation(
-    "feed notify", does=Does.ACTS, safe=True, text="told", long=True, example="flights 2013-11-03 --key delivery-4711"
-)
+@operation("feed notify", does=Does.NOTIFIES, text="told", long=True, example="flights 2013-11-03 --key delivery-4711")
 def notify(
     context: "OperationContext",
     *,
