@@ -40,6 +40,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "search": ("feed_assets.catalog.commands",),
         "schema": ("feed_assets.definitions.commands",),
         "settings": ("feed_assets.definitions.commands",),
+        "serve": ("feed_assets.server.commands",),
         "sla": ("feed_assets.alerts.commands",),
         "token": ("feed_assets.server.commands",),
         "validate": ("feed_assets.definitions.commands",),

@@ -32,8 +32,8 @@ class InstanceQueryError(FeedAssetsError):
 class ListenRefusedError(FeedAssetsError):
     """Nothing can be served at an address."""
 
-    def __init__(self, *, address: str, reason: str) -> None:
-        super().__init__(f"{address}: nothing can be served here: {reason}. Choose another address.")
+    def __init__(self, *, address: str, reason: str, next_step: str = "Choose another address.") -> None:
+        super().__init__(f"{address}: nothing can be served here: {reason}. {next_step}")
 
 
 class ArrivalRefusedError(FeedAssetsError):

@@ -1,6 +1,8 @@
 """What can be asked about a server: it is started, and who may ask it gets a token."""
 
+from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from feed_assets.clock import open_clock
@@ -9,6 +11,7 @@ from feed_assets.pages import Page
 from feed_assets.settings import load_settings
 
 if TYPE_CHECKING:
+    from feed_assets.server.serving import Serving
     from feed_assets.server.tokens import NewToken, Token
     from feed_assets.sql.database import Database
 
@@ -17,6 +20,32 @@ GROUPS = {"token": "Manage the tokens with which others ask a server: what they 
 _TOKENS = "name, may, until, created=created_at:seconds, by=author, revoked=revoked_at"
 
 Name = Annotated[str, Param("Its name, which is the author of what its holder changes.", argument=True)]
+
+
+@operation("serve", text="sentence", plain=True, example="--port 3030 --read-only", no_route="It is the server.")
+def serve(
+    database: "Database",
+    *,
+    host: Annotated[str, Param("The host; by default only this machine reaches it.")] = "127.0.0.1",
+    port: Annotated[int, Param("The port; 0 is any that is free.", least=0)] = 3030,
+    read_only: Annotated[bool, Param("Refuse whatever does not only read.")] = False,
+    certificate: Annotated[Path | None, Param("A file with the certificate for HTTPS, and those it rests on.")] = None,
+    key: Annotated[Path | None, Param("The file with its key, if that is not in the same one.")] = None,
+    insecure: Annotated[bool, Param("Serve plain HTTP to other machines, which tells tokens to the network.")] = False,
+) -> "Iterator[Serving]":
+    """Answer requests by HTTP with what the commands print, until SIGINT or SIGTERM.
+
+    Without tokens, it serves only this machine, in the name of whoever has started it, or proxies. A certificate that
+    is replaced is read again.
+    """
+    from feed_assets.cli.options import author_of
+    from feed_assets.errors import WrongUsageError
+    from feed_assets.server import serving
+
+    if key is not None and certificate is None:
+        raise WrongUsageError("A key is of no use alone: give its certificate with --certificate.")
+    address = serving.Address(host=host, port=port, certificate=certificate, key=key, insecure=insecure)
+    return serving.serve(load_settings(), database, address, author=author_of(None), read_only=read_only)
 
 
 @operation(

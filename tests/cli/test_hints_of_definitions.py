@@ -134,6 +134,13 @@ def test_a_token_in_the_way_is_revoked_and_an_unknown_one_leads_to_the_list(expi
     assert "loader" in paste(refused(run("token", "revoke", "other")), "token list").stdout
 
 
+@of("server.serving.require_safe: token create")
+def test_a_server_for_other_machines_needs_a_token(expired: Path, paste: Pasting) -> None:
+    serve = ("serve", "--host", "0.0.0.0")
+    assert "it exists" not in paste(refused(run(*serve)), "token create").output
+    assert "plain text" in refused(run(*serve))
+
+
 @of("definitions.verbs.planning._find_holds: hold release")
 def test_the_hold_of_a_feed_that_goes_is_released(expired: Path, paste: Pasting) -> None:
     ok(run("apply", "--yes"))
