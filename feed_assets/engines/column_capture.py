@@ -86,7 +86,7 @@ def _read(frame: "DataFrame", work: Work, inputs: "Mapping[str, DataFrame]") -> 
         raise PlanNotReadError(f"its plan has more than {_LONGEST_PLAN:,} characters")
     are_constant = work.engine == "sql" or not inputs
     lineage = read_plan(
-        text, root, frame.columns, known, are_values_constant=are_constant, tell_words=partial(_tell_words, frame)
+        text, root, frame.columns, known, are_values_constant=are_constant, tell_words=partial(_tell_words, frame, work)
     )
     if FILES not in lineage.beyond:
         return lineage
@@ -102,15 +102,17 @@ def _find_names(data: InputData, frame: "DataFrame") -> "Sequence[str] | None":
     return None if is_plain and data.made_of is None else frame.columns
 
 
-def _tell_words(frame: "DataFrame") -> str:
-    """Return the literals and names in the plan of a frame, among others, but no ids of Spark behind a `#`. What a
-    view of Spark Connect is made of is on its server only.
+def _tell_words(frame: "DataFrame", work: Work) -> str:
+    """Return the literals and names in the plan of a frame, among others, but no ids of Spark behind a `#`. A client of
+    Spark Connect does not know what views are made of, so those in the file of the work count.
     """
     from pyspark.sql import is_remote
 
     if is_remote():
+        file = work.path.partition(":")[0]
+        text = work.read_file(file) if work.engine == "sql" or file.endswith(".py") else b""
         plan = frame._plan.to_proto(frame.sparkSession.client)  # type: ignore[operator]
-        return bytes(plan.SerializeToString()).decode("utf-8", "replace")
+        return (text + bytes(plan.SerializeToString())).decode("utf-8", "replace")
     return str(frame._jdf.queryExecution().analyzed().toJSON())
 
 

@@ -26,8 +26,11 @@ def run(spark, flights):
     return flights.withColumn("delay", udf(double, "int")("delay"))
 """
 SQL = "CREATE TEMPORARY VIEW late AS SELECT * FROM flights WHERE delay > :least;\nSELECT * FROM late;"
-FORGED = "SELECT concat(origin, 'x) AS p#77777, count(1') AS n, delay FROM flights"
-FORGED = f"SELECT n AS origin, delay FROM ({FORGED}) WHERE concat(delay, '') <> 'p#77777'"  # what literals invent
+FORGED = """
+CREATE TEMPORARY VIEW low AS SELECT concat(origin, 'x) AS p#77777, count(1') AS origin, delay FROM flights;
+CREATE TEMPORARY VIEW high AS SELECT * FROM low WHERE concat(delay, '') <> 'p#77777';
+SELECT * FROM high
+"""  # what literals invent
 MISMATCH = "SELECT origin, 'late' AS delay FROM flights"
 
 
