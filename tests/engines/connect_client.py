@@ -27,9 +27,10 @@ def run(spark, flights):
 """
 SQL = "CREATE TEMPORARY VIEW late AS SELECT * FROM flights WHERE delay > :least;\nSELECT * FROM late;"
 FORGED = """
-CREATE TEMPORARY VIEW low AS SELECT concat(origin, 'x) AS p#77777, count(1') AS origin, delay FROM flights;
-CREATE TEMPORARY VIEW high AS SELECT * FROM low WHERE concat(delay, '') <> 'p#77777';
-SELECT * FROM high
+CREATE TEMPORARY VIEW mine AS SELECT * FROM (
+  SELECT concat(origin, 'x) AS p#77777, count(1') AS origin, delay FROM flights
+) WHERE concat(delay, '') <> 'p#77777';
+SELECT * FROM mine
 """  # what literals invent
 MISMATCH = "SELECT origin, 'late' AS delay FROM flights"
 

@@ -30,7 +30,8 @@ INPUTS = tuple(InputData(name=name, feed=name, instances=(), format="csv", optio
 
 def lineage_of(spark: SparkSession, program: Program, seed: int) -> ColumnLineage:
     inputs = {name: mark_input(frame, name) for name, frame in frames(spark, contents(seed)).items()}
-    job = work(Path(), "query.sql", engine="sql", inputs=INPUTS)  # whose VALUES are constant
+    here = Path(__file__)
+    job = work(here.parent, here.name, engine="sql", inputs=INPUTS)  # whose VALUES are constant
     found = with_lineage(OutputReport(name="out", rows=None), program.run(spark, inputs), job, inputs).lineage
     assert found is not None
     return found
