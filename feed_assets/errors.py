@@ -141,6 +141,15 @@ MOST_CHARACTERS = 1_000
 """The length of a message at most, wherever it is shown or recorded."""
 
 
+class Fault(StrEnum):
+    """What has to be another before the same call can succeed."""
+
+    MISSING = "what is named is not there"
+    ASKED = "what is asked"
+    CONTENT = "the content of files"
+    STATE = "the present state"
+
+
 class FeedAssetsError(Exception):
     """Base of all exceptions that this project raises on purpose; the text is for people.
 
@@ -150,6 +159,8 @@ class FeedAssetsError(Exception):
 
     approval: str | None = None
     """The property with which a rerun of the instance may do what was refused, as name=value; None if nothing may."""
+    fault: Fault = Fault.STATE
+    """What this error blames."""
 
     def __new__(cls, *texts: object, **facts: object) -> Self:
         error = super().__new__(cls, *texts)
@@ -169,6 +180,8 @@ class LifecycleError(FeedAssetsError):
 
 class WrongUsageError(FeedAssetsError):
     """What a call was given does not fit together; the text says what does."""
+
+    fault = Fault.ASKED
 
 
 def _rebuild(kind: type[FeedAssetsError], arguments: tuple[object, ...], facts: dict[str, object]) -> FeedAssetsError:

@@ -31,6 +31,7 @@ from feed_assets.entities.metadata import (
     find_fault,
     measure,
 )
+from feed_assets.errors import Fault
 from feed_assets.json_form import Hidden, shows
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
@@ -278,14 +279,18 @@ def _require_own(context: OperationContext, target: Target, written: Written) ->
         if each.origin is Origin.DEFINITION and written.after.get(key) != each:
             place = find_place(context.plan, target.path, key)
             reason = f"{key.kind.value} {key.name!r} is declared{f' in {place}' if place else ''}"
-            raise MetadataRefusedError(entity=target.path, reason=reason, next_step="Change it there.")
+            raise MetadataRefusedError(
+                entity=target.path, reason=reason, next_step="Change it there.", fault=Fault.STATE
+            )
 
 
 def _require_room(target: Target, written: Written) -> None:
     size = measure(written.after)
     if size > MOST_BYTES and size > measure(written.before):
         reason = f"its metadata would have {size:,} bytes, more than {MOST_BYTES:,}"
-        raise MetadataRefusedError(entity=target.path, reason=reason, next_step="Remove what nobody needs.")
+        raise MetadataRefusedError(
+            entity=target.path, reason=reason, next_step="Remove what nobody needs.", fault=Fault.STATE
+        )
 
 
 def find_recorded(connection: Connection, plan: Plan, target: Target) -> dict[str, str]:

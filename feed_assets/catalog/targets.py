@@ -15,6 +15,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.content.columns import iter_columns
 from feed_assets.entities.errors import EntityNotFoundError, MetadataRefusedError
 from feed_assets.entities.metadata import MetadataKey
+from feed_assets.errors import Fault
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.plan.records import Plan
 from feed_assets.timing.dates import render_datetime
@@ -130,6 +131,7 @@ def _require_run(connection: Connection, run_id: str) -> None:
             entity=f"{RUN}/{run_id}",
             reason="there is no such run",
             next_step="Name one that has worked on an instance.",
+            fault=Fault.MISSING,
         )
 
 

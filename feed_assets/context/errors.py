@@ -6,13 +6,15 @@ from pathlib import Path
 
 from feed_assets.command_lines import command_line
 from feed_assets.entities.errors import DefinitionsError
-from feed_assets.errors import FeedAssetsError, LifecycleError
+from feed_assets.errors import Fault, FeedAssetsError, LifecycleError
 from feed_assets.log.records import FeedInstanceStatus
 from feed_assets.timing.dates import render_datetime
 
 
 class VersionNotFoundError(DefinitionsError):
     """An entity has no such version, or had none at that time."""
+
+    fault = Fault.MISSING
 
     def __init__(self, *, kind: str, name: str, wanted: str, known: str) -> None:
         super().__init__(
@@ -25,7 +27,9 @@ class VersionNotFoundError(DefinitionsError):
 class InstanceQueryError(FeedAssetsError):
     """A range, filter, order or page of instances is invalid."""
 
-    def __init__(self, *, subject: str, reason: str, next_step: str) -> None:
+    fault = Fault.ASKED
+
+    def __init__(self, *, subject: str, reason: str, next_step: str, fault: Fault = Fault.ASKED) -> None:  # noqa: ARG002 - a fact
         super().__init__(f"{subject}: {reason}. {next_step}")
 
 
@@ -50,7 +54,7 @@ class ArrivalRefusedError(FeedAssetsError):
 class BundleRefusedError(FeedAssetsError):
     """A bundle cannot be read, made or imported here. Nothing was changed."""
 
-    def __init__(self, *, file: str, reasons: Sequence[str], next_step: str) -> None:
+    def __init__(self, *, file: str, reasons: Sequence[str], next_step: str, fault: Fault = Fault.STATE) -> None:  # noqa: ARG002 - a fact
         self.reasons = tuple(reasons)
         super().__init__(f"{file}: {'; '.join(reasons)}. {next_step}")
 
@@ -58,7 +62,7 @@ class BundleRefusedError(FeedAssetsError):
 class VerbRefusedError(FeedAssetsError):
     """A verb cannot act on an entity in its current state. Nothing was changed."""
 
-    def __init__(self, *, subject: str, reason: str, next_step: str) -> None:
+    def __init__(self, *, subject: str, reason: str, next_step: str, fault: Fault = Fault.STATE) -> None:  # noqa: ARG002 - a fact
         self.subject = subject
         self.reason = reason
         self.next_step = next_step
@@ -136,6 +140,8 @@ class EventsFileError(FeedAssetsError):
 class MirrorTemplateError(FeedAssetsError):
     """The given options do not describe a mirror."""
 
+    fault = Fault.ASKED
+
     def __init__(self, *, reason: str, next_step: str) -> None:
         super().__init__(f"mirror: {reason}. {next_step}")
 
@@ -163,6 +169,8 @@ class FolderNotEmptyError(FeedAssetsError):
 
 class InstanceNotThereError(FeedAssetsError):
     """An instance of a feed cannot be read, because it is missing, partial, empty or evicted: `status` says which."""
+
+    fault = Fault.MISSING
 
     def __init__(
         self, *, feed: str, cluster: str, nominal_time: datetime, status: FeedInstanceStatus, reason: str

@@ -19,7 +19,7 @@ from feed_assets.context.errors import InstanceQueryError
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.errors import AmbiguousNameError, DefinitionsError, EntityNotFoundError
 from feed_assets.entities.flow_names import declared_by, describe_process, is_flow
-from feed_assets.errors import WrongUsageError
+from feed_assets.errors import Fault, WrongUsageError
 from feed_assets.issues import Issue
 from feed_assets.loading.entity_files import values_of
 from feed_assets.log.audit import Audit
@@ -167,7 +167,10 @@ class OperationContext(LifecycleContext):
         for cluster in sorted(set(clusters) - self.plan.clusters.keys()):
             known = ", ".join(sorted(self.plan.clusters))
             raise InstanceQueryError(
-                subject=f"cluster {cluster!r}", reason="it is not declared", next_step=f"Declared are {known}."
+                subject=f"cluster {cluster!r}",
+                reason="it is not declared",
+                next_step=f"Declared are {known}.",
+                fault=Fault.MISSING,
             )
 
     def clusters_ever(self, connection: Connection, asked: Sequence[str] = ()) -> tuple[str, ...]:
@@ -179,7 +182,9 @@ class OperationContext(LifecycleContext):
         known = sorted({*self.plan.clusters, *Definitions(connection).names_ever(Kind.CLUSTER)})
         for cluster in sorted(set(asked) - {*known}):
             subject, next_step = f"cluster {cluster!r}", f"Known are {', '.join(known)}."
-            raise InstanceQueryError(subject=subject, reason="it never was declared", next_step=next_step)
+            raise InstanceQueryError(
+                subject=subject, reason="it never was declared", next_step=next_step, fault=Fault.MISSING
+            )
         return tuple(asked or known)
 
     def kinds_ever(self, connection: Connection, name: str, kind: Kind | None = None) -> Sequence[Kind]:
@@ -259,6 +264,7 @@ class OperationContext(LifecycleContext):
             subject=describe_process(name) if kind is Kind.PROCESS else label_of((kind, name)),
             reason=f"it is not on cluster {cluster!r}",
             next_step=f"It is on {', '.join(self.clusters_of(kind, name))}.",
+            fault=Fault.MISSING,
         )
 
     def find_sequence(self, kind: Kind, name: str, cluster: str) -> InstanceSequence | None:

@@ -110,7 +110,7 @@ def validate(context: "EntityContext", *, files: Files) -> "VerbResult":
     return validate(context, files)
 
 
-@operation("entity submit", does=Does.DECLARES, checks=True, text="lines")
+@operation("entity submit", does=Does.DECLARES, checks=True, text="lines", answers=201)
 def submit(context: "EntityContext", *, files: Files) -> "VerbResult":
     """Declare all entities in FILES, or none. Feeds and processes then wait for `schedule`."""
     from feed_assets.definitions.verbs.changes import submit
@@ -118,7 +118,7 @@ def submit(context: "EntityContext", *, files: Files) -> "VerbResult":
     return submit(context, files)
 
 
-@operation("entity submit-and-schedule", does=Does.DECLARES, checks=True, text="lines")
+@operation("entity submit-and-schedule", does=Does.DECLARES, checks=True, text="lines", answers=201)
 def submit_and_schedule(context: "EntityContext", *, files: Files) -> "VerbResult":
     """Declare the entities in FILES and schedule them; if scheduling is refused, they stay submitted."""
     from feed_assets.definitions.verbs.changes import submit
@@ -147,6 +147,7 @@ def delete(context: "EntityContext", *, kind: AnyKindFirst = None, names: Names)
     does=Does.DECLARES,
     checks=True,
     text="lines",
+    answers=201,
     example="clicks clicks-eu --replace /clicks/=/clicks-eu/",
 )
 def clone(
@@ -206,7 +207,7 @@ def resume(
     return resume(context, kind, names, clusters or None)
 
 
-@operation("entity touch", does=Does.ACTS, text="lines")
+@operation("entity touch", does=Does.ACTS, text="lines", answers=201)
 def touch(
     context: "EntityContext",
     *,

@@ -2,15 +2,19 @@
 
 from feed_assets.command_lines import command_line
 from feed_assets.entities.errors import DefinitionsError
-from feed_assets.errors import render_some
+from feed_assets.errors import Fault, render_some
 
 
 class DefinitionStoreError(DefinitionsError):
     """The definition store cannot or must not make a change; nothing was changed."""
 
+    fault = Fault.STATE
+
 
 class FileRefusedError(DefinitionStoreError):
     """The name of a file is invalid or leads out of the folder of definitions."""
+
+    fault = Fault.CONTENT
 
     def __init__(self, *, location: str, file: str, reason: str) -> None:
         super().__init__(

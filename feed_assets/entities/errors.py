@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from feed_assets.errors import FeedAssetsError, WrongUsageError
+from feed_assets.errors import Fault, FeedAssetsError, WrongUsageError
 
 
 class DescribedIssue(Protocol):
@@ -16,6 +16,8 @@ class DescribedIssue(Protocol):
 
 class DefinitionsError(FeedAssetsError):
     """Entity files cannot be used; `issues` are the issues found in them, if any."""
+
+    fault = Fault.CONTENT
 
     def __init__(
         self,
@@ -35,6 +37,8 @@ class DefinitionsError(FeedAssetsError):
 
 class EntityNotFoundError(DefinitionsError):
     """No entity of this kind and name is declared."""
+
+    fault = Fault.MISSING
 
     def __init__(self, *, kind: str, name: str, suggestions: tuple[str, ...] = ()) -> None:
         article = "an" if kind == "entity" else "a"
@@ -78,7 +82,9 @@ class ColumnsError(DefinitionsError):
 class MetadataRefusedError(FeedAssetsError):
     """Metadata of an entity cannot be written or asked for. Nothing was changed."""
 
-    def __init__(self, *, entity: str, reason: str, next_step: str) -> None:
+    fault = Fault.ASKED
+
+    def __init__(self, *, entity: str, reason: str, next_step: str, fault: Fault = Fault.ASKED) -> None:  # noqa: ARG002 - a fact
         super().__init__(f"{entity}: {reason}. {next_step}")
 
 

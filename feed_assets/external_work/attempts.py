@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 from feed_assets.command_lines import command_line, instance_command
 from feed_assets.context.operation import AttemptContext
 from feed_assets.entities.common import Kind
+from feed_assets.errors import Fault
 from feed_assets.instances.attempts.attempt_inputs import freeze_inputs
 from feed_assets.instances.attempts.attempts import begin_attempt
 from feed_assets.instances.errors import OutputOutsideValidityError
@@ -48,9 +49,11 @@ _AT_WORK = (ProcessInstanceStatus.RUNNING, ProcessInstanceStatus.SUSPENDED)
 _TAKEN_AGAIN = (ProcessInstanceStatus.WAITING, ProcessInstanceStatus.READY)
 
 
-def refuse(record: ProcessRecord, reason: str, next_step: str) -> BatchRefusedError:
+def refuse(record: ProcessRecord, reason: str, next_step: str, fault: Fault = Fault.STATE) -> BatchRefusedError:
     """Return the refusal of a call about a batch of a process."""
-    return BatchRefusedError(process=record.process, cluster=record.cluster, reason=reason, next_step=next_step)
+    return BatchRefusedError(
+        process=record.process, cluster=record.cluster, reason=reason, next_step=next_step, fault=fault
+    )
 
 
 def init_command(record: ProcessRecord) -> str:
@@ -361,7 +364,8 @@ def find_at_work(
         raise refuse(record, "no batch is under way", begin)
     found = instances.get(*record.key, nominal_time)
     status = "not known" if found is None else f"{found.status.value}, and not under way"
-    raise refuse(record, f"batch {render_datetime(nominal_time)} is {status}", begin)
+    fault = Fault.MISSING if found is None else Fault.STATE
+    raise refuse(record, f"batch {render_datetime(nominal_time)} is {status}", begin, fault)
 
 
 def require_step(record: ProcessRecord, name: str) -> None:
@@ -369,7 +373,7 @@ def require_step(record: ProcessRecord, name: str) -> None:
     steps = record.workflow.steps if record.workflow is not None else {}
     if name not in steps:
         known = f"Its steps are {', '.join(steps)}." if steps else "Declare it below workflow.steps."
-        raise refuse(record, f"it has no step {name!r}", known)
+        raise refuse(record, f"it has no step {name!r}", known, Fault.MISSING)
 
 
 def begin_step(connection: Connection, batch: BatchAtWork, name: str, now: datetime) -> None:

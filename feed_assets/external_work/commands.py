@@ -21,7 +21,7 @@ Reason = Annotated[str | None, Param("Why it has failed, for people.")]
 Step = Annotated[str, Param("The step.", argument=True)]
 
 
-@operation("batch init", does=Does.ACTS, text="lines", example="load-orders --max 100 --output json")
+@operation("batch init", does=Does.ACTS, text="lines", answers=201, example="load-orders --max 100 --output json")
 def init(
     context: "OperationContext",
     *,

@@ -252,7 +252,12 @@ def resume(context: "OperationContext", *, query: Chosen, author: str, dry_run: 
 
 
 @operation(
-    "instance rerun", does=Does.ACTS, table=_CHANGES, rows="ranges", example="daily-delays --instance 2013-11-03"
+    "instance rerun",
+    does=Does.ACTS,
+    table=_CHANGES,
+    rows="ranges",
+    answers=202,
+    example="daily-delays --instance 2013-11-03",
 )
 def rerun(
     context: "OperationContext",

@@ -21,6 +21,7 @@ from feed_assets.entities.content.column_lineage import DECLARED
 from feed_assets.entities.content.columns import has_path, iter_columns
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.entities.flow_names import source_of
+from feed_assets.errors import Fault
 from feed_assets.lineage.records import MORE_LEVELS, Edge, EdgeKind, LineageGraph, Node, NodeKind
 from feed_assets.log.events import EventLog
 from feed_assets.log.records import COLUMNS, FeedEvent, FeedEventKind, FeedKey
@@ -136,7 +137,9 @@ def find_column_lineage(
             walks.append(walk)
     if not walks:
         subject, reason = f"feed {feed.name!r} at {render_datetime(feed.instance)}", "no production of it is on record"
-        raise InstanceQueryError(subject=subject, reason=reason, next_step="Name another instance.")
+        raise InstanceQueryError(
+            subject=subject, reason=reason, next_step="Name another instance.", fault=Fault.MISSING
+        )
     is_whole = all(walk.is_whole for walk in walks)
     return LineageGraph(
         starts=tuple(starts),

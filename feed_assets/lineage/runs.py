@@ -16,6 +16,7 @@ from feed_assets.catalog.store import MetadataStore
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext
 from feed_assets.entities.flow_names import declared_by, describe_process, source_of
+from feed_assets.errors import Fault
 from feed_assets.instances.lists.rows import AttemptOutput
 from feed_assets.instances.lists.runs import InstanceParams, read_params
 from feed_assets.json_form import Hidden, shows
@@ -116,7 +117,9 @@ def find_run_then(context: OperationContext, run: str, limit: int = 50) -> RunTh
         attempts = Attempts(connection).of_run(run_id)
         if not attempts:
             next_step = "Name one that has: lists of instances have a column run."
-            raise InstanceQueryError(subject=f"run {run!r}", reason="it worked on no instance", next_step=next_step)
+            raise InstanceQueryError(
+                subject=f"run {run!r}", reason="it worked on no instance", next_step=next_step, fault=Fault.MISSING
+            )
         found = tuple(_read(context, connection, attempts[:limit]))
     return RunThen(run=run_id, attempts=found, total=len(attempts))
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from feed_assets.command_lines import command_line
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.entities.flow_names import describe_process
-from feed_assets.errors import FeedAssetsError, LifecycleError, render_some
+from feed_assets.errors import Fault, FeedAssetsError, LifecycleError, render_some
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.timing.dates import render_datetime
 
@@ -30,6 +30,8 @@ class RunsNotStoppedError(FeedAssetsError):
 class PartitionKeyError(LifecycleError):
     """A partition key does not denote an instance of the feed or process."""
 
+    fault = Fault.ASKED
+
     def __init__(self, *, key: str, start: datetime, frequency: object, reason: str) -> None:
         super().__init__(
             f"partition {key!r} is not an instance of {frequency} from {render_datetime(start)}: {reason}. "
@@ -39,6 +41,8 @@ class PartitionKeyError(LifecycleError):
 
 class NoProcessInstanceError(LifecycleError):
     """A partition of a feed is none of the process that makes it, which has fewer instances."""
+
+    fault = Fault.MISSING
 
     def __init__(self, *, process: ProcessRecord, nominal_time: datetime) -> None:
         sequence = process.sequence
@@ -70,6 +74,8 @@ class AssetKeyClashError(DefinitionsError):
 
 class NoAssetError(DefinitionsError):
     """A feed or process has no asset in what has been built; `writes` are the feeds that stand for the process."""
+
+    fault = Fault.MISSING
 
     def __init__(
         self,

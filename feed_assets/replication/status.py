@@ -16,6 +16,7 @@ from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import flow_name, parse_flow
+from feed_assets.errors import Fault
 from feed_assets.instances.attempts.copy_records import copy_of, figures_of, has_changed
 from feed_assets.instances.lists.ranges import decide_range
 from feed_assets.json_form import Hidden, NominalTime, shown, shows
@@ -162,6 +163,7 @@ def _require(feed: str, way: str, requested: Collection[str], known: Collection[
             subject=f"cluster {', '.join(unknown)}",
             reason=f"feed {feed!r} is not copied {way} it",
             next_step=f"It is copied {way} {', '.join(sorted(known))}.",
+            fault=Fault.MISSING,
         )
 
 

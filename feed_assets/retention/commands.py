@@ -52,7 +52,7 @@ def _feeds(about: str) -> Param:
     return Param(f"{about}; may be repeated.", option="feed", of=_FEED)
 
 
-@operation("retention plan", does=Does.ACTS, safe=True, table=_PLAN, rows="feeds", spare=SPARE, long=True)
+@operation("retention plan", does=Does.ACTS, safe=True, table=_PLAN, rows="feeds", spare=SPARE, long=True, answers=201)
 def plan(
     context: "OperationContext",
     *,
@@ -118,7 +118,7 @@ def run(
     return run_sweeps(context, sweeps, author=author, dry_run=dry_run, waiting=waiting, progress=progress)
 
 
-@operation("retention approve", does=Does.ACTS, table=_SWEEPS, rows="sweep", spare=SPARE)
+@operation("retention approve", does=Does.ACTS, table=_SWEEPS, rows="sweep", spare=SPARE, answers=202)
 def approve(context: "OperationContext", *, plan: Plan, author: str, dry_run: bool = False) -> "Sweep":
     """Approve a sweep that asks, because it would remove much or because the clock seems wrong.
 
@@ -263,6 +263,7 @@ def report(context: "OperationContext", *, plan: Plan) -> "EvictionReports":
     safe=True,
     table=_HOLDS,
     rows="holds",
+    answers=201,
     example="audit --feed flights --end 2014-01-01T00:00Z --reason 'audit until March'",
 )
 def add_hold(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from feed_assets.errors import LifecycleError
+from feed_assets.errors import Fault, LifecycleError
 
 
 class FeedsUnsweptError(LifecycleError):
@@ -27,5 +27,5 @@ class FeedsUnrestoredError(LifecycleError):
 class SweepRefusedError(LifecycleError):
     """The requested operation on a sweep is not possible in its state; nothing was moved."""
 
-    def __init__(self, *, sweep: str, reason: str, next_step: str) -> None:
+    def __init__(self, *, sweep: str, reason: str, next_step: str, fault: Fault = Fault.STATE) -> None:  # noqa: ARG002 - a fact
         super().__init__(f"sweep {sweep}: {reason}. {next_step}")

@@ -9,6 +9,7 @@ from feed_assets.command_lines import command_line
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext, Subject, note_target, resolve_subject
 from feed_assets.entities.common import Kind
+from feed_assets.errors import Fault
 from feed_assets.instances.attempts.displacement import MIRRORED
 from feed_assets.json_form import Hidden
 from feed_assets.log.instances.feed_instances import FeedInstances
@@ -115,7 +116,10 @@ def release_hold(context: OperationContext, name: str, *, author: str, dry_run: 
     if not active:
         reason = "it was already released" if known else "it does not exist"
         raise InstanceQueryError(
-            subject=f"hold {name!r}", reason=reason, next_step=f"List the holds: {command_line('hold', 'list')}"
+            subject=f"hold {name!r}",
+            reason=reason,
+            next_step=f"List the holds: {command_line('hold', 'list')}",
+            fault=Fault.MISSING,
         )
     released = [replace(hold, released_at=context.as_of, released_by=author) for hold in active]
     if dry_run:

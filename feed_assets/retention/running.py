@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from feed_assets.command_lines import command_line
 from feed_assets.context.operation import OperationContext, note, resolve_subject
 from feed_assets.entities.common import Kind
-from feed_assets.errors import FeedAssetsError
+from feed_assets.errors import Fault, FeedAssetsError
 from feed_assets.instances.attempts.displacement import UNDECLARED_TRASH_LIFETIME
 from feed_assets.json_form import Hidden, ShownError, shown, shows
 from feed_assets.log.removals.chunks import SweepChunks
@@ -311,6 +311,7 @@ def undo_removals(
             sweep=sweep.sweep_id,
             reason=f"it does not contain feed {unknown[0]!r}",
             next_step=f"It contains {', '.join(sorted(count.feed for count in sweep.counts))}.",
+            fault=Fault.MISSING,
         )
     selection = RestoreSelection(feeds=frozenset(feeds) or None, times=moments or None)
     if sweep.state in UNDOABLE:
@@ -454,7 +455,7 @@ def find_sweep(context: OperationContext, text: str) -> Sweep:
         return candidates[0]
     reason = "several sweeps have this prefix" if candidates else "it does not exist"
     next_step = "Write more of its id." if candidates else f"List the sweeps: {command_line('retention', 'list')}"
-    raise SweepRefusedError(sweep=repr(text), reason=reason, next_step=next_step)
+    raise SweepRefusedError(sweep=repr(text), reason=reason, next_step=next_step, fault=Fault.MISSING)
 
 
 def iter_items(context: OperationContext, sweep: Sweep, feed: str | None = None) -> Generator[ShownItem, None, None]:

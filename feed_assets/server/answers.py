@@ -1,5 +1,6 @@
 """What a request is answered: the status of what came of a call, and one form for all that is refused."""
 
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from types import MappingProxyType
@@ -8,52 +9,64 @@ from typing import Any
 import click
 from starlette.responses import Response
 
-from feed_assets.alerts.delivery.errors import UnknownReceiverError
 from feed_assets.cli.exit_codes import AWAY, OUR_MISTAKE, exit_code_of
-from feed_assets.context.errors import InstanceNotThereError, InstanceQueryError
-from feed_assets.entities.errors import DefinitionsError, EntityNotFoundError
-from feed_assets.errors import WrongUsageError
-from feed_assets.json_form import render_document
-from feed_assets.loading.errors import LocationUnreadableError
+from feed_assets.entities.errors import DefinitionsError
+from feed_assets.errors import Fault, FeedAssetsError
+from feed_assets.json_form import parse_json, render_document
+from feed_assets.masking import get_logger
 from feed_assets.operation import Does, Operation
-from feed_assets.server.calls import Outcome
+from feed_assets.orchestration.errors import RunsNotStoppedError, WebserverError
+from feed_assets.retention.errors import FeedsUnrestoredError, FeedsUnsweptError
+from feed_assets.server.calls import Outcome, list_parameters, name_of
 from feed_assets.server.errors import RequestRefusedError
 from feed_assets.server.problems import problem
-from feed_assets.storage.errors import InstanceNotFoundError
-from feed_assets.timing.errors import TimingError
+from feed_assets.storage.errors import StorageFullError
 
 RETRY_SECONDS = 5
 CONSOLE = "application/vnd.feed-assets.console+json"
 """The media type of an answer as a terminal shows it: `out`, `err` and `exit_code`."""
 JSON = "application/json"
-_STATUS: tuple[tuple[tuple[type[Exception], ...], HTTPStatus], ...] = (
-    ((EntityNotFoundError, UnknownReceiverError, InstanceNotThereError, InstanceNotFoundError), HTTPStatus.NOT_FOUND),
-    ((click.ClickException, WrongUsageError, TimingError, InstanceQueryError), HTTPStatus.BAD_REQUEST),
-    ((LocationUnreadableError,), HTTPStatus.SERVICE_UNAVAILABLE),
-    ((DefinitionsError,), HTTPStatus.UNPROCESSABLE_ENTITY),
+_STATUS: Mapping[Fault, HTTPStatus] = MappingProxyType(
+    {
+        Fault.MISSING: HTTPStatus.NOT_FOUND,
+        Fault.ASKED: HTTPStatus.BAD_REQUEST,
+        Fault.CONTENT: HTTPStatus.UNPROCESSABLE_ENTITY,
+        Fault.STATE: HTTPStatus.CONFLICT,
+    }
 )
+_HALF_DONE = (FeedsUnrestoredError, FeedsUnsweptError, RunsNotStoppedError, StorageFullError, WebserverError)
+"""Errors of the surroundings after which something may be done already: the same call goes on."""
+_OPTION = re.compile(r"--([a-z][a-z-]*)")  # as in "--num-results"
+_logger = get_logger(__name__)
 
 
 def status_of(error: Exception) -> HTTPStatus:
-    """Return the status of an answer that is an error; what is refused in the present state is a conflict."""
+    """Return the status of an answer that is an error."""
     if isinstance(error, RequestRefusedError):
         return error.status
-    for kinds, status in _STATUS:
-        if isinstance(error, kinds):
-            return status
-    by_code = {AWAY: HTTPStatus.SERVICE_UNAVAILABLE, OUR_MISTAKE: HTTPStatus.INTERNAL_SERVER_ERROR}
-    return by_code.get(exit_code_of(error), HTTPStatus.CONFLICT)
+    if isinstance(error, click.ClickException | click.Abort):
+        return HTTPStatus.BAD_REQUEST
+    code = exit_code_of(error)
+    if code == OUR_MISTAKE:
+        return HTTPStatus.INTERNAL_SERVER_ERROR
+    if code == AWAY or not isinstance(error, FeedAssetsError) or isinstance(error, _HALF_DONE):
+        return HTTPStatus.SERVICE_UNAVAILABLE
+    return _STATUS[error.fault]
 
 
-def answer(operation: Operation, outcome: Outcome, output: str) -> Response:
-    """Return the answer to a call whose result has the form `output`."""
+def answer(operation: Operation, outcome: Outcome, given: Mapping[str, Any]) -> Response:
+    """Return the answer to a call with its parameters; what was tried only, or changed nothing, has made nothing."""
     if outcome.error is not None:
-        return refuse(outcome.error)
+        return refuse(outcome.error, operation=operation)
+    output = given.get("output", "text")
+    is_json = output == "json" or (operation.plain and outcome.out.startswith("{"))
+    told = parse_json(outcome.out) if is_json and operation.does is not Does.READS else {}
     if outcome.exit_code and operation.does is not Does.READS:
-        return problem(HTTPStatus.CONFLICT, outcome.err.strip() or outcome.out.strip())
-    is_json = operation.plain and outcome.out.startswith("{")
+        detail = outcome.err.strip() or "Not all of it was done: the result says what."
+        return problem(HTTPStatus.CONFLICT, detail, result=told or outcome.out)
+    is_tried = click.BOOL.convert(given.get("dry_run", False), None, None) or told.get("is_change") is False
     media_type = media_type_of("json" if is_json else output)
-    return Response(outcome.out, status_code=operation.answers, media_type=media_type)
+    return Response(outcome.out, HTTPStatus.OK if is_tried else operation.answers, media_type=media_type)
 
 
 def media_type_of(form: str) -> str:
@@ -61,9 +74,13 @@ def media_type_of(form: str) -> str:
     return {"json": JSON, "csv": "text/csv"}.get(form, "text/plain")
 
 
-def refuse(error: Exception, statuses: Mapping[int, int] = MappingProxyType({})) -> Response:
+def refuse(
+    error: Exception,
+    statuses: Mapping[int, int] = MappingProxyType({}),
+    operation: Operation | None = None,
+) -> Response:
     """Return the answer to a request that ends with an error: its sentence, and the issues of definitions. `statuses`
-    has those that others know for some of ours.
+    has those that others know for some of ours. Parameters of an operation are called as requests call them.
     """
     ours = status_of(error)
     status = HTTPStatus(statuses.get(ours, ours))
@@ -71,9 +88,23 @@ def refuse(error: Exception, statuses: Mapping[int, int] = MappingProxyType({}))
     if isinstance(error, DefinitionsError) and error.issues:
         members = {"issues": render_document(issues=error.issues)["issues"]}
     if status is HTTPStatus.INTERNAL_SERVER_ERROR:
+        _logger.error("a request ends with an internal error", exc_info=error)
         return problem(status, f"An internal error, {type(error).__name__}. The server's log has more.")
-    text = error.format_message() if isinstance(error, click.ClickException) else str(error)
-    refused = problem(status, text, **members)
+    refused = problem(status, _describe(error, operation), **members)
     if status is HTTPStatus.SERVICE_UNAVAILABLE:
         refused.headers["Retry-After"] = str(RETRY_SECONDS)
     return refused
+
+
+def _describe(error: Exception, operation: Operation | None) -> str:
+    if isinstance(error, OSError):
+        return f"The system of the server refuses: {error.strerror}."
+    if not isinstance(error, click.ClickException):
+        return str(error)
+    param = error.param if isinstance(error, click.BadParameter) else None
+    if isinstance(error, click.MissingParameter) and param is not None:
+        return f"The parameter {name_of(param)} is missing."
+    text = error.message if param is not None else error.format_message()
+    known = list_parameters(operation) if operation is not None else ()
+    text = _OPTION.sub(lambda found: name if (name := found[1].replace("-", "_")) in known else found[0], text)
+    return f"The parameter {name_of(param)}: {text}" if param is not None else text

@@ -102,7 +102,7 @@ class _Endpoint:
         outcome = await run_in_threadpool(call, door, operation, given)
         if is_console:
             return _on_console(outcome)
-        return _with_tag(request, answer(operation, outcome, given.get("output", "text")))
+        return _with_tag(request, answer(operation, outcome, given))
 
 
 async def _read_values(request: Request, operation: Operation) -> Mapping[str, Any]:

@@ -33,7 +33,7 @@ _REFUSED: Mapping[HTTPStatus, str] = {
     HTTPStatus.UNAUTHORIZED: "There is no token, or none that holds.",
     HTTPStatus.FORBIDDEN: "Who asks may not.",
     HTTPStatus.NOT_FOUND: "There is no such entity, instance or thing.",
-    HTTPStatus.CONFLICT: "It cannot be as things are. Nothing has changed.",
+    HTTPStatus.CONFLICT: "It cannot be as things are; a `result` says what was done of it.",
     HTTPStatus.UNPROCESSABLE_ENTITY: "The definitions are wrong: `issues` says where.",
     HTTPStatus.SERVICE_UNAVAILABLE: "The database or a storage is away: `Retry-After` says when to ask again.",
 }
@@ -161,8 +161,10 @@ def _describe(route: OperationRoute, results: Sequence[Mapping[str, Any]]) -> Ma
 def _answers(status: int, content: Mapping[str, Any], *, has_body: bool = False) -> Mapping[str, Any]:
     unchanged = {} if has_body else {"304": {"description": "It has not changed."}}
     refused = [str(int(each)) for each in (*_REFUSED, *(_OF_BODIES if has_body else ()))]
+    made = {} if status == HTTPStatus.OK else {"200": {"description": "Nothing was made.", "content": content}}
     return {
         str(int(status)): {"description": "What the command prints.", "content": content},
+        **made,
         **unchanged,
         **{each: {"$ref": f"#/components/responses/{each}"} for each in refused},
     }

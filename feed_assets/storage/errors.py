@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import TypeAlias
 
 from feed_assets.entities.copies.options import EXISTING, Existing
-from feed_assets.errors import FeedAssetsError, render_some
+from feed_assets.errors import Fault, FeedAssetsError, render_some
 
 
 class StorageError(FeedAssetsError):
@@ -38,6 +38,8 @@ class PathRefusedError(StorageError):
 
 class InstanceNotFoundError(StorageError):
     """An instance, or a file of an instance, does not exist."""
+
+    fault = Fault.MISSING
 
     def __init__(self, *, store: str, path: str) -> None:
         super().__init__(

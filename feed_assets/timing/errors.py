@@ -4,7 +4,7 @@ import re
 from difflib import get_close_matches
 from types import MappingProxyType
 
-from feed_assets.errors import FeedAssetsError
+from feed_assets.errors import Fault, FeedAssetsError
 
 _MEANT = MappingProxyType({"hourly": "hours(1)", "daily": "days(1)", "weekly": "days(7)", "monthly": "months(1)"})
 _SINGULAR = re.compile(r"(minute|hour|day|month)\(([1-9]\d*)\)", re.ASCII)  # day(1)
@@ -13,6 +13,8 @@ _BEGUN = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2})(?::00)?)?", re.ASC
 
 class TimingError(FeedAssetsError):
     """A text that is not a frequency, date, time zone, expression or path template, or a time that does not fit."""
+
+    fault = Fault.ASKED
 
 
 class FrequencyError(TimingError):

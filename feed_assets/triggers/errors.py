@@ -1,7 +1,7 @@
 """Errors of queues and batches."""
 
 from feed_assets.entities.flow_names import describe_process
-from feed_assets.errors import LifecycleError
+from feed_assets.errors import Fault, LifecycleError
 
 
 class QueueChangeError(LifecycleError):
@@ -16,5 +16,5 @@ class QueueChangeError(LifecycleError):
 class BatchRefusedError(LifecycleError):
     """A call about a batch of work elsewhere comes out of turn; nothing was moved."""
 
-    def __init__(self, *, process: str, cluster: str, reason: str, next_step: str) -> None:
+    def __init__(self, *, process: str, cluster: str, reason: str, next_step: str, fault: Fault = Fault.STATE) -> None:  # noqa: ARG002 - a fact
         super().__init__(f"{describe_process(process)} on {cluster}: {reason}. {next_step}")

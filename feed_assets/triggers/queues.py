@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext, Subject, note_target
+from feed_assets.errors import Fault
 from feed_assets.json_form import Hidden, shows
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.process_instances import ProcessInstances
@@ -410,6 +411,7 @@ def show_batch(context: OperationContext, subject: Subject) -> BatchContent:
                 subject=f"process {record.process!r}",
                 reason="no batch has this time",
                 next_step="Name a batch by its time to the second, as lists of instances show it.",
+                fault=Fault.MISSING,
             )
         events = [
             QueuedEvent(row=event, input=taken.input)
@@ -538,4 +540,5 @@ def _inputs_of(connection: Connection, record: ProcessRecord, trigger: TriggerRe
         subject=f"process {record.process!r}",
         reason=f"it takes no event {event}",
         next_step="Choose an event of a feed that its trigger names.",
+        fault=Fault.MISSING,
     )

@@ -1,11 +1,15 @@
 """What requests are answered: statuses that say what came of them, and answers to what acts."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
+from feed_assets import errors
+from feed_assets.errors import FeedAssetsError
+from feed_assets.server.answers import refuse, status_of
 from feed_assets.sql.database import Database
 from tests.cli.project import must
 from tests.server.project import open_project, serve
@@ -44,6 +48,93 @@ def test_a_bundle_and_a_document_are_imported_from_the_body(client: TestClient, 
     told = client.post("/api/v1/bundle/import", content=content)
     assert {each["outcome"] for each in told.json()["entities"]} == {"unchanged"}
     refused = client.post("/api/v1/bundle/import", content=content[:-30])
-    assert (refused.status_code, "body: it is no bundle" in refused.text) == (409, True)
+    assert (refused.status_code, "body: it is no bundle" in refused.text) == (422, True)
     document = must("metadata", "export").stdout
     assert client.post("/api/v1/metadata/import?dry_run=true", content=document).status_code == 200
+
+
+OF_CLASSES: Mapping[int, str] = {
+    400: """AmbiguousNameError, FrequencyError, DateTimeError, TimeZoneError, InstanceError, WindowError,
+        UnknownNameError, TemplateError, TableAddressError, MetadataRefusedError, InstanceQueryError, PartitionKeyError,
+        MirrorTemplateError""",
+    404: """EntityNotFoundError, VersionNotFoundError, NoAssetError, InstanceNotThereError, InstanceNotFoundError,
+        NoProcessInstanceError, UnknownReceiverError""",
+    422: "DuplicateEntityError, FileRefusedError, ColumnsError, PatternError, TranslationError, AssetKeyClashError",
+    503: """SettingsError, NoAnswerError, LocationUnreadableError, StateUnreachableError, StateSchemaError,
+        StorageAwayError, StorageFullError, ServiceAwayError, WebserverError, RunsNotStoppedError, FeedsUnsweptError,
+        FeedsUnrestoredError""",
+}
+"""The statuses of the leaves of the tree of errors; all others are conflicts."""
+
+
+def leaves() -> Iterator[type[FeedAssetsError]]:
+    """The classes of the drawn tree below which there are none."""
+    for path in Path(errors.__file__).parent.rglob("errors.py"):
+        import_module(".".join(path.relative_to(Path(errors.__file__).parents[1]).with_suffix("").parts))
+    open_ones = [FeedAssetsError]
+    while open_ones:
+        kind = open_ones.pop()
+        below = [each for each in kind.__subclasses__() if each.__module__.startswith("feed_assets.")]
+        open_ones += below
+        if not below and kind.__name__ != "RequestRefusedError":
+            yield kind
+
+
+def test_each_leaf_of_the_tree_of_errors_has_its_status() -> None:
+    told = {name.strip(): status for status, names in OF_CLASSES.items() for name in names.split(",")}
+    found = {kind.__name__: int(status_of(kind.__new__(kind))) for kind in leaves()}
+    assert told.keys() <= found.keys()
+    assert {name: status for name, status in found.items() if status != told.get(name, 409)} == {}
+
+
+def test_what_is_away_says_when_to_ask_again_and_our_mistakes_say_nothing_but_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    away = refuse(ConnectionError("10.0.0.1 is away"))
+    assert (away.status_code, away.headers["retry-after"]) == (503, "5")
+    mistake = refuse(ValueError("a path: /srv/project"))
+    assert (mistake.status_code, b"/srv" in mistake.body) == (500, False)
+    assert "a path: /srv/project" in caplog.text
+    assert b"/srv" not in refuse(PermissionError(13, "Permission denied", "/srv/x")).body
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "said"),
+    [
+        ("GET", "retention/show?plan=nothing", 404, "it does not exist"),
+        ("POST", "hold/release?name=nothing", 404, "it does not exist"),
+        ("POST", "notify/test?name=nobody", 404, "no receiver of this name"),
+        ("GET", "entity/definition?name=counting&version=99", 404, "version 99"),
+        ("GET", "sla/alerts?start=2013-11-03T00:00Z&end=2013-11-04T00:00Z&clusters=mars", 404, "not declared"),
+        ("POST", "batch/init?process=counting", 409, "external"),
+        ("POST", "metadata/put?entity=Feed/x&properties=a=1", 400, "the kind 'Feed'"),
+        ("GET", "entity/list?kind=feed&filter_by=STATUS:x", 400, "filter_by: there is no"),
+    ],
+)
+def test_what_is_not_there_is_told_apart_from_what_is_refused(
+    client: TestClient, method: str, path: str, status: int, said: str
+) -> None:
+    told = client.request(method, f"/api/v1/{path}")
+    assert (told.status_code, said in told.json()["detail"]) == (status, True), told.text
+
+
+def test_only_what_was_made_is_created(client: TestClient) -> None:
+    wanted = {
+        "name": "audit",
+        "feed": "clicks",
+        "start": "2013-11-03T01:00Z",
+        "end": "2013-11-03T02:00Z",
+        "reason": "r",
+    }
+    assert client.post("/api/v1/hold/add", json={**wanted, "dry_run": True}).status_code == 200
+    assert client.post("/api/v1/hold/add", json=wanted).status_code == 201
+    content = must("entity", "definition", "feed", "clicks").stdout
+    assert client.post("/api/v1/entity/submit", content=content).status_code == 200, "nothing was made"
+
+
+def test_a_call_that_has_failed_tells_its_result(client: TestClient, project: tuple[Path, Database]) -> None:
+    wrong = (project[0] / "all.yaml").read_text().replace("counting", "other").replace("clicks", "klicks")
+    refused = client.post("/api/v1/apply?dry_run=true", content=wrong)
+    assert refused.status_code == 409, refused.text
+    assert refused.json()["result"]["issues"]
+    assert client.post("/api/v1/plan", content=wrong).status_code == 200

@@ -16,6 +16,7 @@ from feed_assets.command_lines import command_line
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext, note_target
 from feed_assets.entities.common import Kind, label_of
+from feed_assets.errors import Fault
 from feed_assets.json_form import Hidden, NominalTime, shows
 from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.definitions.schedules import load_schedules
@@ -110,6 +111,7 @@ def acknowledge(context: OperationContext, query: SlaQuery, *, author: str, dry_
             subject=label_of((query.kind.value, query.name)) if query.kind and query.name else "instances",
             reason=f"none is late from {render_datetime(query.start)} to {render_datetime(query.end)}",
             next_step=f"List what was: {command_line('sla', 'history', start=query.start)}",
+            fault=Fault.MISSING,
         )
     new = [miss for miss in late if miss.acknowledged_at is None]
     if new and not dry_run:

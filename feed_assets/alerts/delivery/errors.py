@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from feed_assets.errors import FeedAssetsError
+from feed_assets.errors import Fault, FeedAssetsError
 
 
 class DeliveryError(FeedAssetsError):
@@ -27,6 +27,8 @@ class ChatMissingError(DeliveryError):
 
 class UnknownReceiverError(DeliveryError):
     """No receiver of this name is declared."""
+
+    fault = Fault.MISSING
 
     def __init__(self, *, name: str, similar: Sequence[str], known: Sequence[str]) -> None:
         hint = f"Did you mean {similar[0]!r}? " if similar else ""

@@ -29,6 +29,7 @@ from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.entities.fields import Name
 from feed_assets.entities.graph import DependencyGraph
 from feed_assets.entities.process import Process, iter_workflows
+from feed_assets.errors import Fault
 from feed_assets.issues import EntityKey
 from feed_assets.json_form import Hidden, ShownKey, parse_json, render_document
 from feed_assets.validation.rules_process import iter_files
@@ -189,7 +190,7 @@ def _render_json(content: object) -> bytes:
 
 
 def _refusal(path: str, reason: str, next_step: str) -> BundleRefusedError:
-    return BundleRefusedError(file=path, reasons=[reason], next_step=next_step)
+    return BundleRefusedError(file=path, reasons=[reason], next_step=next_step, fault=Fault.CONTENT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

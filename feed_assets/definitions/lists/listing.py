@@ -15,7 +15,7 @@ from feed_assets.entities.common import Kind, iter_metadata
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.metadata import MetadataKey, MetadataKind
 from feed_assets.entities.process import Process
-from feed_assets.errors import WrongUsageError
+from feed_assets.errors import Fault, WrongUsageError
 from feed_assets.pages import PAGES, Page
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 
@@ -135,6 +135,7 @@ def select_entities(
             subject="the list",
             reason="only processes have pipelines",
             next_step="List only processes to filter by PIPELINES.",
+            fault=Fault.ASKED,
         )
     of_kinds = (entity for entity in entities if not kinds or entity.kind in kinds)
     found = [entity for entity in of_kinds if _is_wanted(entity, query, status_of, tags_of)]

@@ -31,7 +31,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.graph import iter_edges
 from feed_assets.entities.process import Process
-from feed_assets.errors import WrongUsageError
+from feed_assets.errors import Fault, WrongUsageError
 from feed_assets.issues import EntityKey
 from feed_assets.json_form import NominalTime
 from feed_assets.loading.yaml_writer import render_yaml
@@ -131,12 +131,16 @@ def summarize(
             subject="the summary",
             reason=f"a {kind.value} has no instances",
             next_step="Use feed or process.",
+            fault=Fault.ASKED,
         )
     last = context.now if end is None else end - timedelta.resolution
     start = start or (end or last) - SUMMARY_SPAN
     if start > (end or last):
         raise VerbRefusedError(
-            subject="the summary", reason="it would start after its end", next_step="Move --start before --end."
+            subject="the summary",
+            reason="it would start after its end",
+            next_step="Move --start before --end.",
+            fault=Fault.ASKED,
         )
     loaded = context.load()
     cluster = find_cluster(loaded, cluster)
@@ -208,6 +212,7 @@ def show_definition(
             subject=f"{kind.value} {name!r}, version {version}",
             reason="it deleted the entity" if found else "it does not exist",
             next_step=f"{known}: {command_line('entity', 'history', kind.value, name)}",
+            fault=Fault.MISSING,
         )
     return _shown(found.text, found.format, form, find_version_entity(found))
 

@@ -13,6 +13,7 @@ from feed_assets.definitions.verbs.context import EntityContext, get_declared
 from feed_assets.definitions.verbs.verb_results import VerbResult
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.errors import DefinitionsError
+from feed_assets.errors import Fault
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.loading.yaml_nodes import parse_scalar
 from feed_assets.loading.yaml_writer import render_yaml
@@ -37,7 +38,10 @@ def clone(
     entity = get_declared(loaded, kind, name)
     if new == name:
         raise VerbRefusedError(
-            subject=entity.label, reason="a clone needs another name", next_step="Write a name that is free."
+            subject=entity.label,
+            reason="a clone needs another name",
+            next_step="Write a name that is free.",
+            fault=Fault.ASKED,
         )
     document = loaded.documents[entity.key]
     text = clone_text(document, new, replacements)

@@ -41,7 +41,7 @@ from feed_assets.definitions.verbs.verb_results import EntityOutcome, EntityVerb
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.errors import DefinitionsError
-from feed_assets.errors import WrongUsageError
+from feed_assets.errors import Fault, WrongUsageError
 from feed_assets.instances.gates.readiness import ON_TIME
 from feed_assets.issues import EntityKey, Issue, Severity, order_of
 from feed_assets.json_form import Hidden
@@ -500,6 +500,7 @@ def require_digest(planned: PlannedChanges, digest: str) -> None:
             subject=f"digest {digest!r}",
             reason=f"it has fewer than {SHORTEST_DIGEST} characters",
             next_step=f"Write more of the digest that `{command_line('plan')}` shows.",
+            fault=Fault.ASKED,
         )
     if not planned.digest.startswith(given):
         raise PlanOutdatedError(digest=digest)

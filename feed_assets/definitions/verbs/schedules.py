@@ -23,6 +23,7 @@ from feed_assets.entities.datasource import Datasource
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.flow_names import SEPARATOR
 from feed_assets.entities.process import Process
+from feed_assets.errors import Fault
 from feed_assets.instances.gates.plan_changes import apply_plan, touch_process
 from feed_assets.loading.bundles import LoadedBundle
 from feed_assets.log.definitions.records import Schedule, ScheduleState
@@ -448,7 +449,10 @@ def _clusters_of(entity: AnyEntity, requested: Collection[str] | None) -> list[s
     for name in requested:
         if name not in own:
             raise VerbRefusedError(
-                subject=entity.label, reason=f"it is not on cluster {name!r}", next_step=f"It is on {', '.join(own)}."
+                subject=entity.label,
+                reason=f"it is not on cluster {name!r}",
+                next_step=f"It is on {', '.join(own)}.",
+                fault=Fault.MISSING,
             )
     return [name for name in own if name in requested]
 

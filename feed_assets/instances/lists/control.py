@@ -11,6 +11,7 @@ from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext, Subject, note_target
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import describe_process
+from feed_assets.errors import Fault
 from feed_assets.instances.attempts.attempt_inputs import require_queue
 from feed_assets.instances.gates.actions import ActionResult, InstanceAction, apply_action, decide_action
 from feed_assets.instances.lists.lifecycles import find_work
@@ -130,6 +131,7 @@ def control_instances(
             subject=f"{label} {when}",
             reason=f"no tick has created {absent} yet" if absent else "it has no instance there",
             next_step=later if absent else "Ask for other times.",
+            fault=Fault.MISSING,
         )
     restores: tuple[str, ...] = ()
     if action is InstanceAction.RERUN:
@@ -182,6 +184,7 @@ def _check(
             subject=f"cluster {', '.join(unknown)}",
             reason=f"{label} is not on it",
             next_step=f"It is on {', '.join(known)}.",
+            fault=Fault.MISSING,
         )
     if is_rerun_wanted and action is not InstanceAction.RERUN:
         raise InstanceQueryError(

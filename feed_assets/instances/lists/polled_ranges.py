@@ -12,6 +12,7 @@ from itertools import islice
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.entities.common import Kind
+from feed_assets.errors import Fault
 from feed_assets.instances.arrival.arrival_notices import look_for_vanished, notice_origin
 from feed_assets.instances.arrival.polling import BATCH, decide_poll_result, record_poll_results
 from feed_assets.instances.arrival.store_polls import Candidate, poll_instances, require_unobstructed
@@ -96,6 +97,7 @@ def poll_range(
             subject=f"feed {feed!r}",
             reason="it has no instance in this range by now",
             next_step="Give an earlier --start, or a later --end; the end is exclusive.",
+            fault=Fault.MISSING,
         )
     done, results = 0, []
     for record, (_, coming) in ranges:

@@ -12,6 +12,7 @@ from feed_assets.catalog.run_metadata import QUALITY, RULE, Fact, Facts
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.entities.flow_names import is_flow
+from feed_assets.errors import Fault
 from feed_assets.json_form import NominalTime
 from feed_assets.log.records import ProcessKey
 from feed_assets.plan.edges import OutputEdge
@@ -114,6 +115,7 @@ def show_quality(context: OperationContext, feed: Subject) -> tuple[InstanceQual
             subject=f"feed {feed.name!r}{at}",
             reason="no attempt has looked at its rows",
             next_step="It does so when it writes the instance, if quality is declared.",
+            fault=Fault.MISSING,
         )
     return tuple(found)
 

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from feed_assets.command_lines import command_line
 from feed_assets.context.operation import LifecycleContext
+from feed_assets.errors import Fault
 from feed_assets.instances.leasing import TTL, Leased
 from feed_assets.log.instances.feed_places import FeedPlaces
 from feed_assets.log.removals.chunks import SweepChunks
@@ -150,6 +151,7 @@ def require_sweep(sweeps: Sweeps, sweep_id: str) -> Sweep:
             sweep=sweep_id,
             reason="it does not exist",
             next_step=f"List the sweeps: {command_line('retention', 'list')}",
+            fault=Fault.MISSING,
         )
     return sweep
 

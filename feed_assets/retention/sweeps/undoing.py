@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from feed_assets.errors import Fault
 from feed_assets.instances.arrival.polling import decide_poll_result
 from feed_assets.instances.arrival.store_polls import Candidate
 from feed_assets.instances.leasing import Leased
@@ -271,6 +272,7 @@ def _require_known(context: SweepContext, sweep: Sweep, selection: RestoreSelect
         sweep=sweep.sweep_id,
         reason=f"it has no instance {render_datetime(time)}",
         next_step=f"The nearest that it has: {near}." if near else "It has no instances.",
+        fault=Fault.MISSING,
     )
 
 
