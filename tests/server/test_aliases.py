@@ -54,6 +54,16 @@ def test_metadata_are_written_and_read_as_in_cdap(client: TestClient) -> None:
     assert client.get(f"{FEED}?scope=USER").json() == [{**user, "properties": {}, "tags": []}]
 
 
+def test_what_is_not_there_is_found_nowhere_and_has_no_lineage(client: TestClient) -> None:
+    nothing = client.get("/v3/namespaces/nowhere/metadata/search")
+    assert (nothing.status_code, nothing.json()["total"]) == (200, 0)
+    assert client.get("/v3/metadata/search?namespaces=nowhere").json() == nothing.json()
+    found = client.get("/v3/metadata/search?query=counts&target=dataset").json()["results"]
+    assert [each["entity"]["details"] for each in found] == [{"namespace": "default", "dataset": "counts"}]
+    empty = client.get("/v3/namespaces/default/streams/nothing/lineage?start=7&end=now").json()
+    assert (empty["start"], empty["relations"]) == (7, [])
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "status"),
     [
@@ -70,6 +80,13 @@ def test_metadata_are_written_and_read_as_in_cdap(client: TestClient) -> None:
         ("POST", f"{FEED}/tags", '{"a": "b"}', 400),
         ("POST", FEED.replace("counts", "nothing") + "/tags", '["a"]', 404),
         ("PUT", f"{FEED}/tags", "", 405),
+        ("GET", "/v3/metadata/search?cursorRequested=true", "", 400),
+        ("GET", "/v3/metadata/search?sort=size+asc", "", 400),
+        ("GET", "/v3/metadata/search?target=nothing", "", 400),
+        ("GET", "/v3/namespaces/default/datasets/counts/lineage?start=0", "", 400),
+        ("GET", "/v3/namespaces/default/datasets/counts/lineage?start=0&end=now&levels=0", "", 400),
+        ("GET", "/v3/namespaces/default/datasets/counts/lineage?start=0&end=now&rollup=workflow", "", 400),
+        ("GET", "/v3/namespaces/default/datasets/counts/lineage?start=99999999999999999999&end=now", "", 400),
     ],
 )
 def test_what_is_wrong_is_refused_as_in_cdap(

@@ -12,15 +12,17 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from feed_assets.cli.door import Door, Screen
+from feed_assets.clock import open_clock
 from feed_assets.errors import FeedAssetsError, WrongUsageError
 from feed_assets.operation import Does, Operation
 from feed_assets.operation_list import find_operation
 from feed_assets.server.aliases.records import Alias, Asked
 from feed_assets.server.aliases.table import ALIASES
-from feed_assets.server.answers import refuse
+from feed_assets.server.answers import refuse, status_of
 from feed_assets.server.bodies import read_body
 from feed_assets.server.calls import call, list_parameters, read_given
 from feed_assets.server.errors import RequestRefusedError
+from feed_assets.settings import DEFAULT_NAMESPACE
 
 _OpenDoor = Callable[[Request, Screen], Door]
 
@@ -53,13 +55,10 @@ class _AliasEndpoint:
             assert operation.does is Does.READS or not parameters  # without any, safe mode is only shown
             return _call(door, operation, read_given(operation, parameters))
 
-        asked = Asked(
-            values=values, content=content, namespace=door.settings.namespace or "default", author=door.author, ask=ask
-        )
+        namespace, now = door.settings.namespace or DEFAULT_NAMESPACE, open_clock(door.settings).now()
+        asked = Asked(values=values, content=content, namespace=namespace, author=door.author, now=now, ask=ask)
         try:
-            told = read_given(self.alias.called, {**self._rename(asked), **self.alias.given(asked)})
-            document = _call(door, self.alias.called, {**told, **files})
-            answer = self.alias.form(document, asked)
+            answer = self.alias.form(self._find(door, asked, files), asked)
         except Exception as exc:  # noqa: BLE001 - as what an operation raises
             return self._refuse(exc)
         if answer is None:
@@ -77,6 +76,16 @@ class _AliasEndpoint:
         if isinstance(answer, str):
             return Response(answer, status, media_type=self.alias.media_type)
         return JSONResponse(answer, status)
+
+    def _find(self, door: Door, asked: Asked, files: Mapping[str, Any]) -> Any:
+        """Return the document of the operation, or what stands in its place."""
+        try:
+            told = read_given(self.alias.called, {**self._rename(asked), **self.alias.given(asked)})
+            return _call(door, self.alias.called, {**told, **files})
+        except FeedAssetsError as exc:
+            if self.alias.absent is None or status_of(exc) != HTTPStatus.NOT_FOUND:
+                raise
+            return self.alias.absent
 
     def _rename(self, asked: Asked) -> Mapping[str, Any]:
         names = self.alias.names

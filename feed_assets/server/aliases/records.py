@@ -4,6 +4,7 @@ looks there.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 from http import HTTPStatus
 from typing import Any
@@ -28,6 +29,7 @@ class Asked:
     """The namespace of the project."""
     author: str = ""
     """Who asks."""
+    now: datetime
     ask: Callable[..., Any] = lambda _, **__: None
     """Asks another operation that only reads for its document: `ask("entity dependency", name="clicks")`."""
 
@@ -76,6 +78,8 @@ class Alias:
     form: Callable[[Any, Asked], Any] = lambda document, _: document
     """The answer: from the document of the operation, or from its text if it has none. A text is sent as it is, None is
     an answer without content."""
+    absent: Any = None
+    """The document in the place of that of what is not there; None if the answer is 404."""
     status: int = HTTPStatus.OK
     statuses: Mapping[int, int] = field(default_factory=dict)
     """Of refusals: the status there for that of ours."""
