@@ -122,7 +122,7 @@ FeedAssetsError
     ├── EventRefusedError         what a function says about the event of an output cannot be kept
     ├── UnknownFeedError          a function asks for the newest event of a feed that is not declared
     ├── WorkflowFailedError       user code or Spark raised, or an external application ended with a failure
-    └── ServiceError              Spark, a catalog, a database or Java cannot be reached, or refuses
+    └── ServiceError              Spark, a catalog, a database, Java or a server cannot be reached, or refuses
         └── ServiceAwayError      it cannot be reached
 
 The whole tree is drawn here. Each class is defined in the `errors.py` of the package that raises it, and its base in a

@@ -17,6 +17,7 @@ GIVEN = frozenset({"author", "dry_run", "progress", "confirm"})
 asks a person (see `Confirm`)."""
 
 DECLARATION = "__operation__"
+ROUTES = "/api/v1"
 WRITES_FILES = "It writes files where it runs."
 WORKS_LONG = "It may take minutes. Run the command where the project is."
 Confirm = Callable[[str], None]
@@ -190,6 +191,16 @@ class Operation:
     def has_route(self) -> bool:
         """Whether a server offers it."""
         return not self.no_route
+
+    @property
+    def path(self) -> str:
+        """The path of its route: the words of the command."""
+        return f"{ROUTES}/{self.name.replace(' ', '/')}"
+
+    @property
+    def method(self) -> str:
+        """The method of its route: `GET` of what only reads and takes no file, else `POST`."""
+        return "GET" if self.does is Does.READS and self.file is None else "POST"
 
     @property
     def file(self) -> Parameter | None:

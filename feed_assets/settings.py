@@ -30,6 +30,8 @@ from feed_assets.setting_sections import CleanupSettings, DemoSettings, Metadata
 
 ENV_PREFIX = "FEED_ASSETS_"
 ENV_SETTINGS = "FEED_ASSETS_SETTINGS"
+ENV_SERVER = "FEED_ASSETS_SERVER"
+"""The server that commands ask, which is no setting of a project."""
 ENV_VARIABLES = "FEED_ASSETS_VARIABLES__"
 FILE_NAME = "feed_assets.yaml"
 ENV_FILE = ".env"
@@ -239,7 +241,7 @@ def _read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
 
     Measured: the package that reads them takes 30 ms to import, and few environments have any.
     """
-    ours = {name.lower(): value for name, value in environ.items() if name != ENV_SETTINGS}
+    ours = {name.lower(): value for name, value in environ.items() if name not in (ENV_SETTINGS, ENV_SERVER)}
     if not any(name.startswith(ENV_PREFIX.lower()) for name in ours):
         return {}
     from pydantic_settings import EnvSettingsSource

@@ -176,7 +176,7 @@ def receiver(_one_receiver: Receiver) -> Receiver:
 
 @pytest.fixture(scope="session")
 def _one_mail_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MailServer]:
-    certificate, key = _certificate(tmp_path_factory.mktemp("mail"))
+    certificate, key = make_certificate(tmp_path_factory.mktemp("mail"))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     box = Mailbox()
@@ -202,7 +202,7 @@ def mail_server(_one_mail_server: MailServer) -> MailServer:
     return _one_mail_server
 
 
-def _certificate(folder: Path) -> tuple[Path, Path]:
+def make_certificate(folder: Path) -> tuple[Path, Path]:
     certificate, key = folder / "cert.pem", folder / "key.pem"
     subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject]

@@ -61,7 +61,9 @@ def derive_command(operation: Operation) -> click.Command:
         help=operation.about,
         epilog=f"Example: feed-assets {operation.name} {operation.example}" if operation.example else None,
     )
-    return command(reduce(lambda function, add: add(function), shared, run))
+    derived = command(reduce(lambda function, add: add(function), shared, run))
+    derived.operation = operation
+    return derived
 
 
 def is_split(operation: Operation) -> bool:

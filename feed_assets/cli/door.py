@@ -41,6 +41,13 @@ class Door:
     screen: Screen
 
 
+CONSOLE = "application/vnd.feed-assets.console+json"
+"""The media type of an answer as a terminal shows it: `out`, `err` and `exit_code`."""
+TERMINAL = "Feed-Assets-Terminal"
+"""The header that describes the terminal: `columns=80;colours=yes`."""
+FILE = "Feed-Assets-File"
+"""The header with the name of the file that is the body, as in a URL; it is a label, never a path."""
+
 _door: ContextVar[Door | None] = ContextVar("door", default=None)
 
 

@@ -11,11 +11,14 @@ import click
 from feed_assets.cli.options import in_zone
 from feed_assets.errors import WrongUsageError
 from feed_assets.masking import encodable
+from feed_assets.operation import Operation
 
 _SENTENCE = 1_000
 _PLACES = frozenset({"files", "path", "source", "target", "to", "folder", "storage"})
 """Parameters that name files, which need not be UTF-8."""
 _GIVEN = "feed_assets.given"
+SERVER = "server"
+"""The option of the address of a server that is asked instead of this project."""
 
 
 class Given:
@@ -34,10 +37,29 @@ class Given:
 class Verb(click.Command):
     """A command; the boundary above it finds out which one was given, and with what."""
 
+    operation: Operation | None = None
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the words. A shell that completes the value of the last option has not given it: the rest is parsed."""
         is_unfinished = ctx.resilient_parsing and args and args[-1].startswith("--")
+        if not (ctx.resilient_parsing or self.name == "completion" or isinstance(ctx.obj, Given)) and self._is_afar(
+            ctx, args
+        ):
+            return []
         return super().parse_args(ctx, args[:-1] if is_unfinished else args)
+
+    def _is_afar(self, ctx: click.Context, args: list[str]) -> bool:
+        """Return whether a server is asked. The words are then only parsed: it judges them."""
+        given, rest, _ = self.make_parser(ctx).parse_args([*args])
+        server = given.pop(SERVER, None)
+        server = server if isinstance(server, str) else ctx.find_root().params.get(SERVER)
+        if server is None or given.keys() - {each.name for each in self.params}:  # help, which is shown here
+            return False
+        if rest:
+            ctx.fail(f"Got unexpected extra argument{'s' if rest[1:] else ''} ({' '.join(rest)})")
+        ctx.params = {name: value for name, value in given.items() if isinstance(value, str | bool | list | tuple)}
+        ctx.meta[SERVER] = server
+        return True
 
     def make_parser(self, ctx: click.Context) -> Any:
         """Return the parser of words; of a request, what it gives by name."""
@@ -53,6 +75,11 @@ class Verb(click.Command):
                         reason = f"{text!r} has bytes that are not UTF-8. Write it in UTF-8."
                         raise click.BadParameter(reason, ctx, param)
         try:
+            if (server := ctx.meta.get(SERVER)) is not None:
+                from feed_assets.cli.remote import ask
+
+                del ctx.meta[_GIVEN]  # the server records it
+                ask(ctx, self.operation, server)
             ctx.params = in_zone(self.params, ctx.params)
             return super().invoke(ctx)
         except WrongUsageError as exc:

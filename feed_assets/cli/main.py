@@ -30,7 +30,7 @@ from feed_assets.clock import Stopwatch
 from feed_assets.errors import describe_error
 from feed_assets.masking import get_logger, mask_logs
 from feed_assets.operation_list import MODULES
-from feed_assets.settings import load_settings, project_environment
+from feed_assets.settings import ENV_SERVER, load_settings, project_environment
 from feed_assets.timing.dates import render_datetime
 
 _ENTITY = ("name", "feed", "process", "entity", "names", "feeds")
@@ -220,8 +220,20 @@ def _show_version(ctx: click.Context, _: click.Parameter, is_requested: bool) ->
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."
 )
 @click.option("--debug", is_flag=True, help="Show debug messages and tracebacks.")
+@click.option(
+    "--server",
+    envvar=ENV_SERVER,
+    metavar="URL",
+    help=f"Ask this server instead of the project here. [env var: {ENV_SERVER}; the token: FEED_ASSETS_TOKEN]",
+)
+@click.option(
+    "--token-file",
+    envvar="FEED_ASSETS_TOKEN_FILE",
+    metavar="FILE",
+    help="The file with the token for the server. [env var: FEED_ASSETS_TOKEN_FILE]",
+)
 @click.pass_context
-def main(ctx: click.Context, debug: bool) -> None:
+def main(ctx: click.Context, /, debug: bool, **_: str | None) -> None:
     """Manage feeds and processes on Dagster and Spark."""
     atexit.register(gc.freeze)  # measured: another fifth is the search at the end of the process
     ctx.call_on_close(partial(gc.set_threshold, *gc.get_threshold()))

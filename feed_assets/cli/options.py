@@ -236,6 +236,12 @@ skip_checks_option = click.option(
 )
 
 
+def name_of(param: click.Parameter) -> str:
+    """Return the name of a parameter in requests: that of its option, with `_` for `-`."""
+    is_option = isinstance(param, click.Option)
+    return max(param.opts, key=len).lstrip("-").replace("-", "_") if is_option else str(param.name)
+
+
 def kind_argument(name: str, kinds: Iterable[str]) -> click.Argument:
     """Return the argument `[KIND]` before a name: one of some kinds, or any if none is given."""
     known = tuple(map(Kind, kinds)) or tuple(Kind)
@@ -433,19 +439,23 @@ def author_of(author: str | None) -> str:
         return f"uid {os.getuid()}"
 
 
-class _Body(BytesIO):
-    name = "the body"
-
-
 class FileType(click.File):
-    """A file of the caller, opened for reading; bytes are its content."""
+    """A file of the caller, opened for reading, or one that has been read."""
 
     def __init__(self) -> None:
         super().__init__("rb")
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Open it."""
-        return _Body(value) if isinstance(value, bytes) else super().convert(value, param, ctx)
+        from feed_assets.loading.entity_files import EntityFile
+
+        if isinstance(value, bytes):
+            value = EntityFile(name="the body", content=value)
+        if not isinstance(value, EntityFile):
+            return super().convert(value, param, ctx)
+        stream = BytesIO(value.content)
+        stream.name = value.name
+        return stream
 
 
 class EntityFilesType(click.ParamType[Any]):

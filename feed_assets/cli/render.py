@@ -47,7 +47,7 @@ class Output(StrEnum):
 
 def say(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Print a text without secrets, on standard output or on standard error. A terminal shows all of it as it is."""
-    _echo(shown(text), err=err, nl=nl)
+    echo(shown(text), err=err, nl=nl)
 
 
 def shown(text: str) -> str:
@@ -59,7 +59,7 @@ def shown(text: str) -> str:
     return _COMMANDS.sub(lambda found: found[0].encode("unicode_escape").decode(), mask(text))
 
 
-def _echo(text: str, *, err: bool = False, nl: bool = True) -> None:
+def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Print a text that is fit to be shown, and may have our colours. Nothing else here prints."""
     if (door := find_door()) is not None:
         (door.screen.err if err else door.screen.out).append(f"{text}\n" if nl else text)
@@ -83,7 +83,7 @@ def confirm(question: str) -> None:
 def print_json(result: object = None, /, **members: object) -> None:
     """Print a result, or members by name, as a JSON document (see `render_document`)."""
     text = json.dumps(render_document(result, **members), indent=2, ensure_ascii=False)
-    _echo(_COMMANDS.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+    echo(_COMMANDS.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def print_table(
@@ -114,10 +114,10 @@ def print_table(
         width=width,
         spare=spare,
         numbers=[at for at, column in enumerate(zip(*values, strict=True)) if all(map(_is_number, column))],
-        paint=paint_state if _has_colours() else str,
+        paint=paint_state if has_colours() else str,
     )
     for line in layout.lines:
-        _echo(line)
+        echo(line)
     if cells and layout.left_out:
         say(f"left out for want of room: {', '.join(layout.left_out)}; --output csv has all columns", err=True)
 
@@ -207,10 +207,10 @@ def paint_state(state: str) -> str:
 
 def say_state(state: str) -> None:
     """Print a state, in its colour on a terminal; any other text as it is."""
-    _echo(paint_state(shown(state)) if _has_colours() else shown(state))
+    echo(paint_state(shown(state)) if has_colours() else shown(state))
 
 
-def _has_colours() -> bool:
+def has_colours() -> bool:
     if (door := find_door()) is not None:
         return door.screen.has_colours
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

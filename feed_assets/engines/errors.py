@@ -86,7 +86,7 @@ class WorkflowFailedError(EngineError):
 
 
 class ServiceError(EngineError):
-    """An external service that engines need is unreachable or refuses; `service` says what and where it is."""
+    """An external service that is needed is unreachable or refuses; `service` says what and where it is."""
 
     def __init__(self, *, service: str, reason: str, next_step: str) -> None:
         self.service = service

@@ -69,6 +69,9 @@ def notify(
     payload: Annotated[dict[str, object] | None, Param("A JSON object for those who read the instance.")] = None,
     marking: Annotated[str | None, Param("A word that ends or names a batch of those who read it.")] = None,
     again: Annotated[bool, Param("An instance that has arrived has other content now.")] = False,
+    server: Annotated[  # noqa: ARG001 - who is told is found before this is called
+        str | None, Param("Tell this feed-assets server, of another location.", option="to", metavar="URL", local=True)
+    ] = None,
     author: str,
     dry_run: bool = False,
     progress: Callable[..., None],

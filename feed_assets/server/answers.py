@@ -10,6 +10,7 @@ import click
 from starlette.responses import Response
 
 from feed_assets.cli.exit_codes import AWAY, OUR_MISTAKE, exit_code_of
+from feed_assets.cli.options import name_of
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.errors import Fault, FeedAssetsError
 from feed_assets.json_form import parse_json, render_document
@@ -17,14 +18,12 @@ from feed_assets.masking import get_logger
 from feed_assets.operation import Does, Operation
 from feed_assets.orchestration.errors import RunsNotStoppedError, WebserverError
 from feed_assets.retention.errors import FeedsUnrestoredError, FeedsUnsweptError
-from feed_assets.server.calls import Outcome, list_parameters, name_of
+from feed_assets.server.calls import Outcome, list_parameters
 from feed_assets.server.errors import RequestRefusedError
 from feed_assets.server.problems import problem
 from feed_assets.storage.errors import StorageFullError
 
 RETRY_SECONDS = 5
-CONSOLE = "application/vnd.feed-assets.console+json"
-"""The media type of an answer as a terminal shows it: `out`, `err` and `exit_code`."""
 JSON = "application/json"
 _STATUS: Mapping[Fault, HTTPStatus] = MappingProxyType(
     {

@@ -16,13 +16,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from feed_assets.cli.door import Door, Screen
+from feed_assets.cli.door import CONSOLE, TERMINAL, Door, Screen
 from feed_assets.cli.options import author_of
 from feed_assets.errors import FeedAssetsError, WrongUsageError
 from feed_assets.json_form import parse_json
 from feed_assets.operation import Operation
 from feed_assets.server.aliases.endpoint import mount_aliases
-from feed_assets.server.answers import CONSOLE, answer, refuse
+from feed_assets.server.answers import answer, refuse
 from feed_assets.server.bodies import read_body
 from feed_assets.server.calls import Outcome, call, list_parameters, read_given
 from feed_assets.server.definitions import KeptDefinitions
@@ -123,7 +123,7 @@ async def _read_values(request: Request, operation: Operation) -> Mapping[str, A
 
 
 def _screen_of(request: Request) -> Screen:
-    terminal = dict(part.partition("=")[::2] for part in request.headers.get("feed-assets-terminal", "").split(";"))
+    terminal = dict(part.partition("=")[::2] for part in request.headers.get(TERMINAL, "").split(";"))
     width = terminal.get("columns", "")
     return Screen(width=int(width) if width.isdecimal() else None, has_colours=terminal.get("colours") == "yes")
 

@@ -4,9 +4,11 @@ import io
 import zipfile
 import zlib
 from typing import Any
+from urllib.parse import unquote
 
 from starlette.requests import Request
 
+from feed_assets.cli.door import FILE
 from feed_assets.errors import WrongUsageError
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.operation import Operation
@@ -25,10 +27,11 @@ async def read_body(request: Request, operation: Operation) -> dict[str, Any]:
     """
     parameter, body = operation.file, await request.body()
     assert parameter is not None
-    if not body:
+    if not body and "content-type" not in request.headers:
         return {}
     if parameter.type is not EntityFile:
-        return {parameter.name: body}
+        named = EntityFile(name=unquote(request.headers.get(FILE, "the body")), content=body)
+        return {parameter.name: body if parameter.type == dict[str, str] else named}
     if body.startswith(_ZIP):
         return {parameter.name: read_zip(body)}
     is_xml = body.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<")
@@ -49,6 +52,9 @@ def read_zip(body: bytes) -> tuple[EntityFile, ...]:
             if len(members) > MOST_FILES or sum(each.file_size for each in members) > LARGEST:
                 reason = f"more than {MOST_FILES:,} files or {LARGEST >> 20} MiB"
                 raise WrongUsageError(f"The zip has {reason}. Send it in parts.")
-            return tuple(EntityFile(name=each.filename, content=archive.read(each)) for each in members)
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as exc:
+            return tuple(
+                EntityFile(name=each.filename, content=archive.read(each), problem=each.comment.decode() or None)
+                for each in members
+            )
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, UnicodeDecodeError) as exc:
         raise WrongUsageError(f"The body is no zip that can be read: {exc}.") from exc

@@ -18,7 +18,7 @@ from feed_assets.cli.derived import derive_command, is_split
 from feed_assets.cli.door import Door, at
 from feed_assets.cli.groups import Given
 from feed_assets.cli.main import main, recorded, tell_error
-from feed_assets.cli.options import ListType
+from feed_assets.cli.options import ListType, name_of
 from feed_assets.cli.render import shown
 from feed_assets.errors import WrongUsageError
 from feed_assets.operation import Operation
@@ -52,13 +52,6 @@ def list_parameters(operation: Operation) -> Mapping[str, click.Parameter]:
     return {name: each for name, each in found.items() if name not in _NOT_GIVEN}
 
 
-def name_of(param: click.Parameter) -> str:
-    """Return the name of a parameter in requests: that of its option, with `_` for `-`."""
-    return (
-        max(param.opts, key=len).lstrip("-").replace("-", "_") if isinstance(param, click.Option) else str(param.name)
-    )
-
-
 def call(door: Door, operation: Operation, given: Mapping[str, Any]) -> Outcome:
     """Call an operation through a door.
 
@@ -69,7 +62,8 @@ def call(door: Door, operation: Operation, given: Mapping[str, Any]) -> Outcome:
     """
     command, told = command_of(operation), {**given, "author": door.author}
     with at(door):
-        parent = click.Context(main, info_name="feed-assets", help_option_names=["-h", "--help"])
+        width = max(min(door.screen.width or 80, 100) - 2, 50)  # of help, as click has it
+        parent = click.Context(main, info_name="feed-assets", help_option_names=["-h", "--help"], terminal_width=width)
         for word in operation.name.split(" ")[:-1]:
             parent = click.Context(click.Group(word), info_name=word, parent=parent)
         try:

@@ -9,7 +9,6 @@ from feed_assets.operation import Does, Operation
 from feed_assets.operation_list import list_operations
 from feed_assets.server.aliases.table import ALIASES
 
-ROOT = "/api/v1"
 HEALTH, METRICS, DOCUMENT, PAGE = "/health", "/metrics", "/openapi.json", "/docs"
 LOOKS = (METRICS, DOCUMENT, PAGE)
 """What looks at the server and is no operation: for who may read."""
@@ -24,12 +23,12 @@ class OperationRoute:
     @property
     def path(self) -> str:
         """The words of the command."""
-        return f"{ROOT}/{self.operation.name.replace(' ', '/')}"
+        return self.operation.path
 
     @property
     def method(self) -> str:
         """The method."""
-        return "GET" if self.operation.does is Does.READS and self.operation.file is None else "POST"
+        return self.operation.method
 
 
 def list_routes() -> tuple[OperationRoute, ...]:

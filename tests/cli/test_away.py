@@ -30,6 +30,7 @@ WITHOUT_STATE = {"validate", "settings", "mirror new", "import-falcon", "export-
 def test_every_command_says_so_and_ends_with_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     prepare(tmp_path, monkeypatch)
     shutil.copy(tmp_path / "all.yaml", tmp_path / "entities")
+    (tmp_path / "counting.zip").touch()
     monkeypatch.setenv("FEED_ASSETS_STATE", url.format(tmp_path))
     names = [name for name in COMMANDS if name not in WITHOUT_STATE]
     if "absent" not in url:  # once with every command is enough

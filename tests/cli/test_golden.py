@@ -6,7 +6,7 @@
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -285,7 +285,7 @@ def _tell_story(folder: Path, patch: pytest.MonkeyPatch) -> _Story:
 
     for name, result in run_commands(folder, "--output", "json"):
         assert result.stdout.startswith("{"), (name, result.output)
-        story.texts[name] = _stable(result, folder)
+        story.texts[name] = stable(result.stdout, folder)
         story.asks.update([name] if opened else [])
         opened.clear()
         if (folder / "state.db").exists():
@@ -303,7 +303,7 @@ def _tell_story(folder: Path, patch: pytest.MonkeyPatch) -> _Story:
     return story
 
 
-def run_commands(folder: Path, *form: str) -> Iterator[tuple[str, Result]]:
+def run_commands(folder: Path, *form: str, give: Callable[..., Result] = run) -> Iterator[tuple[str, Result]]:
     """Give all commands to a prepared project, and yield what each prints: as JSON, or in its own form without one."""
     sweeps: dict[str, str] = {}
     for name, arguments in COMMANDS.items():
@@ -326,7 +326,7 @@ def run_commands(folder: Path, *form: str) -> Iterator[tuple[str, Result]]:
             if name == "admin cleanup":
                 (folder / "dagster").mkdir(exist_ok=True)
                 patch.setenv("DAGSTER_HOME", str(folder / "dagster"))
-            result = run(*(sweeps.get(text, text) for text in arguments), *form)
+            result = give(*(sweeps.get(text, text) for text in arguments), *form)
         if name == "retention plan":
             listed = run("retention", "list", "--output", "json").stdout
             sweeps = {_SWEEPS[sweep["state"]]: sweep["sweep_id"] for sweep in json.loads(listed)["sweeps"]}
@@ -518,9 +518,9 @@ _UNSTABLE = (
 )
 
 
-def _stable(result: Result, folder: Path) -> str:
+def stable(text: str, folder: Path) -> str:
     """What is printed, without what differs from run to run."""
-    text = result.stdout.replace(str(folder), "<project>").replace(str(ROOT), "<repository>")
+    text = text.replace(str(folder), "<project>").replace(str(ROOT), "<repository>")
     for pattern, stand_in in _UNSTABLE:
         text = pattern.sub(stand_in, text)
     return text

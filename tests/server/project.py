@@ -1,9 +1,16 @@
 """A small project that is served in this process."""
 
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import pytest
+import uvicorn
 from starlette.testclient import TestClient
+from starlette.types import ASGIApp
 
 from feed_assets.server.application import build_application
 from feed_assets.settings import load_settings
@@ -24,3 +31,17 @@ def open_project(folder: Path, patch: pytest.MonkeyPatch) -> Database:
 def serve(database: Database) -> TestClient:
     """Return a client of the application of the project in the working directory."""
     return TestClient(build_application(load_settings(), database), raise_server_exceptions=False)
+
+
+@contextmanager
+def listen(application: ASGIApp, **options: Any) -> Iterator[str]:
+    """Serve an application at an address of the loopback, in a thread."""
+    taken = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(application, log_level="critical", lifespan="off", ws="none", **options))
+    thread = Thread(target=server.run, kwargs={"sockets": [taken]})
+    thread.start()
+    try:
+        yield f"{'https' if options else 'http'}://127.0.0.1:{taken.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from feed_assets.cli.door import CONSOLE
 from feed_assets.operation import Does
 from feed_assets.operation_list import list_operations
-from feed_assets.server.answers import CONSOLE
 from feed_assets.server.routes import Rights, list_routes
 from feed_assets.sql.database import Database
 from tests.cli.project import must, run

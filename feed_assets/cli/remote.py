@@ -1,0 +1,197 @@
+"""Commands from afar: a server answers in the place of this project, by the same declarations.
+
+The words are parsed here and judged there, so that a person sees the same; files of the caller are read here, and sent.
+"""
+
+import io
+import json
+import os
+import warnings
+import zipfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from pathlib import Path
+from ssl import SSLCertVerificationError
+from typing import Any, NoReturn
+from urllib.parse import quote, urlencode, urlsplit
+
+import click
+
+from feed_assets.cli.door import CONSOLE, FILE, TERMINAL, find_width
+from feed_assets.cli.options import name_of, read_files
+from feed_assets.cli.progress import status_line
+from feed_assets.cli.render import confirm, echo, has_colours
+from feed_assets.engines.errors import ServiceError
+from feed_assets.errors import WrongUsageError
+from feed_assets.loading.entity_files import EntityFile
+from feed_assets.masking import encodable, remember_unnamed
+from feed_assets.operation import Operation
+
+ENV_TOKEN = "FEED_ASSETS_TOKEN"
+_CONNECTING, _ANSWERING = 10.0, 600.0
+"""How many seconds a server has to take a call, and to answer it."""
+_CONFIRMED = frozenset({"yes", "digest", "delete_all", "dry_run", "output"})
+"""Options with which nobody is asked."""
+_HERE = "Leave out --server (and FEED_ASSETS_SERVER), and run it where the project is."
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A request for an operation; `target` is its path and query, below the server's address."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: bytes | None
+
+
+def ask(ctx: click.Context, operation: Operation | None, server: str) -> NoReturn:
+    """Ask a server for what a command asks for, print its answer, and end with its exit code.
+
+    Raises:
+        WrongUsageError: a server is not asked for this.
+        ServiceError: the server is away, is none of feed-assets, or refuses.
+    """
+    question, headers = build_question(ctx, operation), {"Accept": CONSOLE}
+    if (token := _read_token(ctx.find_root().params.get("token_file"))) is not None:
+        headers["Authorization"] = f"Bearer {token}"
+    if (width := find_width()) is not None:
+        headers[TERMINAL] = f"columns={width};colours={'yes' if has_colours() else 'no'}"
+    if operation is not None and "confirm" in operation.given and not ctx.params.keys() & _CONFIRMED:
+        question = _confirm(server, question, headers)
+    told = send(server, question, headers)
+    for name in ("out", "err"):
+        echo(told[name], err=name == "err", nl=False)
+    ctx.exit(told["exit_code"])
+
+
+def _confirm(server: str, question: Question, headers: Mapping[str, str]) -> Question:
+    """Ask a person whether to do what the server would do, and return the request for just that."""
+    asked = f"{question.target}{'&' if '?' in question.target else '?'}"
+    told = send(server, replace(question, target=f"{asked}dry_run=true"), headers)
+    would, has_plan, digest = told["out"].rstrip().rpartition("\nPlan ")
+    if has_plan:
+        confirm(f"{would}\nApply this?")
+    return replace(question, target=f"{asked}digest={digest}") if has_plan else question
+
+
+def build_question(ctx: click.Context, operation: Operation | None) -> Question:
+    """Return the request for what a command asks for; its parameters are words, by name.
+
+    Raises:
+        WrongUsageError: it has no route, or a parameter that only the command has.
+    """
+    if operation is None or operation.no_route:
+        reason = "It works on what lies there." if operation is None else operation.no_route
+        raise WrongUsageError(f"A server does not offer this. {reason} {_HERE}")
+    given, by_name = dict(ctx.params), {str(param.name): param for param in ctx.command.params}
+    if "author" in given:
+        raise WrongUsageError("--author is not for servers: the author of a change is the name of the token.")
+    if local := [each.name for each in operation.parameters if each.param.local and each.name in given]:
+        hint = by_name[local[0]].get_error_hint(ctx)
+        raise WrongUsageError(f"{hint} is only for where the project is. Leave it out, or run it there.")
+    file, body, headers = operation.file, None, {}
+    if file is not None and file.name in given:
+        name, body = _read_file(ctx, by_name[file.name], given.pop(file.name))
+        headers = {"Content-Type": "application/octet-stream", FILE: quote(encodable(name))}
+    values = {name_of(by_name[name]): "true" if value is True else value for name, value in given.items()}
+    if operation.method == "POST" and file is None:
+        headers, body = {"Content-Type": "application/json"}, json.dumps(values).encode()
+        return Question("POST", operation.path, headers, body)
+    query = urlencode(values, doseq=True)
+    return Question(operation.method, f"{operation.path}?{query}" if query else operation.path, headers, body)
+
+
+def _read_file(ctx: click.Context, param: click.Parameter, given: Any) -> tuple[str, bytes]:
+    """Read the files of the caller, as the command does where it runs; return their name in messages, and the body."""
+    read = param.type_cast_value(ctx, given)
+    if isinstance(read, dict):
+        return "", "\n".join(f"{name}={value}" for name, value in read.items()).encode()
+    return ("", pack_files(read_files(read))) if isinstance(read, tuple | list) else (str(read.name), read.read())
+
+
+def pack_files(files: Iterable[EntityFile]) -> bytes:
+    """Return entity files in a zip, by their names in messages; what could not be read, with the reason."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a file that is named twice is there twice
+        for each in files:
+            member = zipfile.ZipInfo(encodable(each.name))
+            member.comment = (each.problem or "").encode()
+            archive.writestr(member, each.content, zipfile.ZIP_DEFLATED)
+    return packed.getvalue()
+
+
+def _read_token(file: str | None) -> str | None:
+    """Return the token in a file, or else in the environment."""
+    token = (os.environ.get(ENV_TOKEN, "") if file is None else Path(file).read_text("utf-8", "replace")).strip()
+    if not token:
+        return None
+    remember_unnamed(token)
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise WrongUsageError(f"What {file or ENV_TOKEN} has is no token. Copy it again: it is one word of ASCII.")
+    return token
+
+
+def send(server: str, question: Question, headers: Mapping[str, str]) -> Mapping[str, Any]:
+    """Send a request to a server, and return what it tells: `out`, `err` and `exit_code`."""
+    try:
+        parts = urlsplit(server)
+        host, port, is_safe = parts.hostname, parts.port, parts.scheme == "https"
+    except ValueError:
+        host = None
+    if not host or parts.scheme not in ("http", "https") or parts.username or parts.query or parts.fragment:
+        raise WrongUsageError(f"{server!r} is no address of a server. Write it as https://feeds.example.org:3030.")
+    connection = (HTTPSConnection if is_safe else HTTPConnection)(host, port, timeout=_CONNECTING)
+    next_step = "Check its address, and that it runs."
+    try:
+        with status_line.waiting_for(server):
+            connection.connect()
+            connection.sock.settimeout(_ANSWERING)
+            next_step = "What was asked may be done. Give the command again: nothing is done twice."
+            target = f"{parts.path.rstrip('/')}{question.target}"
+            connection.request(question.method, target, question.body, {**question.headers, **headers})
+            answer = connection.getresponse()
+            return _read_answer(server, question, answer, answer.read(), has_token="Authorization" in headers)
+    except (OSError, HTTPException) as exc:
+        reason = f"it has not answered: {getattr(exc, 'strerror', '') or exc or type(exc).__name__}"
+        if isinstance(exc, SSLCertVerificationError):
+            reason = f"it is not trusted: {exc.verify_message.rstrip('.')}"
+            next_step = "Name the file of its authority by the environment variable SSL_CERT_FILE."
+        raise ServiceError(service=f"server {server}", reason=reason, next_step=next_step) from exc
+    finally:
+        connection.close()
+
+
+def _read_answer(
+    server: str, question: Question, answer: HTTPResponse, content: bytes, *, has_token: bool
+) -> Mapping[str, Any]:
+    try:
+        told = json.loads(content)
+    except ValueError:
+        told = None
+    if isinstance(told, dict) and told.keys() == {"out", "err", "exit_code"}:
+        return told
+    reason, next_step = (
+        f"it is no server of feed-assets: it answers {answer.status} {answer.reason}",
+        "Check its address.",
+    )
+    match answer.status:
+        case _ if location := answer.headers.get("Location"):
+            reason, next_step = (
+                f"it sends on to {location}, where nothing was sent",
+                "If that is right, name it instead.",
+            )
+        case HTTPStatus.UNAUTHORIZED if has_token:
+            reason = "it does not know this token, or the token has ended"
+            next_step = f"Ask who runs it for another, for {ENV_TOKEN} or the file of --token-file."
+        case HTTPStatus.UNAUTHORIZED:
+            reason, next_step = "it asks for a token", f"Set {ENV_TOKEN}, or name the file with it by --token-file."
+        case HTTPStatus.NOT_FOUND if isinstance(told, dict):
+            reason = f"it has no {question.target.partition('?')[0]}: it is of another version"
+            next_step = "Use the same version of feed-assets here and there."
+        case _ if isinstance(told, dict) and "detail" in told:
+            reason, next_step = str(told["detail"]).rstrip("."), str(told.get("next_step") or "Ask who runs it.")
+    raise ServiceError(service=f"server {server}", reason=reason, next_step=next_step)

@@ -1,0 +1,262 @@
+"""Commands with `--server`: what they print and how they end, without a difference to where the project is."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+from click.testing import Result
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from feed_assets.cli import remote
+from feed_assets.operation_list import list_operations
+from feed_assets.server.application import build_application
+from feed_assets.server.problems import problem
+from feed_assets.settings import load_settings
+from tests.cli.project import must, run
+from tests.cli.test_golden import COMMANDS, GOLDEN, prepare, run_commands, stable
+from tests.cli.test_terminal import in_terminal
+from tests.databases import open_migrated
+from tests.drills import drill
+from tests.receivers import make_certificate
+from tests.server.project import listen, open_project
+
+BY_HAND = {"simulate", "state rebuild"}
+"""Commands without an operation."""
+PLACES = {"validate"}
+"""What names a place on this machine in the story."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    from_afar: dict[str, str] = field(default_factory=dict)
+    by_http: dict[str, str] = field(default_factory=dict)
+    """What a request for JSON is answered, that was asked beside a command that only reads."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """What those say that a server does not offer, which are then given where the project is."""
+
+
+def _tell(folder: Path, patch: pytest.MonkeyPatch, *, is_plain: bool) -> _Told:
+    """Tell the story of the golden files from afar; `is_plain` is by requests for JSON alone."""
+    prepare(folder, patch)
+    patch.setenv("LOGNAME", "ann")
+    told, plain, refused = _Told(), list[str](), list[str]()
+    send = remote.send
+
+    def note(server: str, question: remote.Question, headers: Mapping[str, str]) -> Mapping[str, Any]:
+        if is_plain or question.method == "GET":
+            request = Request(server + question.target, question.body, dict(question.headers), method=question.method)
+            with urlopen(request) as answer:
+                plain.append(answer.read().decode())
+        return {"out": plain[-1], "err": "", "exit_code": 0} if is_plain else send(server, question, headers)
+
+    patch.setattr(remote, "send", note)
+    with (
+        closing(open_migrated(f"sqlite:///{folder}/state.db")) as database,
+        listen(build_application(load_settings(), database)) as server,
+    ):
+
+        def give(*words: str) -> Result:
+            found = run("--server", server, *words)
+            if "Leave " not in found.stderr:
+                return found
+            refused.append(found.stderr)
+            return run(*words)
+
+        for name, result in run_commands(folder, "--output", "json", give=give):
+            told.from_afar[name] = stable(result.stdout, folder)
+            told.by_http.update((name, stable(text, folder)) for text in plain)
+            told.refused.update((name, text) for text in refused)
+            plain.clear()
+            refused.clear()
+    return told
+
+
+@pytest.fixture(scope="module", params=["as on a terminal", drill("as JSON")])
+def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> _Told:
+    with pytest.MonkeyPatch.context() as patch:
+        return _tell(tmp_path_factory.mktemp("afar"), patch, is_plain=request.param == "as JSON")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_prints_from_afar_what_it_prints_where_the_project_is(name: str, told: _Told) -> None:
+    golden = (GOLDEN / f"{name.replace(' ', '-')}.json").read_text()
+    assert told.from_afar[name] == golden
+    assert told.by_http.get(name, golden) == golden
+
+
+def test_what_a_server_does_not_offer_says_why(told: _Told) -> None:
+    reasons = {each.name: each.no_route for each in list_operations().items if each.no_route}
+    assert told.refused.keys() == {*BY_HAND, *PLACES, *reasons} & COMMANDS.keys()
+    assert {name for name, text in told.refused.items() if reasons.get(name, "") not in text} == set()
+
+
+@pytest.fixture(scope="module")
+def afar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server of the project in the working directory."""
+    folder = tmp_path_factory.mktemp("equal")
+    with pytest.MonkeyPatch.context() as patch, closing(open_project(folder, patch)) as database:
+        patch.setenv("LOGNAME", "ann")
+        (folder / "empty.json").touch()
+        (folder / "lost").mkdir()
+        (folder / "lost/x.yaml").symlink_to("nowhere")
+        (folder / "wrong.properties").write_text("colour")
+        with listen(build_application(load_settings(), database)) as server:
+            yield server
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "entity list",
+        "entity list --output csv",
+        "entity list --kin feed",
+        "entity list more words",
+        "entity list --order",
+        "entity status clicks",
+        "entity history nobody",
+        "entity submit",
+        "entity submit nowhere.yaml",
+        "entity submit all.yaml",
+        "entity validate wrong.yaml all.yaml",
+        "entity validate all.yaml all.yaml",
+        "entity validate lost",
+        "entity validate -",
+        "entity suspend process",
+        "entity update updated.yaml --dry-run",
+        "export-falcon feed clicks",
+        "feed notify clicks --again",
+        "feed notify clicks 2013-11-03T05:00Z --payload [1]",
+        "instance list process counting --num-results 0",
+        "instance rerun counting --start 2013-11-03T05:00Z --end 2013-11-03T06:00Z --file wrong.properties",
+        "metadata get dashboard/none",
+        "metadata import absent.json",
+        "metadata import empty.json",
+        "metadata import said.json --dry-run",
+        "mirror plan models",
+        "settings --help",
+        "why",
+        "why counting yesterday",
+        "why counting 2013-11-03-05:00",
+        "why nobody 2013-11-03",
+    ],
+)
+def test_a_text_and_an_exit_code_are_the_same_from_afar(words: str, afar: str) -> None:
+    here = run(*words.split(), stdin="kind: feed\nname: x\n")
+    there = run("--server", afar, *words.split(), stdin="kind: feed\nname: x\n")
+    assert (there.exit_code, there.stdout, there.stderr) == (here.exit_code, here.stdout, here.stderr)
+
+
+@pytest.mark.parametrize(("answer", "code"), [("n", 1), ("y", 0)])
+def test_a_person_confirms_from_afar_what_is_then_applied(answer: str, code: int, afar: str) -> None:
+    result = run("--server", afar, "apply", "more.yaml", stdin=f"{answer}\n")
+    assert (result.exit_code, "+ feed 'hits'" in result.stderr) == (code, True), result.output
+    assert "Apply this? [y/N]" in result.stderr
+    assert ("hits" in must("entity", "list").stdout) is (code == 0)
+    again = run("--server", afar, "apply", "more.yaml", stdin="")
+    assert code or (again.exit_code, again.stderr) == (0, "Nothing would change.\n")
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_terminal_shows_the_same_from_afar(afar: str) -> None:
+    words = ("entity", "list", "--fields", "STATUS", "--kind", "process")
+    there = in_terminal("--server", afar, *words)
+    assert "\x1b[36m" in there
+    assert there == in_terminal(*words)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("entity suspend process counting --author eve", "the author of a change is the name of the token"),
+        ("validate entities", "'[PATH]' is only for where the project is. Leave it out, or run it there."),
+        ("admin messages --follow", "'--follow' is only for where the project is"),
+        ("simulate", "A server does not offer this. It works on what lies there. Leave out --server"),
+        ("retention purge x", "A server does not offer this. It may take minutes."),
+    ],
+)
+def test_what_is_only_for_where_the_project_is_is_refused(words: str, said: str) -> None:
+    result = run("--server", "http://127.0.0.1:1", *words.split())
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
+
+
+def test_help_and_completion_ask_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEED_ASSETS_SERVER", "http://127.0.0.1:1")
+    for words in ("completion bash", "why --help", "-h", "--version"):
+        must(*words.split())
+    result = run("why", "counting")
+    refused = "feed-assets: server http://127.0.0.1:1: it has not answered: Connection refused."
+    assert (result.exit_code, result.stderr) == (2, f"{refused} Check its address, and that it runs.\n")
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Response(b"<html>", 200), "it is no server of feed-assets: it answers 200 OK. Check its address."),
+        (Response(b"{}", 200), "it is no server of feed-assets"),
+        (Response(status_code=404), "it is no server of feed-assets: it answers 404"),
+        (
+            Response(status_code=302, headers={"location": "http://other/"}),
+            "it sends on to http://other/, where nothing was sent.",
+        ),
+        (Response(status_code=401), "it asks for a token. Set FEED_ASSETS_TOKEN"),
+        (problem(403, "This token reads only.", "Ask for another."), "This token reads only. Ask for another."),
+        (problem(404, "There is nothing."), "it has no /api/v1/why: it is of another version."),
+        (problem(503, "The database is away."), "server {}: The database is away."),
+    ],
+)
+def test_a_server_that_does_not_answer_as_one_is_told_in_one_sentence(answer: ASGIApp, said: str) -> None:
+    with listen(answer) as server:
+        result = run("--server", f"{server}/", "why", "counting")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("feed-assets: server http://127.0.0.1:")
+    assert said.format(f"{server}/") in result.stderr
+
+
+@pytest.mark.parametrize(
+    "url", ["localhost:3030", "ftp://a", "http://[a", "http://a:b", "http://eve:x@a", "http://a/?b"]
+)
+def test_what_is_no_address_is_wrong_usage(url: str) -> None:
+    result = run("--server", url, "why", "counting")
+    assert (result.exit_code, "is no address of a server" in result.stderr) == (2, True)
+
+
+def test_a_token_is_of_the_environment_or_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str | None] = []
+
+    async def keep(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(Headers(scope=scope).get("authorization"))
+        await Response(status_code=401)(scope, receive, send)
+
+    (tmp_path / "token").write_text("of-a-file\n")
+    (tmp_path / "broken").write_text("two words")
+    with listen(keep) as server:
+        monkeypatch.setenv("FEED_ASSETS_TOKEN", "of-the-environment")
+        first = run("--server", server, "why", "counting")
+        monkeypatch.setenv("FEED_ASSETS_TOKEN_FILE", str(tmp_path / "token"))
+        run("--server", server, "why", "counting")
+        broken = run("--server", server, "--token-file", str(tmp_path / "broken"), "why", "counting")
+        absent = run("--server", server, "--token-file", str(tmp_path / "absent"), "why", "counting")
+    assert seen == ["Bearer of-the-environment", "Bearer of-a-file"]
+    assert "it does not know this token, or the token has ended" in first.stderr
+    assert "has is no token" in broken.stderr
+    assert (broken.exit_code, absent.exit_code) == (2, 2)
+    assert absent.stderr == f"feed-assets: {tmp_path}/absent: No such file or directory.\n"
+
+
+def test_a_certificate_is_trusted_by_the_file_of_its_authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate, key = make_certificate(tmp_path)
+    with listen(problem(403, "No."), ssl_certfile=certificate, ssl_keyfile=key) as address:
+        server = address.replace("127.0.0.1", "localhost")
+        first = run("--server", server, "why", "counting")
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        second = run("--server", server, "why", "counting")
+    assert "it is not trusted: self-signed certificate. Name the file of its authority by" in first.stderr
+    assert second.stderr == f"feed-assets: server {server}: No. Ask who runs it.\n"
+    assert (first.exit_code, second.exit_code) == (2, 2)
