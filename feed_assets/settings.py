@@ -54,8 +54,7 @@ _EXPECTED = {
     "dict": "a map",
     "tuple": "a list",
     "duration": "a time such as hours(24), days(3) or months(3)",
-    "header": "the name of a header, such as X-Forwarded-User",
-    "network": "a list of addresses and networks, such as 10.0.0.5 or 10.0.0.0/8",
+    "ip": "an address or a network, such as 10.0.0.5 or 10.0.0.0/8",
     "value_error": "a list of KIND/NAME, such as feed/schema or */owner",
     "model": "a map",
 }

@@ -3,21 +3,18 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from feed_assets.clock import open_clock
 from feed_assets.operation import Does
+from feed_assets.server.records import Address
 from feed_assets.server.tokens import Tokens
 from feed_assets.settings import Settings
 from feed_assets.sql.database import Database
 
-_HOST = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::\d{1,5})?|([A-Za-z0-9._-]+)(?::\d{1,5})?")  # [::1]:3030, localhost
-_LONGEST = 200
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::\d{1,5})?")  # [::1]:3030, localhost
+_NAME = re.compile(r"[^\s\x00-\x1f\x7f]([^\x00-\x1f\x7f]{0,198}\S)?")  # ann, ann@example.com
 _FORWARDED = ("Forwarded", "X-Forwarded-For")
-LOCALHOST = "localhost"
-
-Headers = Callable[[str], Sequence[str]]
-"""Returns the values of a header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,64 +25,51 @@ class Caller:
     may: tuple[Does, ...] = tuple(Does)
 
 
+@dataclass(frozen=True, slots=True)
 class Keeper:
-    """Who and what a server knows; `author` is its own user, and `host` is where it is served."""
+    """Whom a server knows that is served at an address; `author` is its own user."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        database: Database,
-        *,
-        host: str,
-        author: str,
-        read_only: bool = False,
-        insecure: bool = False,
-    ) -> None:
-        self.read_only = read_only
-        self._settings = settings
-        self._database = database
-        self._author = author
-        self._is_local = is_loopback(host)
-        self._takes_plain = insecure or self._is_local
-        self._names = {LOCALHOST, *map(_name_of, (host, *settings.server.hosts))}
-        self._proxies = tuple(ip_network(each, strict=False) for each in settings.server.proxies)
+    settings: Settings
+    database: Database
+    address: Address
+    author: str
 
     def has_name(self, host: str) -> bool:
         """Return whether a host, with or without a port, is one of this server's, or this machine."""
-        found = _HOST.fullmatch(host)
-        name = _name_of(found[1] or found[2]) if found else ""
-        return name in self._names or is_loopback(name)
+        if (found := _HOST.fullmatch(host)) is None:
+            return False
+        name = _name_of(found[1] or found[2])
+        return is_loopback(name) or name in map(_name_of, (self.address.host, *self.settings.server.hosts))
 
     def takes_plain(self, client: str) -> bool:
         """Return whether a client may ask without TLS."""
-        return self._takes_plain or is_loopback(client) or self._is_proxy(client)
+        return self.address.insecure or is_loopback(client) or self._is_proxy(client)
 
-    def find_caller(self, client: str, headers: Headers) -> Caller | None:
+    def find_caller(self, client: str, headers: Callable[[str], Sequence[str]]) -> Caller | None:
         """Return who asks; None for whoever has no valid token, is named by no proxy, and is not alone with a server
         that has no tokens. What is forwarded comes from elsewhere, and never counts as this machine.
 
         Raises:
             StateError: the tokens cannot be read.
         """
-        bearers = [each.partition(" ") for each in headers("Authorization") if each[:7].lower() == "bearer "]
+        bearers = [each[7:].strip() for each in headers("Authorization") if each[:7].lower() == "bearer "]
         if bearers:
-            with self._database.read() as connection:
-                token = Tokens(connection).find(bearers[0][2].strip())
-            now = open_clock(self._settings).now()
-            is_valid = token is not None and token.is_valid(now) and len(bearers) == 1
+            with self.database.read() as connection:
+                token = Tokens(connection).find(bearers[0]) if len(bearers) == 1 else None
+            is_valid = token is not None and token.is_valid(open_clock(self.settings).now())
             return Caller(token.name, token.may) if token is not None and is_valid else None
         if self._is_proxy(client):
-            names = headers(self._settings.server.author_header or "")
-            is_named = len(names) == 1 and 0 < len(names[0].strip()) <= _LONGEST and names[0].isprintable()
-            return Caller(names[0].strip()) if is_named else None
-        if not (self._is_local and is_loopback(client)) or any(map(headers, _FORWARDED)):
-            return None
-        with self._database.read() as connection:
-            return None if Tokens(connection).are_needed() else Caller(self._author)
+            names = headers(self.settings.server.author_header or "")
+            return Caller(names[0]) if len(names) == 1 and _NAME.fullmatch(names[0]) else None
+        is_here = is_loopback(self.address.host) and is_loopback(client) and not any(map(headers, _FORWARDED))
+        if is_here:
+            with self.database.read() as connection:
+                is_here = all(each.revoked_at for each in Tokens(connection).all())  # what expires opens nothing
+        return Caller(self.author) if is_here else None
 
     def _is_proxy(self, client: str) -> bool:
         address = _address_of(client)
-        return address is not None and any(address in each for each in self._proxies)
+        return address is not None and any(address in each for each in self.settings.server.proxies)
 
 
 def is_loopback(host: str) -> bool:
@@ -95,7 +79,7 @@ def is_loopback(host: str) -> bool:
     [True, True, True, True, False, False, False]
     """
     address = _address_of(host)
-    return host.lower() == LOCALHOST if address is None else address.is_loopback
+    return host.lower() == "localhost" if address is None else address.is_loopback
 
 
 def _address_of(host: str) -> IPv4Address | IPv6Address | None:

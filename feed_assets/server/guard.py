@@ -4,6 +4,7 @@ What no rule names is refused.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from http import HTTPStatus
 
 from anyio import CapacityLimiter, fail_after, to_thread
@@ -14,16 +15,15 @@ from feed_assets.operation import Does
 from feed_assets.server.bodies import LARGEST
 from feed_assets.server.callers import Keeper
 from feed_assets.server.problems import problem
-from feed_assets.server.routes import DOCUMENT, HEALTH
+from feed_assets.server.routes import HEALTH, PAGE
 from feed_assets.sql.errors import StateError
 
-BODY_SECONDS = 60.0
 _LOOKUPS = 8
 """How many callers are looked up at once: not by the threads of operations, which may all be at work."""
 _DIGITS = 20
-_RETRY = {"Retry-After": "5"}
 
 
+@dataclass(frozen=True)
 class Guard:
     """An application before another one. The name of who asks is the `author` in the state of the scope.
 
@@ -31,80 +31,69 @@ class Guard:
     what comes behind waits for no client.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        keeper: Keeper,
-        find_right: Callable[[Scope], Does | None],
-        *,
-        body_seconds: float = BODY_SECONDS,
-    ) -> None:
-        self._app = app
-        self._keeper = keeper
-        self._find_right = find_right
-        self._body_seconds = body_seconds
-        self._limiter = CapacityLimiter(_LOOKUPS)
+    app: ASGIApp
+    keeper: Keeper
+    find_right: Callable[[Scope], Does | None]
+    body_seconds: float = 60.0
+    lookups: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(_LOOKUPS))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request in, or refuse it."""
         if scope["type"] == "lifespan" or (scope["type"] == "http" and scope["path"] == HEALTH):
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
         elif scope["type"] == "http":
             found = self._look(scope) or await self._ask(scope) or await self._read(scope, receive)
             if isinstance(found, Response):
                 await found(scope, receive, send)
             elif found is not None:
-                await self._app(scope, _replaying(found, receive), send)
+                await self.app(scope, _replaying(found, receive), send)
 
     def _look(self, scope: Scope) -> Response | None:
         """Refuse a request by where it is sent to, and where it comes from."""
-        hosts = _values(scope, b"host")
-        host = hosts[0] if len(hosts) == 1 else ""
-        if not self._keeper.has_name(host):
+        hosts = _values(scope, "Host")
+        if len(hosts) != 1 or not self.keeper.has_name(hosts[0]):
             detail = "The host of the request is none of this server's."
             return problem(HTTPStatus.BAD_REQUEST, detail, "Name it in the setting server.hosts.")
-        if any(each.lower().partition("://")[2] != host.lower() for each in _values(scope, b"origin")):
+        if any(each.lower().partition("://")[2] != hosts[0].lower() for each in _values(scope, "Origin")):
             return problem(HTTPStatus.FORBIDDEN, "A page of another site cannot ask this server.")
-        if scope["scheme"] == "http" and not self._keeper.takes_plain(_client_of(scope)):
-            detail, next_step = "Whoever listens on the way could read this.", "Use https://, and another token."
-            return problem(HTTPStatus.FORBIDDEN, detail, next_step)
+        if scope["scheme"] == "http" and not self.keeper.takes_plain(_client_of(scope)):
+            detail = "Whoever listens on the way could read this."
+            return problem(HTTPStatus.FORBIDDEN, detail, "Use https://, and another token.")
         return None
 
     async def _ask(self, scope: Scope) -> Response | None:
         """Refuse a request by who asks, and what they may."""
+        find = self.keeper.find_caller
         try:
             caller = await to_thread.run_sync(
-                self._keeper.find_caller,
-                _client_of(scope),
-                lambda name: _values(scope, name.lower().encode()),
-                limiter=self._limiter,
+                find, _client_of(scope), lambda name: _values(scope, name), limiter=self.lookups
             )
         except StateError:
-            return problem(HTTPStatus.SERVICE_UNAVAILABLE, "Who asks cannot be looked up now.", headers=_RETRY)
+            detail, headers = "Who asks cannot be looked up now.", {"Retry-After": "5"}
+            return problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, "Ask again later.", headers=headers)
         if caller is None:
-            next_step = "Send a valid token: Authorization: Bearer TOKEN."
-            headers = {"WWW-Authenticate": "Bearer"}
+            next_step, headers = "Send a valid token: Authorization: Bearer TOKEN.", {"WWW-Authenticate": "Bearer"}
             return problem(HTTPStatus.UNAUTHORIZED, "It is not known who asks.", next_step, headers=headers)
-        right = self._find_right(scope)
+        right = self.find_right(scope)
         if right is None:
-            return problem(HTTPStatus.NOT_FOUND, f"There is nothing at {scope['path']}.", f"See {DOCUMENT}.")
+            return problem(HTTPStatus.NOT_FOUND, f"There is nothing at {scope['path']}.", f"See {PAGE}.")
         if right not in caller.may:
             detail = f"{caller.name!r} may {', '.join(caller.may)}; this needs {right}."
             return problem(HTTPStatus.FORBIDDEN, detail, "Ask for a token with this right.", needs=right)
-        if self._keeper.read_only and right is not Does.READS:
+        if self.keeper.address.read_only and right is not Does.READS:
             return problem(HTTPStatus.FORBIDDEN, f"This server only reads; this {right}.", "Ask another server.")
         scope.setdefault("state", {})["author"] = caller.name
         return None
 
     async def _read(self, scope: Scope, receive: Receive) -> Response | bytes | None:
         """Return the body; None if the client has gone. Refuse one that is too large or takes too long."""
-        length = next(iter(_values(scope, b"content-length")), "0")
+        length = next(iter(_values(scope, "Content-Length")), "0")
         too_large = problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The body has more than {LARGEST >> 20} MiB.")
         if len(length) > _DIGITS or int(length) > LARGEST:
             return too_large
         body = bytearray()
         try:
-            with fail_after(self._body_seconds):
+            with fail_after(self.body_seconds):
                 while (message := await receive())["type"] == "http.request":
                     body += message.get("body", b"")
                     if len(body) > LARGEST:
@@ -112,13 +101,14 @@ class Guard:
                     if not message.get("more_body"):
                         return bytes(body)
         except TimeoutError:
-            detail = f"The body has not come within {self._body_seconds:g} seconds."
-            return problem(HTTPStatus.REQUEST_TIMEOUT, detail)
+            return problem(HTTPStatus.REQUEST_TIMEOUT, f"The body has not come within {self.body_seconds:g} seconds.")
         return None
 
 
-def _values(scope: Scope, name: bytes) -> list[str]:
-    return [value.decode("utf-8", "replace") for key, value in scope["headers"] if key == name]
+def _values(scope: Scope, name: str) -> list[str]:
+    return [
+        value.decode("utf-8", "replace") for key, value in scope["headers"] if key.decode("latin-1") == name.lower()
+    ]
 
 
 def _client_of(scope: Scope) -> str:

@@ -5,8 +5,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import replace
 from types import FrameType
 
 import uvicorn
@@ -23,63 +22,29 @@ from feed_assets.masking import mask_logs
 from feed_assets.server.application import build_application
 from feed_assets.server.callers import Keeper, is_loopback
 from feed_assets.server.guard import Guard
+from feed_assets.server.records import Address
 from feed_assets.server.routes import Rights
 from feed_assets.server.tokens import Tokens
 from feed_assets.settings import Settings
 from feed_assets.sql.database import Database
 
-HEADER_SECONDS = 10.0
-LINGER_SECONDS = 300.0
-END_SECONDS = 30
 CONNECTIONS = 500
+END_SECONDS = 30
+LINGER_SECONDS = 300.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
-    """Where and how is served."""
-
-    host: str
-    port: int
-    certificate: Path | None = None
-    key: Path | None = None
-    insecure: bool = False
-
-    @property
-    def text(self) -> str:
-        """The address as a URL has it."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Serving:
-    """What is served."""
-
-    url: str
-
-    @property
-    def sentence(self) -> str:
-        """Where."""
-        return f"serving {self.url}"
-
-
-def serve(
-    settings: Settings, database: Database, address: Address, *, author: str, read_only: bool = False
-) -> Iterator[Serving]:
+def serve(settings: Settings, database: Database, address: Address, author: str) -> Iterator[Address]:
     """Serve a project: yield where as soon as requests are taken, and go on until SIGINT or SIGTERM.
 
     Raises:
         ListenRefusedError: it would not be safe, the port is taken, or the certificate cannot be read.
     """
     require_safe(settings, database, address)
-    certificate = Certificate(address) if address.certificate else None
-    keeper = Keeper(
-        settings, database, host=address.host, author=author, read_only=read_only, insecure=address.insecure
-    )
-    server = build_server(Guard(build_application(settings, database), keeper, Rights()), certificate)
+    certificate = Certificate(address) if address.has_tls else None
+    guard = Guard(build_application(settings, database), Keeper(settings, database, address, author), Rights())
     with listen(address) as listener, status_line.waiting_for("requests"):
-        at = Address(host=address.host, port=listener.getsockname()[1])
-        yield Serving(url=f"{'https' if certificate else 'http'}://{at.text}")
-        server.run(sockets=[listener])
+        yield replace(address, port=listener.getsockname()[1])
+        build_server(guard, certificate).run(sockets=[listener])
 
 
 def require_safe(settings: Settings, database: Database, address: Address) -> None:
@@ -94,17 +59,13 @@ def require_safe(settings: Settings, database: Database, address: Address) -> No
     with database.read() as connection:
         has_token = any(each.is_valid(now) for each in Tokens(connection).all())
     if not has_token and not (of_server.proxies and of_server.author_header):
-        raise ListenRefusedError(
-            address=address.text,
-            reason="others reach it, there is no valid token, and no proxy says who asks",
-            next_step=f"Make a token: {command_line('token', 'create', 'reader', '--may', 'reads')}",
-        )
-    if not (address.certificate or of_server.proxies or address.insecure):
-        raise ListenRefusedError(
-            address=address.text,
-            reason="tokens would cross the network as plain text",
-            next_step="Give --certificate and --key, or --insecure, or name the proxies in the setting server.proxies.",
-        )
+        reason = "others reach it, there is no valid token, and no proxy says who asks"
+        next_step = f"Make a token: {command_line('token', 'create', 'reader', '--may', 'reads')}"
+        raise ListenRefusedError(address=address.text, reason=reason, next_step=next_step)
+    if not (address.has_tls or of_server.proxies or address.insecure):
+        reason = "tokens would cross the network as plain text"
+        next_step = "Give --certificate and --key, or --insecure, or name the proxies in the setting server.proxies."
+        raise ListenRefusedError(address=address.text, reason=reason, next_step=next_step)
 
 
 def listen(address: Address) -> socket.socket:
@@ -113,12 +74,11 @@ def listen(address: Address) -> socket.socket:
     Raises:
         ListenRefusedError: the host is unknown, or the port is taken or forbidden.
     """
+    host, port = address.host, address.port
     try:
-        family, _, _, _, at = socket.getaddrinfo(
-            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        if at[1] != address.port:  # the system has cut it off
-            raise OSError(f"there is no port {address.port}")
+        family, *_, at = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        if at[1] != port:  # the system has cut it off
+            raise OSError(f"there is no port {port}")
         return socket.create_server(at[:2], family=family, backlog=CONNECTIONS)
     except (OSError, UnicodeError) as exc:
         raise ListenRefusedError(address=address.text, reason=getattr(exc, "strerror", None) or str(exc)) from exc
@@ -129,54 +89,36 @@ class Certificate:
 
     def __init__(self, address: Address) -> None:
         """Raises ListenRefusedError if they cannot be read."""
-        assert address.certificate is not None
-        self._files = (address.certificate, address.key or address.certificate)
-        self._seen = self._look()
+        self._files = [each for each in (address.certificate, address.key) if each is not None]
+        self._read: list[bytes] = []
+        self._told = ""
         self.context = _new_context()
         try:
-            self._load(self.context)
+            self._read_again()
         except OSError as exc:
             reason = f"the certificate or its key cannot be used: {describe_error(exc)}"
             raise ListenRefusedError(address=address.text, reason=reason, next_step="Give other files.") from exc
 
     async def renew(self) -> None:
-        """Read changed files. If they are wrong, which is tried apart, say so, and go on with what was read before."""
-        if (seen := self._look()) == self._seen:
-            return
-        self._seen = seen
+        """Read changed files. If they are wrong, say so, and go on with what was read before."""
         try:
-            self._load(_new_context())
-            self._load(self.context)
+            self._read_again()
         except OSError as exc:
-            names = " or ".join(map(str, dict.fromkeys(self._files)))
-            told = f"{names} cannot be used, so the certificate before still is: {describe_error(exc)}."
-            say(f"feed-assets: warning: {told} Correct the files; they are read again.", err=True)
+            told = f"{' or '.join(map(str, self._files))} cannot be used: {describe_error(exc)}"
+            if told != self._told:
+                say(f"feed-assets: warning: {told}. The certificate before still is. Correct the files.", err=True)
+            self._told = told
 
-    def _load(self, context: ssl.SSLContext) -> None:
-        certificate, key = self._files
-        context.load_cert_chain(certificate, key, password="")  # without one, OpenSSL asks the terminal
-
-    def _look(self) -> tuple[object, ...]:
-        return tuple(map(_look_at, self._files))
+    def _read_again(self) -> None:
+        found = [each.read_bytes() for each in self._files]
+        if found != self._read:
+            for context in (_new_context(), self.context):  # first one that may be spoiled
+                context.load_cert_chain(self._files[0], self._files[-1], password="")  # else the terminal is asked
+            self._read, self._told = found, ""
 
 
 def _new_context() -> ssl.SSLContext:
     return ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-
-
-def _look_at(file: Path) -> object:
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-class _Server(uvicorn.Server):
-    def handle_exit(self, _sig: int, _frame: FrameType | None) -> None:
-        """End: let requests be answered, but not after a second signal."""
-        self.force_exit = self.should_exit
-        self.should_exit = True
 
 
 def build_server(application: ASGIApp, certificate: Certificate | None = None) -> uvicorn.Server:
@@ -202,34 +144,37 @@ def build_server(application: ASGIApp, certificate: Certificate | None = None) -
     return _Server(config)
 
 
+class _Server(uvicorn.Server):
+    def handle_exit(self, _sig: int, _frame: FrameType | None) -> None:
+        """End: let requests be answered, but not after a second signal."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+
 class PatientProtocol(H11Protocol):
     """A connection that is given some time for the headers of a request, and to take an answer or send the rest of a
     body that was refused. uvicorn would wait as long as a byte comes now and then.
     """
 
-    header_seconds = HEADER_SECONDS
-    linger_seconds = LINGER_SECONDS
+    header_seconds = 10.0
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._limit(is_waiting=True)
+        self._watch()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        self._limit(is_waiting=self.cycle is None or self.cycle.response_complete)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self._limit(is_waiting=False)
+        self._watch()
 
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()
-        self.loop.call_later(self.linger_seconds, self.transport.abort)
+        self.loop.call_later(LINGER_SECONDS, self.transport.abort)
 
-    def _limit(self, *, is_waiting: bool) -> None:
-        if not is_waiting and self._deadline is not None:
+    def _watch(self) -> None:
+        is_waiting = self.cycle is None or self.cycle.response_complete
+        if is_waiting and self._deadline is None:
+            self._deadline = self.loop.call_later(self.header_seconds, self.timeout_keep_alive_handler)
+        elif not is_waiting and self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-        elif is_waiting and self._deadline is None:
-            self._deadline = self.loop.call_later(self.header_seconds, self.timeout_keep_alive_handler)

@@ -1,7 +1,4 @@
-"""Tokens of a server: in whose name their holders ask, what they may, and until when.
-
-Of a token only its digest is kept.
-"""
+"""Tokens of a server: in whose name their holders ask, what they may, and until when. Only their digests are kept."""
 
 import hashlib
 import re
@@ -10,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sqlalchemy import Column, Index, func, select
+from sqlalchemy import Column, Connection, Index
 
 from feed_assets.command_lines import command_line
 from feed_assets.context.errors import VerbRefusedError
@@ -46,7 +43,7 @@ tokens = define_table(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """What is kept of a token. Its name is the author of what its holder changes."""
+    """What is kept of a token, and `bearer`, the token itself, only as it is made."""
 
     name: str
     may: tuple[Does, ...]
@@ -56,55 +53,11 @@ class Token:
     revoked_at: datetime | None = None
     revoked_by: str | None = None
     digest: Hidden[str]
+    bearer: str | None = None
 
     def is_valid(self, now: datetime) -> bool:
         """Return whether it is neither revoked nor expired."""
         return self.revoked_at is None and (self.until is None or now < self.until)
-
-
-_T = tokens.c
-_ROWS = RowMapper(tokens, Token)
-
-
-class Tokens(TableStore):
-    """The tokens as one transaction sees them."""
-
-    def find(self, token: str) -> Token | None:
-        """Return what is kept of a token."""
-        return _ROWS.find_one(self._connection, _ROWS.select.where(_T.digest == digest_of(token)))
-
-    def of_name(self, name: str) -> Token | None:
-        """Return the newest token of a name."""
-        return _ROWS.find_one(self._connection, _ROWS.select.where(_T.name == name))
-
-    def all(self) -> list[Token]:
-        """Return all tokens by name."""
-        return _ROWS.find(self._connection, _ROWS.select.order_by(_T.name))
-
-    def are_needed(self) -> bool:
-        """Return whether there is a token that nobody has revoked, be it expired: what expires opens nothing."""
-        is_there = select(func.count()).select_from(tokens).where(_T.revoked_at.is_(None))
-        return bool(self._connection.scalar(is_there))
-
-    def put(self, token: Token) -> None:
-        """Write a token, in place of the one that has its name."""
-        _ROWS.put(self._connection, [token])
-
-
-def digest_of(token: str) -> str:
-    """Return the digest of a token. One of 256 random bits needs no slow hash: nobody can try them all."""
-    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewToken:
-    """A token, which is shown once, and what is kept of it; no token if nothing was made."""
-
-    name: str
-    may: tuple[Does, ...]
-    until: datetime | None
-    bearer: str | None
-    """The token itself, by a name whose values are not hidden."""
 
     @property
     def sentence(self) -> str:
@@ -113,23 +66,43 @@ class NewToken:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What to do with it."""
+        """What its holder may, and what to do with it."""
         until = f"until {render_datetime(self.until)}" if self.until else "until it is revoked"
         kept = "It is shown this once: keep it where only its holder reads it."
-        return (f"{self.name!r} may {', '.join(self.may)}, {until}. {kept}",) if self.bearer else ()
+        return (f"{self.name!r} may {', '.join(self.may)}, {until}. {kept}",)
+
+
+_ROWS = RowMapper(tokens, Token)
+
+
+class Tokens(TableStore):
+    """The tokens as one transaction sees them."""
+
+    def find(self, token: str) -> Token | None:
+        """Return what is kept of a token."""
+        return _ROWS.find_one(self._connection, _ROWS.select.where(tokens.c.digest == _digest_of(token)))
+
+    def all(self) -> list[Token]:
+        """Return the newest token of each name."""
+        return _ROWS.find(self._connection, _ROWS.select.order_by(tokens.c.name))
+
+
+def _digest_of(token: str) -> str:
+    """Return the digest. A token of 256 random bits needs no slow one: nobody can try them all."""
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def create_token(
     database: Database,
     name: str,
     may: Sequence[Does],
-    *,
     until: datetime | None,
+    *,
     author: str,
     now: datetime,
-    dry_run: bool = False,
-) -> NewToken:
-    """Make a token. One that is revoked or expired is replaced by another of its name.
+    dry_run: bool,
+) -> Token:
+    """Make a token, in place of one of its name that is not valid any more.
 
     Raises:
         WrongUsageError: the name, the rights or the end are wrong.
@@ -142,50 +115,46 @@ def create_token(
     if until is not None and until <= now:
         raise WrongUsageError(f"A token of {name!r} would have expired. Give a time after {render_datetime(now)}.")
     token = f"{TOKEN_PREFIX}{secrets.token_hex(_BYTES)}"
-    kept = Token(
-        name=name,
-        may=tuple(each for each in Does if each in may),
-        until=until,
-        author=author,
-        created_at=now,
-        digest=digest_of(token),
-    )
-    with database.read() if dry_run else database.begin() as connection:
-        if not dry_run:
-            lock_definitions(connection)
-        before = Tokens(connection).of_name(name)
+    rights = tuple(each for each in Does if each in may)
+    made = Token(name=name, may=rights, until=until, author=author, created_at=now, digest=_digest_of(token))
+    with database.begin() as connection:
+        before = _find_locked(connection, name)
         if before is not None and before.is_valid(now):
             next_step = f"Choose another name, or end it: {command_line('token', 'revoke', name)}"
-            raise VerbRefusedError(
-                subject=f"the token of {name!r}", reason="it exists and is valid", next_step=next_step
-            )
-        if not dry_run:
-            details = {"may": ", ".join(kept.may), **({"until": render_datetime(until)} if until else {})}
-            _note(Audit(connection), kept, "token create", author, now, **details)
-            Tokens(connection).put(kept)
-            reveal(token)
-    return NewToken(name=name, may=kept.may, until=until, bearer=None if dry_run else token)
+            raise VerbRefusedError(subject=f"the token of {name!r}", reason="it is valid", next_step=next_step)
+        if dry_run:
+            return made
+        _write(connection, made, "token create", author, now)
+    reveal(token)
+    return replace(made, bearer=token)
 
 
-def revoke_token(database: Database, name: str, *, author: str, now: datetime, dry_run: bool = False) -> Token:
+def revoke_token(database: Database, name: str, *, author: str, now: datetime, dry_run: bool) -> Token:
     """End a token: the next request with it is refused.
 
     Raises:
         VerbRefusedError: there is no such token, or it is revoked already.
     """
-    with database.read() if dry_run else database.begin() as connection:
-        token = Tokens(connection).of_name(name)
+    with database.begin() as connection:
+        token = _find_locked(connection, name)
         if token is None or token.revoked_at is not None:
             reason = "it does not exist" if token is None else "it is revoked already"
             next_step = f"List the tokens: {command_line('token', 'list')}"
             raise VerbRefusedError(subject=f"the token of {name!r}", reason=reason, next_step=next_step)
         revoked = replace(token, revoked_at=now, revoked_by=author)
         if not dry_run:
-            _note(Audit(connection), token, "token revoke", author, now)
-            Tokens(connection).put(revoked)
+            _write(connection, revoked, "token revoke", author, now)
     return revoked
 
 
-def _note(audit: Audit, token: Token, action: str, author: str, now: datetime, **details: object) -> None:
+def _find_locked(connection: Connection, name: str) -> Token | None:
+    lock_definitions(connection)
+    return _ROWS.find_one(connection, _ROWS.select.where(tokens.c.name == name))
+
+
+def _write(connection: Connection, token: Token, action: str, author: str, now: datetime) -> None:
+    details = {"may": ", ".join(token.may)} | ({"until": render_datetime(token.until)} if token.until else {})
     target = f"token {token.name}"
-    audit.append(AuditEntry(recorded_at=now, author=author, action=action, target=target, details=details))
+    entry = AuditEntry(recorded_at=now, author=author, action=action, target=target, details=details)
+    Audit(connection).append(entry)
+    _ROWS.put(connection, [token])

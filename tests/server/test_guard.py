@@ -14,6 +14,7 @@ from feed_assets.operation import Does
 from feed_assets.server.bodies import LARGEST
 from feed_assets.server.callers import Keeper
 from feed_assets.server.guard import Guard
+from feed_assets.server.records import Address
 from feed_assets.server.routes import Rights
 from feed_assets.server.tokens import create_token, revoke_token
 from feed_assets.setting_sections import ServerSettings
@@ -24,7 +25,9 @@ from tests.instances.harness import at
 LIST, RERUN = "/api/v1/entity/list", "/api/v1/instance/rerun"
 HOST = {"Host": "127.0.0.1:3030"}
 NOW = at("03T12:00")
-PROXIES = ServerSettings(author_header="X-Forwarded-User", proxies=("10.0.0.0/8", "fd00::7"), hosts=("Feeds.example",))
+PROXIES = ServerSettings.model_validate(
+    {"author_header": "X-Forwarded-User", "proxies": ["10.0.0.0/8", "fd00::7"], "hosts": ["Feeds.example"]}
+)
 
 
 @dataclass
@@ -101,9 +104,8 @@ class Server:
             "headers": [(name.lower().encode(), value.encode()) for name, value in told.items()],
         }
         settings = Settings(server=self.server)
-        keeper = Keeper(
-            settings, self.database, host=self.host, author="ann", read_only=self.read_only, insecure=self.insecure
-        )
+        address = Address(host=self.host, read_only=self.read_only, insecure=self.insecure)
+        keeper = Keeper(settings, self.database, address, "ann")
         guard = Guard(app, keeper, Rights(), body_seconds=self.body_seconds)
         asyncio.run(guard(scope, receive, send))
         return asked
@@ -118,7 +120,7 @@ def server(database: Database, monkeypatch: pytest.MonkeyPatch) -> Server:
 def make(server: Server, *may: Does, until: timedelta | None = None, name: str = "loader") -> dict[str, str]:
     """Make a token, and return the header with it."""
     end = None if until is None else NOW + until
-    made = create_token(server.database, name, may, until=end, author="ann", now=NOW - timedelta(days=1))
+    made = create_token(server.database, name, may, until=end, author="ann", now=NOW - timedelta(days=1), dry_run=False)
     return {"Authorization": f"Bearer {made.bearer}"}
 
 
@@ -137,7 +139,7 @@ def test_what_is_forwarded_does_not_come_from_this_machine(server: Server, heade
 def test_a_token_that_was_made_is_needed_from_then_on_even_when_it_expires(server: Server) -> None:
     make(server, Does.READS, until=timedelta(0))
     assert server.ask().status == 401
-    revoke_token(server.database, "loader", author="ann", now=NOW)
+    revoke_token(server.database, "loader", author="ann", now=NOW, dry_run=False)
     assert server.ask().status == 200
 
 
@@ -156,7 +158,7 @@ def test_the_holder_of_a_token_asks_in_its_name_for_what_it_may(server: Server) 
 def test_expired_revoked_foreign_and_malformed_tokens_are_refused_alike(server: Server) -> None:
     expired = make(server, Does.READS, until=timedelta(0), name="expired")
     revoked = make(server, Does.READS, name="revoked")
-    revoke_token(server.database, "revoked", author="ann", now=NOW)
+    revoke_token(server.database, "revoked", author="ann", now=NOW, dry_run=False)
     valid = make(server, Does.READS, name="valid")["Authorization"]
     texts = [f"Bearer fa_{'0' * 64}", "Bearer ", "Bearer é\x00", f"Bearer {valid}", f"Basic {valid}", "", valid[7:]]
     answers = [server.ask(headers=each) for each in (expired, revoked)]
@@ -233,7 +235,7 @@ def test_nobody_else_says_who_asks(server: Server) -> None:
     told = {"X-Forwarded-User": "bob"}
     server.server = PROXIES
     assert server.ask(headers=told).authors == ["ann"]  # on this machine, which is no proxy
-    server.server = ServerSettings(author_header="X-Forwarded-User", proxies=("127.0.0.1",))
+    server.server = ServerSettings.model_validate({"author_header": "X-Forwarded-User", "proxies": ["127.0.0.1"]})
     assert server.ask().status == 401  # what comes through a proxy is never the user of the server
     server.host, server.server, server.insecure = "0.0.0.0", PROXIES, True
     assert server.ask(headers=told, client="192.0.2.1").status == 401
