@@ -29,6 +29,7 @@ from feed_assets.settings import Settings
 from feed_assets.sql.database import Database
 
 CONNECTIONS = 500
+SILENT_SECONDS = 1.0
 END_SECONDS = 30
 LINGER_SECONDS = 300.0
 
@@ -162,6 +163,11 @@ class PatientProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._watch()
+        if len(self.connections) >= CONNECTIONS:  # whoever has said nothing yet makes room
+            late = self.loop.time() + self.header_seconds - SILENT_SECONDS
+            for each in self.connections - {self}:
+                if isinstance(each, PatientProtocol) and each._deadline is not None and each._deadline.when() < late:
+                    each.timeout_keep_alive_handler()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

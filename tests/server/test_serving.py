@@ -114,12 +114,18 @@ def test_many_connections_keep_nobody_out(database: Database) -> None:
             each.close()
 
 
-def test_more_connections_than_are_taken_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_more_connections_than_are_taken_the_silent_make_room_and_others_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("feed_assets.server.serving.CONNECTIONS", 3)
+    ask = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
     with running(echo) as port:
-        silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(3)]
-        assert sent(port, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").startswith(b"HTTP/1.1 503 ")
+        silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(2)]
+        assert sent(port, ask).startswith(b"HTTP/1.1 503 ")  # the others have not been silent for long
+        monkeypatch.setattr("feed_assets.server.serving.SILENT_SECONDS", 0.0)
+        assert sent(port, ask).startswith(b"HTTP/1.1 200 ")
         for each in silent:
+            assert each.recv(1) == b""
             each.close()
 
 
