@@ -1,5 +1,6 @@
 """(q) Questions of lineage on a record of a million attempts on PostgreSQL, each of which reads three instances and is
-read by three, ten deep: walks up and down, and a window, against one recursive statement over a table of edges.
+read by three, ten deep: walks up and down, and a window, against one recursive statement: over a table of edges, which
+yields keys alone, and over the record, which yields keys, or the events and attempts that a walk tells of.
 """
 
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import TypeVar
 
-from sqlalchemy import TextClause, text
+from sqlalchemy import BigInteger, Text, TextClause, column, text
 
 from benchmarks.lived_state import LivedSize, fill_lived_state
 from benchmarks.probes import say
@@ -22,17 +23,22 @@ from feed_assets.context.operation import OperationContext, resolve_subject
 from feed_assets.lineage.recorded import show_lineage
 from feed_assets.lineage.records import NodeKind
 from feed_assets.lineage.windows import find_window_lineage
+from feed_assets.log.instances.tables import attempts
+from feed_assets.log.records import Attempt, FeedEvent
+from feed_assets.log.tables import feed_events
 from feed_assets.plan.location import load_location
 from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.settings import load_settings
 from feed_assets.sql.column_types import to_micros
 from feed_assets.sql.database import Database
+from feed_assets.sql.rows import RowMapper
 from feed_assets.storage.pool import StorePool
 
 T = TypeVar("T")
 FAN = 3
 PEER = "one recursive statement over a table of edges, which the record does not have"
 BY_RECORD = "one recursive statement over the record"
+WHOLE = "one recursive statement over the record, and its events and attempts built of the rows"
 THREE_HOPS = 0.010
 OFTEN = 3_000
 """For so many pairs a tick is so short that all levels are made within an hour, with runs of a minute."""
@@ -79,6 +85,11 @@ _EDGES = (
     UNION ALL
     SELECT process, made.feed, started_at, ended_at
     FROM fa_attempts JOIN fa_feed_events AS made ON made.seq = CAST(CAST(outputs AS jsonb) -> 1 ->> 0 AS bigint)""",
+    """CREATE TABLE peer_inputs AS
+    SELECT DISTINCT input.value ->> 1 AS feed, process
+    FROM fa_attempts CROSS JOIN LATERAL jsonb_array_elements(CAST(inputs AS jsonb) -> 1) AS input
+    WHERE nominal_time = (SELECT min(nominal_time) FROM fa_attempts)""",
+    "CREATE INDEX ON peer_inputs (feed)",
     "CREATE INDEX ON peer_accesses (started_at)",
     "CREATE INDEX ON peer_accesses (ended_at)",
     "ANALYZE",
@@ -101,6 +112,25 @@ WITH RECURSIVE walk(feed, at, depth) AS (
     CROSS JOIN LATERAL jsonb_array_elements_text(input.value -> 2) AS read
     WHERE depth < :levels
 ) SELECT DISTINCT feed, at FROM walk""")
+_DOWN_BY_RECORD = text("""
+WITH RECURSIVE walk(feed, at, depth) AS (
+    SELECT CAST(:feed AS text), CAST(:at AS bigint), 0
+    UNION SELECT made.feed, made.nominal_time, depth + 1
+    FROM walk
+    JOIN peer_inputs USING (feed)
+    JOIN fa_attempts AS attempt ON attempt.process = peer_inputs.process AND attempt.cluster = 'primary'
+        AND attempt.nominal_time = at
+    CROSS JOIN LATERAL jsonb_array_elements_text(CAST(attempt.outputs AS jsonb) -> 1) AS output
+    JOIN fa_feed_events AS made ON made.seq = CAST(output.value AS bigint)
+    WHERE depth < :levels
+) SELECT DISTINCT feed, at FROM walk""")
+_EVENTS, _ATTEMPTS = RowMapper(feed_events, FeedEvent), RowMapper(attempts, Attempt)
+_RECORDS = [("event", each) for each in _EVENTS.columns] + [("attempt", each) for each in _ATTEMPTS.columns]
+_WHOLE = f"""SELECT walk.feed, at, {", ".join(f"{of}.{each.name} AS {of}_{each.name}" for of, each in _RECORDS)}
+FROM (SELECT DISTINCT feed, at FROM walk) AS walk
+JOIN fa_feed_events AS event ON event.feed = walk.feed AND event.cluster = 'primary' AND event.nominal_time = at
+LEFT JOIN fa_attempts AS attempt ON attempt.run_id = substr(event.origin, 5)
+    AND attempt.outputs = '[1,[' || event.seq || ']]'"""
 _DOWN = text(
     _UP.text.replace("source, source_time, depth", "target, target_time, depth").replace(
         "target = feed AND target_time = at", "source = feed AND source_time = at"
@@ -174,10 +204,11 @@ def measure_lineage(folder: Path, scale: Scale) -> Iterator[Figure]:
                 assert ours.found == theirs.found, (ours, theirs)
                 name = f"lineage of an instance, {words}, {levels} levels: {len(ours.found)} instances; {what}"
                 yield faster(Part.LINEAGE, name, ours.seconds, PEER, theirs.seconds, at_least=1)
-                if up:
-                    theirs = asked.rows(_UP_BY_RECORD, feed=feed, at=to_micros(at), levels=levels)
+                keys = _UP_BY_RECORD if up else _DOWN_BY_RECORD
+                for peer, ask in ((BY_RECORD, asked.rows), (WHOLE, asked.records)):
+                    theirs = ask(keys, feed=feed, at=to_micros(at), levels=levels)
                     assert ours.found == theirs.found, (ours, theirs)
-                    yield faster(Part.LINEAGE, name, ours.seconds, BY_RECORD, theirs.seconds, at_least=1)
+                    yield faster(Part.LINEAGE, name, ours.seconds, peer, theirs.seconds, at_least=1)
                 if levels == FAN:
                     yield within(Part.LINEAGE, name, ours.seconds, at_most=THREE_HOPS)
         for hours in (1, 24):
@@ -210,6 +241,27 @@ class _Asked:
         with self.database.read() as connection:
             found, seconds = self._timed(lambda: connection.execute(statement, values).all())
         return _Answer(found=frozenset(map(tuple, found)), seconds=seconds)
+
+    def records(self, keys: TextClause, **values: object) -> _Answer:
+        """Ask for the records of what a statement finds."""
+        statement = text(keys.text.replace("SELECT DISTINCT feed, at FROM walk", _WHOLE))
+        typed = statement.columns(
+            column("feed", Text),
+            column("at", BigInteger),
+            *(column(f"{of}_{each.name}", each.type) for of, each in _RECORDS),
+        )
+        begin = 2 + len(_EVENTS.columns)
+
+        def ask() -> list[tuple[str, int, FeedEvent, Attempt | None]]:
+            rows = connection.execute(typed, values)
+            return [
+                (row[0], row[1], _EVENTS.load(row[2:begin]), _ATTEMPTS.load(row[begin:]) if row[begin] else None)
+                for row in rows
+            ]
+
+        with self.database.read() as connection:
+            found, seconds = self._timed(ask)
+        return _Answer(found=frozenset((feed, at) for feed, at, *_ in found), seconds=seconds)
 
     def walk(self, feed: str, at: datetime, levels: int, *, up: bool) -> _Answer:
         subject = resolve_subject(self.context, feed, at)

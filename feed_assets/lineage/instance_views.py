@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -15,12 +16,19 @@ from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.entities.common import Kind
 from feed_assets.instances.lists.lifecycles import find_single
 from feed_assets.instances.lists.ranges import UNSCHEDULED, join_consecutive, render_range
-from feed_assets.json_form import NominalTime
+from feed_assets.json_form import Hidden, NominalTime, shown
 from feed_assets.lineage.recorded import RecordedLineage
-from feed_assets.lineage.records import MORE, MOST_NODES, render_tree
+from feed_assets.lineage.records import MORE, MOST_NODES, Edge, EdgeKind, LineageGraph, Node, NodeKind, render_tree
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances
-from feed_assets.log.records import FeedInstanceStatus, FeedKey, ProcessInstanceStatus, ProcessKey
+from feed_assets.log.records import (
+    FeedInstance,
+    FeedInstanceStatus,
+    FeedKey,
+    ProcessInstance,
+    ProcessInstanceStatus,
+    ProcessKey,
+)
 from feed_assets.plan.edges import Key
 from feed_assets.releases.left_out import Reader, find_readers, find_writers
 from feed_assets.releases.timeline import ActiveRelease
@@ -106,7 +114,7 @@ def _of_feed(
     record, nominal_time = context.feed_on(key.feed, key.cluster), key.nominal_time
     record.sequence.index(nominal_time)
     for writer in find_writers(context.timeline, connection, record, nominal_time):
-        yield _process(writer.key, writer.edge.name, OUTPUT)
+        yield _neighbour(Kind.PROCESS, writer.key, OUTPUT, writer.edge.name)
     found = {(each.attempt.key, each.input) for each in port.find_readers([key])}
     planned = find_readers(context.timeline, connection, record, nominal_time)
     taken = Batches(connection).takers([key])
@@ -119,7 +127,7 @@ def _of_feed(
         if (each.key not in ran or not ran[each.key].inputs) and _will_read(context, connection, each, nominal_time)
     }
     for process, by in sorted(found):
-        yield _process(process, by, INPUT)
+        yield _neighbour(Kind.PROCESS, process, INPUT, by)
 
 
 def _will_read(context: OperationContext, connection: Connection, reader: Reader, feed_time: datetime) -> bool:
@@ -139,13 +147,13 @@ def _inputs(
     states = input_states(connection, active.plan, process, [nominal_time], context.as_of)[nominal_time]
     for taken in Batches(connection).events_of(ProcessKey(*process.key, nominal_time)) if process.trigger else ():
         if all(state.edge.name != taken.input for state in states):
-            for time in sorted({event.nominal_time for event in taken.events}):
-                yield _feed((taken.feed, taken.feed_cluster), time, INPUT, taken.input)
+            for key in sorted({event.key for event in taken.events}):
+                yield _neighbour(Kind.FEED, key, INPUT, taken.input)
     row = ProcessInstances(connection).get(*process.key, nominal_time)
     frozen = {entry.name: entry.nominal_times for entry in row.inputs} if row else {}
     for edge, expected in ((state.edge, state.expected) for state in states):
         for time in frozen.get(edge.name, ()) if frozen else expected or ():
-            yield _feed(edge.feed_key, time, INPUT, edge.name)
+            yield _neighbour(Kind.FEED, FeedKey(*edge.feed_key, time), INPUT, edge.name)
 
 
 def _outputs(connection: Connection, active: ActiveRelease, nominal_time: datetime) -> Iterator[NeighbourInstance]:
@@ -153,75 +161,56 @@ def _outputs(connection: Connection, active: ActiveRelease, nominal_time: dateti
         time = active.plan.output_time(edge, nominal_time)
         is_expected = active.plan.feeds[edge.feed_key].is_expected
         if time is not None and (is_expected or FeedInstances(connection).get(*edge.feed_key, time) is not None):
-            yield _feed(edge.feed_key, time, OUTPUT, edge.name)
+            yield _neighbour(Kind.FEED, FeedKey(*edge.feed_key, time), OUTPUT, edge.name)
 
 
-def _feed(key: Key, time: datetime, tag: str, by: str) -> NeighbourInstance:
-    return NeighbourInstance(kind=Kind.FEED, name=key[0], cluster=key[1], nominal_time=time, tag=tag, by=by)
+def _neighbour(kind: Kind, key: FeedKey | ProcessKey, tag: str, by: str) -> NeighbourInstance:
+    name, cluster, time = key
+    return NeighbourInstance(kind=kind, name=name, cluster=cluster, nominal_time=time, tag=tag, by=by)
 
 
-def _process(key: ProcessKey, by: str, tag: str) -> NeighbourInstance:
-    return NeighbourInstance(
-        kind=Kind.PROCESS, name=key.process, cluster=key.cluster, nominal_time=key.nominal_time, tag=tag, by=by
-    )
-
-
-PRODUCES = "produces"
-CONSUMED_BY = "consumed by"
+LABELS = {EdgeKind.MADE: "produces", EdgeKind.READ: "consumed by"}
 
 _HEALTHY = frozenset({FeedInstanceStatus.AVAILABLE.value, ProcessInstanceStatus.SUCCEEDED.value})
 
-Node = tuple[Kind, str, str, datetime]
-"""An instance: kind, name, cluster, nominal time. Copies lead from one cluster to another."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Vertex:
-    """An instance and its state."""
-
-    kind: Kind
-    name: str
-    cluster: str
-    nominal_time: NominalTime
-    status: str
-
-    @property
-    def label(self) -> str:
-        """The label in Falcon's form: `FEED:clicks:primary:2013-11-03T05:00Z [MISSING]`."""
-        return f"{self.subject}:{render_datetime(self.nominal_time)} [{self.status}]"
-
-    @property
-    def subject(self) -> str:
-        """The part of the label before the time."""
-        return f"{self.kind.value.upper()}:{self.name}:{self.cluster}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edge:
-    """An edge from a dependency to its dependent; both are indices of vertices."""
-
-    source: int
-    target: int
-    label: str
+_Instance = tuple[Kind, str, str, datetime]
+"""Kind, name, cluster, nominal time. Copies lead from one cluster to another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriageGraph:
-    """The graph of one cluster. The first vertex is the queried instance; `is_whole` is False if the graph was cut off
-    because of its size.
+    """The graph of one cluster, in Falcon's form. The first vertex is the queried instance; `is_whole` is False if it
+    was cut off because of its size.
     """
 
     cluster: str
-    vertices: tuple[Vertex, ...]
-    edges: tuple[Edge, ...]
-    is_whole: bool
+    graph: Hidden[LineageGraph]
+
+    @shown
+    def vertices(self) -> tuple[Mapping[str, str], ...]:
+        """The instances with their states."""
+        return tuple(map(_cells, self.graph.nodes))
+
+    @shown
+    def edges(self) -> tuple[Mapping[str, int | str], ...]:
+        """The edges from a dependency to its dependent, by the indices of the vertices."""
+        places = {each.id: place for place, each in enumerate(self.graph.nodes)}
+        return tuple(
+            {"source": places[each.source], "target": places[each.target], "label": LABELS[each.kind]}
+            for each in self.graph.edges
+        )
+
+    @shown
+    def is_whole(self) -> bool:
+        """Whether nothing was cut off."""
+        return self.graph.is_whole
 
     @property
     def dot(self) -> str:
         """The graph in the language of Graphviz."""
-        names = [f'"{vertex.label}"' for vertex in self.vertices]
-        lines = [f"  {name};" for name in (*names, *([] if self.is_whole else [f'"{MORE}"']))]
-        lines += [f'  {names[edge.source]} -> {names[edge.target]} [label="{edge.label}"];' for edge in self.edges]
+        names = {each.id: f'"{label_of(each)}"' for each in self.graph.nodes}
+        lines = [f"  {name};" for name in (*names.values(), *([] if self.is_whole else [f'"{MORE}"']))]
+        lines += [f'  {names[e.source]} -> {names[e.target]} [label="{LABELS[e.kind]}"];' for e in self.graph.edges]
         return "\n".join([f'digraph "{self.cluster}" {{', *lines, "}"])
 
     @property
@@ -230,21 +219,29 @@ class TriageGraph:
 
         Instances that end the tree are one line for each series of one feed or process in the same state.
         """
-        upstream: dict[int, list[int]] = defaultdict(list)
-        for edge in self.edges:
-            upstream[edge.target].append(edge.source)
+        nodes = {each.id: each for each in self.graph.nodes}
 
-        def line(_: int | None, first: int, last: int | None) -> str:
-            vertex = self.vertices[first]
-            if last is None:
-                return vertex.label
-            until = render_datetime(self.vertices[last].nominal_time)
-            return f"{vertex.subject}:{render_datetime(vertex.nominal_time)} to {until} [{vertex.status}]"
+        def line(_: str | None, first: str, last: str | None) -> str:
+            return label_of(nodes[first], None if last is None else nodes[last].nominal_time)
 
-        def series(_: int, each: int) -> Hashable:
-            return (self.vertices[each].subject, self.vertices[each].status)
+        def series(_: str, each: str) -> Hashable:
+            return nodes[each].subject, nodes[each].state
 
-        return "\n".join([*render_tree([0], upstream, line, series), *([] if self.is_whole else [MORE])])
+        lines = render_tree(self.graph.starts, self.graph.follow(upwards=True), line, series)
+        return "\n".join([*lines, *([] if self.is_whole else [MORE])])
+
+
+def _cells(node: Node) -> dict[str, str]:
+    time = render_datetime(node.nominal_time) if node.nominal_time else ""
+    status, cluster = node.state or "", node.cluster or ""
+    return {"kind": node.kind.value, "name": node.name, "cluster": cluster, "nominal_time": time, "status": status}
+
+
+def label_of(node: Node, until: datetime | None = None) -> str:
+    """Return the label of an instance in Falcon's form: `FEED:clicks:primary:2013-11-03T05:00Z [MISSING]`."""
+    *cells, status = _cells(node).values()
+    span = f" to {render_datetime(until)}" if until else ""
+    return f"{':'.join([cells[0].upper(), *cells[1:]])}{span} [{status}]"
 
 
 def find_triage(context: OperationContext, subject: Subject) -> Consolidated[TriageGraph]:
@@ -262,71 +259,69 @@ def find_triage(context: OperationContext, subject: Subject) -> Consolidated[Tri
                 context.active_release(connection, each.name, cluster, each.instance)
             else:
                 context.feed_on(each.name, cluster).sequence.index(each.instance)
-            return [_Triage(context, connection, cluster).graph((each.kind, each.name, cluster, each.instance))]
+            start = (each.kind, each.name, cluster, each.instance)
+            return [TriageGraph(cluster=cluster, graph=_walk_to_healthy(context, connection, start))]
 
         return find_single(context, subject).consolidate(read)
 
 
-class _Triage:
-    """A breadth-first walk, one level at a time, so that each level costs a few statements."""
+def _walk_to_healthy(context: OperationContext, connection: Connection, start: _Instance) -> LineageGraph:
+    """Walk up to the healthy instances, breadth-first, one level at a time, so that each costs a few statements."""
+    nodes: dict[_Instance, Node] = {}
+    edges: list[tuple[_Instance, _Instance, EdgeKind]] = []
+    level = [start]
+    while level and len(nodes) + len(level) <= MOST_NODES:
+        statuses = _statuses(connection, level)
+        for each in level:
+            kind, name, cluster, time = each
+            more: dict[str, Any] = {"cluster": cluster, "nominal_time": time, "state": statuses[each]}
+            nodes[each] = Node(id=f"{kind}/{name}/{cluster}/{time}", kind=NodeKind(kind), name=name, **more)
+        unhealthy = [each for each in level if statuses[each] not in _HEALTHY]
+        found = [*_upstream(context, connection, unhealthy)]
+        edges += found
+        level = [*dict.fromkeys(source for source, _, _ in found if source not in nodes)]
+    return LineageGraph(
+        starts=(nodes[start].id,),
+        nodes=tuple(nodes.values()),
+        edges=tuple(
+            Edge(source=nodes[source].id, target=nodes[target].id, kind=kind)
+            for source, target, kind in edges
+            if source in nodes
+        ),
+        is_whole=not level,
+        down=False,
+    )
 
-    def __init__(self, context: OperationContext, connection: Connection, cluster: str) -> None:
-        self._context = context
-        self._connection = connection
-        self._cluster = cluster
 
-    def graph(self, start: Node) -> TriageGraph:
-        """Walk from a node up to the healthy instances."""
-        places: dict[Node, int] = {start: 0}
-        vertices: list[Vertex] = []
-        edges: list[Edge] = []
-        level = [start]
-        while level and len(places) <= MOST_NODES:
-            statuses = self._statuses(level)
-            vertices += [self._vertex(node, statuses[node]) for node in level]
-            following: list[Node] = []
-            for node, sources, label in self._upstream([node for node in level if statuses[node] not in _HEALTHY]):
-                for source in sources:
-                    if source not in places:
-                        places[source] = len(places)
-                        following.append(source)
-                    edges.append(Edge(source=places[source], target=places[node], label=label))
-            level = following
-        known = len(vertices)
-        inside = tuple(edge for edge in edges if edge.source < known and edge.target < known)
-        return TriageGraph(cluster=self._cluster, vertices=tuple(vertices), edges=inside, is_whole=not level)
+def _statuses(connection: Connection, instances: Sequence[_Instance]) -> Mapping[_Instance, str]:
+    rows: dict[Kind, Mapping[Any, FeedInstance | ProcessInstance]] = {
+        Kind.FEED: FeedInstances(connection).get_many([each[1:] for each in instances if each[0] is Kind.FEED]),
+        Kind.PROCESS: ProcessInstances(connection).get_many(
+            [each[1:] for each in instances if each[0] is Kind.PROCESS]
+        ),
+    }
+    none = {Kind.FEED: FeedInstanceStatus.MISSING.value, Kind.PROCESS: UNSCHEDULED}
+    return {
+        each: row.status.value if (row := rows[each[0]].get(each[1:])) is not None else none[each[0]]
+        for each in instances
+    }
 
-    def _vertex(self, node: Node, status: str) -> Vertex:
-        kind, name, cluster, time = node
-        return Vertex(kind=kind, name=name, cluster=cluster, nominal_time=time, status=status)
 
-    def _statuses(self, nodes: Sequence[Node]) -> Mapping[Node, str]:
-        feeds = [(name, cluster, time) for kind, name, cluster, time in nodes if kind is Kind.FEED]
-        processes = [(name, cluster, time) for kind, name, cluster, time in nodes if kind is Kind.PROCESS]
-        feed_rows = FeedInstances(self._connection).get_many(feeds)
-        process_rows = ProcessInstances(self._connection).get_many(processes)
-        found: dict[Node, str] = {(Kind.FEED, *key): row.status.value for key, row in feed_rows.items()}
-        found |= {(Kind.PROCESS, *key): row.status.value for key, row in process_rows.items()}
-        missing = FeedInstanceStatus.MISSING.value
-        return {node: found.get(node, missing if node[0] is Kind.FEED else UNSCHEDULED) for node in nodes}
-
-    def _upstream(self, nodes: Sequence[Node]) -> Iterator[tuple[Node, list[Node], str]]:
-        times: dict[tuple[str, str], list[datetime]] = defaultdict(list)
-        for kind, name, cluster, time in nodes:
-            if kind is Kind.PROCESS:
-                times[name, cluster].append(time)
-        for plan, plan_times in self._context.timeline.group(self._connection, times):
-            for (name, cluster), by_time in input_states_many(
-                self._connection, plan, plan_times, self._context.as_of
-            ).items():
-                for time, states in by_time.items():
-                    mandatory = [state for state in states if not state.edge.optional]
-                    sources: list[Node] = [
-                        (Kind.FEED, *state.edge.feed_key, each) for state in mandatory for each in state.expected or ()
-                    ]
-                    yield (Kind.PROCESS, name, cluster, time), sources, CONSUMED_BY
-        for kind, name, cluster, time in nodes:
-            record = self._context.plan.feeds.get((name, cluster)) if kind is Kind.FEED else None
-            if record is not None:
-                writers = find_writers(self._context.timeline, self._connection, record, time)
-                yield (kind, name, cluster, time), [(Kind.PROCESS, *writer.key) for writer in writers], PRODUCES
+def _upstream(
+    context: OperationContext, connection: Connection, instances: Sequence[_Instance]
+) -> Iterator[tuple[_Instance, _Instance, EdgeKind]]:
+    """Yield what instances depend on, each with the instance and how."""
+    times: dict[Key, list[datetime]] = defaultdict(list)
+    for kind, name, cluster, time in instances:
+        if kind is Kind.PROCESS:
+            times[name, cluster].append(time)
+    for plan, plan_times in context.timeline.group(connection, times):
+        for key, by_time in input_states_many(connection, plan, plan_times, context.as_of).items():
+            for time, states in by_time.items():
+                for state in states:
+                    for each in state.expected or () if not state.edge.optional else ():
+                        yield (Kind.FEED, *state.edge.feed_key, each), (Kind.PROCESS, *key, time), EdgeKind.READ
+    for kind, name, cluster, time in instances:
+        record = context.plan.feeds.get((name, cluster)) if kind is Kind.FEED else None
+        for writer in find_writers(context.timeline, connection, record, time) if record is not None else ():
+            yield (Kind.PROCESS, *writer.key), (kind, name, cluster, time), EdgeKind.MADE

@@ -218,9 +218,9 @@ class LineageGraph:
     def find_shown(self) -> frozenset[str]:
         """Return the ids of the nodes in the trees of the text."""
         asked = [upwards for upwards, is_asked in ((True, self.up), (False, self.down)) if is_asked]
-        return frozenset(self.starts).union(*(find_reached(self._follow(upwards=each), self.starts) for each in asked))
+        return frozenset(self.starts).union(*(find_reached(self.follow(upwards=each), self.starts) for each in asked))
 
-    def _follow(self, *, upwards: bool) -> dict[str, dict[str, list[Edge]]]:
+    def follow(self, *, upwards: bool) -> dict[str, dict[str, list[Edge]]]:
         following: dict[str, dict[str, list[Edge]]] = defaultdict(dict)
         for each in self.edges:
             one, other = (each.target, each.source) if upwards else (each.source, each.target)
@@ -242,7 +242,7 @@ class LineageGraph:
         return "\n".join([*lines, *([] if self.is_whole else [MORE])])
 
     def _tree(self, nodes: Mapping[str, Node], words: Mapping[EdgeKind, str], *, upwards: bool) -> list[str]:
-        following = self._follow(upwards=upwards)
+        following = self.follow(upwards=upwards)
 
         def prefix(above: str, each: str) -> str:
             told: dict[str, list[str]] = defaultdict(list)

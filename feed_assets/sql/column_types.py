@@ -21,6 +21,7 @@ JSON_VERSION = 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _escape = json.JSONEncoder().encode
+_parse_json = json.JSONDecoder().decode
 _render_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -135,11 +136,9 @@ class Payload(TypeDecorator[Mapping[str, object]]):
     def process_bind_param(self, value: Mapping[str, object] | None, _dialect: Dialect) -> str | None:
         return _render_json([JSON_VERSION, dict(value)]) if value else None
 
-    def process_result_value(self, value: str | None, _dialect: Dialect) -> Mapping[str, object]:
-        if value is None:
-            return {}
-        payload: Mapping[str, object] = _from_json(value)
-        return payload
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Mapping[str, object]]:  # noqa: ARG002
+        """Replaces `process_result_value`, as for times."""
+        return lambda value: {} if value is None else _from_json(value)
 
 
 class Entries(TypeDecorator[tuple[Any, ...]]):
@@ -156,12 +155,14 @@ class Entries(TypeDecorator[tuple[Any, ...]]):
     def process_bind_param(self, value: tuple[Any, ...] | None, _dialect: Dialect) -> str | None:
         return _render_json([JSON_VERSION, [self.write(each) for each in value]]) if value else None
 
-    def process_result_value(self, value: str | None, _dialect: Dialect) -> tuple[Any, ...]:
-        return () if value is None else tuple(map(self.read, _from_json(value)))
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], tuple[Any, ...]]:  # noqa: ARG002
+        """Replaces `process_result_value`, as for times."""
+        read = self.read
+        return lambda value: () if value is None else tuple(map(read, _from_json(value)))
 
 
 def _from_json(value: str) -> Any:
-    version, document = json.loads(value)
+    version, document = _parse_json(value)
     if version > JSON_VERSION:
         raise StateError(
             reason=f"a row has content of version {version}, but this release reads up to {JSON_VERSION}",

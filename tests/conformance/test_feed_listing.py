@@ -158,10 +158,10 @@ def run_triage(case: Case) -> None:
         (graph,) = about(
             find_triage, context_of(made, parse_datetime(time)), name, parse_datetime(time), kind=Kind(kind)
         ).items
-    labels = [(each.name, render_datetime(each.nominal_time)) for each in graph.vertices]
-    vertices = [[*label, each.status] for label, each in zip(labels, graph.vertices, strict=True)]
+    labels = [(each["name"], each["nominal_time"]) for each in graph.vertices]
+    vertices = [[*label, each["status"]] for label, each in zip(labels, graph.vertices, strict=True)]
     assert sorted(vertices) == sorted(case["expected"]["vertices"])
-    edges = [["@".join(labels[each.source]), "@".join(labels[each.target])] for each in graph.edges]
+    edges = [["@".join(labels[each[end]]) for end in ("source", "target")] for each in graph.edges]
     assert sorted(edges) == sorted(case["expected"]["edges"])
 
 
@@ -196,7 +196,7 @@ def run_triage_step(case: Case) -> None:
     producer = (
         [("count", "UNSCHEDULED"), ("clicks", "MISSING")] if case["entity"] == "feed" else [("clicks", "MISSING")]
     )
-    assert [(each.name, each.status) for each in graph.vertices] == [(name, case["status"]), *goes_on * producer]
+    assert [(each["name"], each["status"]) for each in graph.vertices] == [(name, case["status"]), *goes_on * producer]
 
 
 RUNNERS = {

@@ -5,7 +5,7 @@ from feed_assets.context.operation import resolve_subject
 from feed_assets.entities.common import Kind
 from feed_assets.entities.process import Process
 from feed_assets.json_form import render_document
-from feed_assets.lineage.instance_views import TriageGraph, find_triage
+from feed_assets.lineage.instance_views import TriageGraph, find_triage, label_of
 from feed_assets.lineage.records import MOST_NODES
 from feed_assets.log.records import ProcessInstanceStatus
 from tests.context.contexts import about, context_of, counting_harness, put, row
@@ -25,7 +25,7 @@ def test_row_119_the_graph_goes_upstream_to_the_first_that_are_healthy(tmp_path:
 
     graph = triage(lifecycle, Kind.PROCESS, "report")
 
-    labels = [vertex.label for vertex in graph.vertices]
+    labels = [label_of(each) for each in graph.graph.nodes]
     assert labels[0] == "PROCESS:report:primary:2013-11-01T00:00Z [WAITING]"
     assert labels[1:5] == [
         "FEED:counts:primary:2013-11-01T00:00Z [AVAILABLE]",
@@ -37,7 +37,7 @@ def test_row_119_the_graph_goes_upstream_to_the_first_that_are_healthy(tmp_path:
         "PROCESS:count:primary:2013-11-01T03:00Z [WAITING]",
         "FEED:clicks:primary:2013-11-01T03:00Z [PARTIAL]",
     ]
-    assert [(edge.source, edge.target, edge.label) for edge in graph.edges][-2:] == [
+    assert [tuple(edge.values()) for edge in graph.edges][-2:] == [
         (5, 4, "produces"),
         (6, 5, "consumed by"),
     ]
@@ -57,7 +57,7 @@ def test_row_119_a_healthy_instance_is_one_vertex(tmp_path: Path) -> None:
     lifecycle.flag("clicks", START)
     lifecycle.launch(lifecycle.tick(at("01T00:10")), at("01T00:10"))
     graph = triage(lifecycle, Kind.PROCESS, "count")
-    assert ([vertex.status for vertex in graph.vertices], graph.edges) == (["SUCCEEDED"], ())
+    assert ([vertex["status"] for vertex in graph.vertices], graph.edges) == (["SUCCEEDED"], ())
 
 
 def test_row_119_as_dot_text_and_json(tmp_path: Path) -> None:
@@ -88,9 +88,8 @@ def test_row_119_a_time_that_is_no_instance_is_an_error(tmp_path: Path) -> None:
 def test_an_instance_with_a_failed_producer_hangs_on_its_inputs_too(tmp_path: Path) -> None:
     lifecycle = counting_harness(tmp_path)
     put(lifecycle, row("count", START, ProcessInstanceStatus.FAILED))
-    labels = [
-        vertex.label.split(":")[1] + vertex.label[-9:] for vertex in triage(lifecycle, Kind.FEED, "counts").vertices
-    ]
+    labels = [label_of(each) for each in triage(lifecycle, Kind.FEED, "counts").graph.nodes]
+    labels = [each.split(":")[1] + each[-9:] for each in labels]
     assert labels == ["counts[MISSING]", "count [FAILED]", "clicks[MISSING]"]
 
 
@@ -109,9 +108,9 @@ def test_what_hangs_on_itself_through_time_ends(tmp_path: Path) -> None:
         ),
     )
     (graph,) = about(find_triage, context_of(lifecycle, at("02")), "add", at("01T03:00")).items
-    times = [vertex.nominal_time.hour for vertex in graph.vertices if vertex.kind is Kind.PROCESS]
-    assert times == [3, 2, 1, 0]
-    assert graph.vertices[-1].nominal_time == at("2013-10-31T23:00")
+    times = [vertex["nominal_time"] for vertex in graph.vertices if vertex["kind"] == "process"]
+    assert times == [f"2013-11-01T0{hour}:00Z" for hour in (3, 2, 1, 0)]
+    assert graph.vertices[-1]["nominal_time"] == "2013-10-31T23:00Z"
 
 
 def test_a_graph_that_grows_too_large_is_cut_off_and_says_so(tmp_path: Path) -> None:
