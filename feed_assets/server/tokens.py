@@ -69,7 +69,7 @@ class Token:
         """What its holder may, and what to do with it."""
         until = f"until {render_datetime(self.until)}" if self.until else "until it is revoked"
         kept = "It is shown this once: keep it where only its holder reads it."
-        return (f"{self.name!r} may {', '.join(self.may)}, {until}. {kept}",)
+        return (f"{self.name!r} may {', '.join(self.may)}, {until}. {kept}",) if self.bearer else ()
 
 
 _ROWS = RowMapper(tokens, Token)

@@ -5,12 +5,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 from starlette.types import Message, Receive, Scope, Send
 
 from feed_assets.operation import Does
+from feed_assets.server.application import build_application
 from feed_assets.server.bodies import LARGEST
 from feed_assets.server.callers import Keeper
 from feed_assets.server.guard import Guard
@@ -18,9 +21,10 @@ from feed_assets.server.records import Address
 from feed_assets.server.routes import Rights
 from feed_assets.server.tokens import create_token, revoke_token
 from feed_assets.setting_sections import ServerSettings
-from feed_assets.settings import Settings
+from feed_assets.settings import Settings, load_settings
 from feed_assets.sql.database import Database
 from tests.instances.harness import at
+from tests.projects import enter
 
 LIST, RERUN = "/api/v1/entity/list", "/api/v1/instance/rerun"
 HOST = {"Host": "127.0.0.1:3030"}
@@ -287,3 +291,20 @@ def test_without_its_database_a_server_says_that_it_comes_back(server: Server) -
     refused = server.ask(headers=token)
     assert (refused.status, refused.headers["retry-after"], refused.let_in) == (503, "5", [])
     assert "sqlite" not in refused.body.decode()
+
+
+def test_a_request_of_an_administrator_makes_a_token_that_may_ask(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enter(tmp_path, monkeypatch)
+    application = build_application(load_settings(), server.database)
+    guard = Guard(application, Keeper(load_settings(), server.database, Address(), "ann"), Rights())
+    client = TestClient(guard, base_url="http://127.0.0.1:3030", client=("127.0.0.1", 5))
+    made = client.post("/api/v1/token/create", json={"name": "loader", "may": "reads"})
+    assert (made.status_code, made.json()["author"]) == (201, "ann")
+    token = {"Authorization": f"Bearer {made.json()['bearer']}"}
+    listed = client.get("/api/v1/token/list", headers=token)
+    assert [(each["name"], each["bearer"]) for each in listed.json()["tokens"]] == [("loader", None)]
+    refused = client.post("/api/v1/token/create", json={"name": "more", "may": "administers"}, headers=token)
+    assert (refused.status_code, refused.json()["needs"]) == (403, "administers")
+    assert client.get("/api/v1/token/list").status_code == 401
