@@ -9,11 +9,12 @@ import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from select import select
-from threading import Thread
+from threading import Event, Thread
 from time import sleep
 
 import pytest
@@ -210,6 +211,22 @@ def test_a_certificate_that_cannot_be_used_is_told_at_once(tmp_path: Path) -> No
             ListenRefusedError, match=r"the certificate or its key cannot be used: .*Give other files\."
         ):
             Certificate(Address(host="localhost", port=1, certificate=file, key=each))
+
+
+def test_who_has_asked_is_answered_before_the_end() -> None:
+    begun = Event()
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        assert scope["type"] == "http"
+        begun.set()
+        await asyncio.sleep(0.3)
+        await PlainTextResponse("done")(scope, receive, send)
+
+    with ThreadPoolExecutor() as pool:
+        with running(slow) as port:
+            answer = pool.submit(sent, port, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            begun.wait()
+        assert answer.result().endswith(b"done")
 
 
 @pytest.mark.server
