@@ -2,7 +2,7 @@
 
 They follow from the classes of `openlineage-python` 1.54.0 (Apache-2.0), which its authors generate from the
 specification (OpenLineage 2-0-2, and each facet in the version that its `_schemaURL` names), with the fields that are
-required, and the formats that the specification gives to some texts.
+required, and the formats that the specification gives to some texts. Each facet stands where facets of its kind do.
 """
 
 import json
@@ -18,6 +18,7 @@ from uuid import UUID
 import attr
 from jsonschema import Draft202012Validator, FormatChecker
 from openlineage.client import event_v2, facet_v2
+from openlineage.client.generated import base
 
 _PLAIN = {str: "string", int: "integer", bool: "boolean", float: "number"}
 _FORMATS = {
@@ -33,6 +34,8 @@ _FACETS = {
     for found in vars(module).values()
     if isinstance(found, type) and found.__name__.endswith("Facet")
 }
+_OF_ANY_SIDE = {"DataQualityAssertionsDatasetFacet"}
+"""The specification derives them from facets of inputs, which outputs do not have."""
 _CONDITIONS = [facet_v2.base_subset_dataset.LocationSubsetCondition]
 _checker = FormatChecker(())
 
@@ -58,9 +61,11 @@ def check_event(event: dict[str, Any]) -> dict[str, Any]:
     kind_of_event = getattr(event_v2, str(event["schemaURL"]).rpartition("/")[2])
     assert event["schemaURL"] == kind_of_event._get_schema()
     _validate(event, kind_of_event)
-    places = [event.get("run"), event.get("job"), event.get("dataset")]
-    for place in [*places, *event.get("inputs", ()), *event.get("outputs", ())]:
-        for facets in ("facets", "inputFacets", "outputFacets"):
+    datasets = [event.get("dataset"), *event.get("inputs", ()), *event.get("outputs", ())]
+    places = [(event.get("run"), base.RunFacet), (event.get("job"), base.JobFacet)]
+    for place, of in [*places, *((each, base.DatasetFacet) for each in datasets)]:
+        of_side = {"inputFacets": base.InputDatasetFacet, "outputFacets": base.OutputDatasetFacet}
+        for facets, cls in {"facets": of, **of_side}.items():
             for key, facet in ((place or {}).get(facets) or {}).items():
                 kind = str(facet["_schemaURL"]).rpartition("/")[2]
                 if key.startswith("feedAssets_"):  # one of ours: a facet like any other, with a reason
@@ -68,6 +73,7 @@ def check_event(event: dict[str, Any]) -> dict[str, Any]:
                     assert facet.keys() == {"_producer", "_schemaURL", "reason"}
                     continue
                 assert key == _key_of(kind), f"the facet {kind} stands under {key}"
+                assert issubclass(_FACETS[kind], cls) or kind in _OF_ANY_SIDE, f"{kind} stands in {facets}"
                 assert facet["_schemaURL"] == _FACETS[kind]._get_schema(), "another version of the facet is meant"
                 _validate(facet, _FACETS[kind])
     return event
