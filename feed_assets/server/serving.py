@@ -80,7 +80,10 @@ def listen(address: Address) -> socket.socket:
         family, *_, at = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         if at[1] != port:  # the system has cut it off
             raise OSError(f"there is no port {port}")
-        return socket.create_server(at[:2], family=family, backlog=CONNECTIONS)
+        listener = socket.create_server(at[:2], family=family, backlog=CONNECTIONS)
+        # Measured: else the body of an answer waits 40 ms for the client to confirm its headers.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listener
     except (OSError, UnicodeError) as exc:
         raise ListenRefusedError(address=address.text, reason=getattr(exc, "strerror", None) or str(exc)) from exc
 
