@@ -80,6 +80,8 @@ class Shell:
         if program == "cd":
             self.monkeypatch.chdir(words[0])
             self.monkeypatch.syspath_prepend(str(Path.cwd()))
+        elif program == "export":
+            self.monkeypatch.setenv(*words[0].split("=", 1))
         elif program == "feed-assets":
             *words, target = words if ">" in words else (*words, "")
             ran = run(*(word for word in words if word != ">"), stdin="y\n")

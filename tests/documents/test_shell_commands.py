@@ -32,6 +32,7 @@ ELSEWHERE = {
     "feed-assets mirror new --file job.properties": "needs a file of Falcon's: tests/cli/test_mirror.py",
     "feed-assets mirror new": "named without its options",
     "feed-assets validate --live": "needs PostgreSQL and S3: tests/documents/test_newcomer.py",
+    "feed-assets serve --host 0.0.0.0": "never ends: tests/server/test_serving.py",
     "make": "people and CI run its targets; `make help` is run by tests/test_documents.py",
     "pg_dump": "of PostgreSQL",
     "pip": "installs into an environment of its own: tests/documents/newcomer.py",
@@ -44,6 +45,7 @@ PAGES = {
     "docs/deadlines.md": "test_the_commands_of_the_page_about_deadlines_run",
     "docs/falcon.md": "test_what_comes_from_falcon_is_imported_and_exported",
     "docs/first-project.md": "test_the_first_commands_of_a_newcomer_do_what_their_page_says",
+    "docs/http.md": "tests/documents/test_http.py",
     "docs/lineage.md": "tests/documents/test_lineage.py",
     "docs/metadata.md": "test_the_commands_of_the_page_about_metadata_run",
     "docs/metrics.md": "tests/documents/test_metrics.py",
@@ -243,7 +245,7 @@ def test_what_operating_watches_shows_what_waits_and_fails_behind_the_newest(she
 def test_whole_commands_in_the_text_of_all_pages_run(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     shell.run(f"cd {tmp_path}/store")
-    others = {"docs/metadata.md", "docs/mirroring.md"}  # in projects of their own
+    others = {"docs/http.md", "docs/metadata.md", "docs/mirroring.md"}  # in projects of their own
     pages = {str(file.relative_to(ROOT)) for file in DOCS} - others
     found = {line for page in pages for line in whole_commands_of(page)}
     assert "feed-assets entity suspend process daily-revenue" in found
