@@ -15,6 +15,7 @@ from feed_assets.catalog.store import DescribedEntity, MetadataChange, MetadataS
 from feed_assets.catalog.targets import INSTANCE, find_place, find_target
 from feed_assets.catalog.writing import Target, Writing, Written, write_many
 from feed_assets.context.operation import OperationContext
+from feed_assets.context.preconditions import require_demanded
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError, MetadataRefusedError
 from feed_assets.entities.metadata import (
@@ -237,6 +238,7 @@ def mutate(
     """
     with context.database.begin() as connection:
         lock_definitions(connection)
+        require_demanded()
         context.timeline.refresh(connection, context.as_of)
         wanted: dict[Target, list[Mutation]] = defaultdict(list)
         for path, of_entity in mutations.items():

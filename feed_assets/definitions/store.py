@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeAlias
 
+from feed_assets.context.preconditions import require_demanded
 from feed_assets.definitions.contents import Contents, ContentsReader, Quarantined, StoredDocument
 from feed_assets.definitions.edits import Edit, Put, apply_edits, resolve_edits
 from feed_assets.definitions.errors import DefinitionsChangedError, DefinitionStoreError
@@ -183,6 +184,7 @@ class DefinitionStore:
             after, keys, files = self._edited(contents, edits)
             if not files:
                 return None
+            require_demanded()
             if check is not None:
                 check(contents.loaded, after.loaded)
             if self._record(contents, newest, now, None):
@@ -234,6 +236,7 @@ class DefinitionStore:
             self._recover(now)
             contents, newest = self._read()
             if check is not None:
+                require_demanded()
                 check(contents.loaded)
             return self._record(contents, newest, now, author, may_delete_all=may_delete_all)
 

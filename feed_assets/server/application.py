@@ -3,7 +3,6 @@
 A request is a call of an operation in a thread; its answer is whole before the first byte of it is sent.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,10 +23,11 @@ from feed_assets.operation import Operation
 from feed_assets.server.aliases.endpoint import mount_aliases
 from feed_assets.server.answers import answer, refuse
 from feed_assets.server.bodies import read_body
-from feed_assets.server.calls import Outcome, call, list_parameters, read_given
+from feed_assets.server.calls import Outcome, list_parameters, read_given
 from feed_assets.server.definitions import KeptDefinitions
 from feed_assets.server.openapi import describe_routes
 from feed_assets.server.page import POLICY, render_page
+from feed_assets.server.preconditions import call_if_match, tag_of
 from feed_assets.server.problems import problem
 from feed_assets.server.routes import DOCUMENT, HEALTH, PAGE, OperationRoute, list_routes
 from feed_assets.settings import Settings
@@ -99,7 +99,7 @@ class _Endpoint:
             given.setdefault("output", "json")
         screen = _screen_of(request) if is_console else Screen()
         door = self._served.open_door(request, screen)
-        outcome = await run_in_threadpool(call, door, operation, given)
+        outcome = await run_in_threadpool(call_if_match, door, operation, given, request.headers.get("if-match"))
         if is_console:
             return _on_console(outcome)
         return _with_tag(request, answer(operation, outcome, given))
@@ -137,7 +137,7 @@ def _with_tag(request: Request, response: Response) -> Response:
     """Give an answer to a question its tag; to who has it already, only that it has not changed."""
     if request.method not in ("GET", "HEAD") or response.status_code != HTTPStatus.OK:
         return response
-    tag = f'"{hashlib.sha256(bytes(response.body)).hexdigest()[:32]}"'
+    tag = tag_of(bytes(response.body))
     if tag in request.headers.get("if-none-match", ""):
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers={"ETag": tag})
     response.headers["ETag"] = tag

@@ -34,6 +34,7 @@ _REFUSED: Mapping[HTTPStatus, str] = {
     HTTPStatus.FORBIDDEN: "Who asks may not.",
     HTTPStatus.NOT_FOUND: "There is no such entity, instance or thing.",
     HTTPStatus.CONFLICT: "It cannot be as things are; a `result` says what was done of it.",
+    HTTPStatus.PRECONDITION_FAILED: "The entity is not as `If-Match` says. Nothing has changed.",
     HTTPStatus.UNPROCESSABLE_ENTITY: "The definitions are wrong: `issues` says where.",
     HTTPStatus.SERVICE_UNAVAILABLE: "The database or a storage is away: `Retry-After` says when to ask again.",
 }

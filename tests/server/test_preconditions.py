@@ -1,0 +1,79 @@
+"""`If-Match`: changes of a definition or of metadata that somebody else has changed since."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from feed_assets.server import preconditions
+from tests.cli.project import must
+from tests.server.project import open_project, serve
+
+DEFINITION = "/api/v1/entity/definition?kind=process&name=counting"
+METADATA = "/api/v1/metadata/get?entity=feed/clicks"
+
+
+@pytest.fixture
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
+    database = open_project(tmp_path, monkeypatch)
+    yield serve(database)
+    database.close()
+
+
+def put(client: TestClient, steward: str, tag: str) -> int:
+    said = {"entity": "feed/clicks", "properties": {"steward": steward}}
+    return client.post("/api/v1/metadata/put", json=said, headers={"If-Match": tag}).status_code
+
+
+def update(client: TestClient, text: str, tag: str, verb: str = "entity/update") -> Any:
+    return client.post(f"/api/v1/{verb}", content=text, headers={"If-Match": tag})
+
+
+def test_metadata_are_changed_only_as_they_were_seen(client: TestClient) -> None:
+    tag = client.get(METADATA).headers["etag"]
+    assert (put(client, "ann", tag), put(client, "bob", tag)) == (200, 412)
+    assert "steward=ann" in must("metadata", "history", "feed/clicks").stdout
+    assert "bob" not in client.get(METADATA).text
+    assert put(client, "bob", "*") == 200
+
+
+def test_a_definition_is_changed_only_as_it_was_seen(client: TestClient) -> None:
+    seen = client.get(DEFINITION)
+    first, second = (f"{seen.text}description: {word}\n" for word in ("first", "second"))
+    assert update(client, first, seen.headers["etag"]).status_code == 200
+    refused = update(client, second, seen.headers["etag"])
+    assert (refused.status_code, "Read it again" in refused.json()["detail"]) == (412, True)
+    assert update(client, second, seen.headers["etag"], "apply?yes=true").status_code == 412
+    wanted = {"kind": "process", "names": ["counting"]}
+    headers = {"If-Match": seen.headers["etag"]}
+    assert client.post("/api/v1/entity/delete", json=wanted, headers=headers).status_code == 412
+    assert client.get(DEFINITION).text == first
+    assert update(client, second, client.get(DEFINITION).headers["etag"], "apply?yes=true").status_code == 202
+    assert client.get(DEFINITION).text == second
+
+
+def test_if_match_is_refused_where_it_would_say_nothing(client: TestClient) -> None:
+    told = client.post("/api/v1/entity/suspend", json={"names": ["counting"]}, headers={"If-Match": "*"})
+    assert (told.status_code, "If-Match is for" in told.text) == (400, True)
+    assert update(client, "kind: feed\nname: nothing\n", "*").status_code == 422
+
+
+def test_a_change_between_the_look_and_the_lock_is_seen(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = preconditions.call
+
+    def call_later(door: Any, operation: Any, given: Any) -> Any:
+        if operation.name == "metadata put":
+            must("metadata", "put", "feed/clicks", "steward=eve")
+        if operation.name == "entity update":
+            must("entity", "update", "changed.yaml")
+        return ask(door, operation, given)
+
+    monkeypatch.setattr(preconditions, "call", call_later)
+    seen = client.get(DEFINITION)
+    Path("changed.yaml").write_text(f"{seen.text}description: eve\n")
+    assert put(client, "ann", client.get(METADATA).headers["etag"]) == 412
+    assert update(client, f"{seen.text}description: ann\n", seen.headers["etag"]).status_code == 412
+    assert "eve" in client.get(DEFINITION).text
+    assert "eve" in client.get(METADATA).text
