@@ -147,7 +147,7 @@ def test_a_token_that_was_made_is_needed_from_then_on_even_when_it_expires(serve
     assert server.ask().status == 200
 
 
-def test_the_holder_of_a_token_asks_in_its_name_for_what_it_may(server: Server) -> None:
+def test_row_134_the_holder_of_a_token_asks_in_its_name_for_what_it_may(server: Server) -> None:
     token = make(server, Does.READS, Does.NOTIFIES)
     assert server.ask(headers=token).authors == ["loader"]
     refused = server.ask(RERUN, token, method="POST")
@@ -159,7 +159,7 @@ def test_the_holder_of_a_token_asks_in_its_name_for_what_it_may(server: Server) 
 
 
 @pytest.mark.both_databases
-def test_expired_revoked_foreign_and_malformed_tokens_are_refused_alike(server: Server) -> None:
+def test_row_133_expired_revoked_foreign_and_malformed_tokens_are_refused_alike(server: Server) -> None:
     expired = make(server, Does.READS, until=timedelta(0), name="expired")
     revoked = make(server, Does.READS, name="revoked")
     revoke_token(server.database, "revoked", author="ann", now=NOW, dry_run=False)
@@ -215,7 +215,7 @@ def test_the_names_of_the_server_are_known(server: Server, host: str) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:8000", "http://127.0.0.1", ""])
-def test_a_page_of_another_site_is_refused(server: Server, origin: str, method: str) -> None:
+def test_row_136_a_page_of_another_site_is_refused(server: Server, origin: str, method: str) -> None:
     refused = server.ask(headers={"Origin": origin}, method=method)
     assert (refused.status, refused.let_in) == (403, [])
     assert refused.told["detail"] == "A page of another site cannot ask this server."
@@ -226,7 +226,7 @@ def test_a_page_of_the_server_is_let_in(server: Server) -> None:
 
 
 @pytest.mark.parametrize("client", ["10.1.2.3", "fd00::7", "::ffff:10.1.2.3"])
-def test_a_proxy_says_who_asks(server: Server, client: str) -> None:
+def test_row_135_a_proxy_says_who_asks(server: Server, client: str) -> None:
     server.host, server.server = "0.0.0.0", PROXIES
     host = {"Host": "feeds.example"}
     assert server.ask(RERUN, {**host, "X-Forwarded-User": "bob"}, client=client, method="POST").authors == ["bob"]
