@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from types import FrameType
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -32,6 +33,7 @@ CONNECTIONS = 500
 SILENT_SECONDS = 1.0
 END_SECONDS = 30
 LINGER_SECONDS = 300.0
+_TOO_LATE = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
 def serve(settings: Settings, database: Database, address: Address, author: str) -> Iterator[Address]:
@@ -170,7 +172,7 @@ class PatientProtocol(H11Protocol):
             late = self.loop.time() + self.header_seconds - SILENT_SECONDS
             for each in self.connections - {self}:
                 if isinstance(each, PatientProtocol) and each._deadline is not None and each._deadline.when() < late:
-                    each.timeout_keep_alive_handler()
+                    each._give_up()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -180,10 +182,15 @@ class PatientProtocol(H11Protocol):
         super().timeout_keep_alive_handler()
         self.loop.call_later(LINGER_SECONDS, self.transport.abort)
 
+    def _give_up(self) -> None:
+        if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
+            self.transport.write(_TOO_LATE)
+        self.timeout_keep_alive_handler()
+
     def _watch(self) -> None:
         is_waiting = self.cycle is None or self.cycle.response_complete
         if is_waiting and self._deadline is None:
-            self._deadline = self.loop.call_later(self.header_seconds, self.timeout_keep_alive_handler)
+            self._deadline = self.loop.call_later(self.header_seconds, self._give_up)
         elif not is_waiting and self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None

@@ -2,23 +2,27 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.routing import Match, Route
 from starlette.testclient import TestClient
 from starlette.types import Message, Receive, Scope, Send
 
 from feed_assets.operation import Does
+from feed_assets.server.aliases.table import ALIASES
 from feed_assets.server.application import build_application
 from feed_assets.server.bodies import LARGEST
 from feed_assets.server.callers import Keeper
 from feed_assets.server.guard import Guard
 from feed_assets.server.records import Address
-from feed_assets.server.routes import Rights
+from feed_assets.server.routes import LOOKS, Rights, list_routes
 from feed_assets.server.tokens import create_token, revoke_token
 from feed_assets.setting_sections import ServerSettings
 from feed_assets.settings import Settings, load_settings
@@ -186,6 +190,24 @@ def test_what_no_rule_names_is_refused(server: Server) -> None:
         refused = server.ask(path, method=method)
         assert (refused.status, refused.let_in) == (404, []), path
     assert server.ask("/health", {"Host": "elsewhere"}, client="192.0.2.1").authors == ["nobody"]
+
+
+def test_the_right_is_that_of_the_route_that_answers(server: Server) -> None:
+    """Also for paths that a parameter spoils: else who may read could act."""
+    rights, answered = Rights(), set[str]()
+    needed = [(each.path, each.method, each.operation.does) for each in list_routes()]
+    needed += [(each.path, each.method, each.called.does) for each in ALIASES]
+    routes = [(Route(path, str, methods=[method]), does) for path, method, does in needed]
+    values, methods = ("a", "", "a/b", "status", "a\n"), {method for _, method, _ in needed}
+    for (path, *_), value, method in product(needed, values, methods):
+        asked = re.sub(r"\{[^}]*\}", value, path)
+        for end in ("", "/", "\n"):
+            scope = {"type": "http", "method": method, "path": asked + end, "headers": []}
+            found = [does for route, does in routes if route.matches(scope)[0] is Match.FULL]
+            right = rights(scope)
+            assert right is None or right in (*found[:1], *[Does.READS] * (asked in LOOKS)), (method, asked + end)
+            answered.update([path] if right else [])
+    assert answered == {path for path, *_ in needed}
 
 
 @pytest.mark.parametrize(
