@@ -15,7 +15,7 @@ from feed_assets.entities.feed import Feed
 from feed_assets.entities.graph import iter_edges
 from feed_assets.entities.process import Process
 from feed_assets.issues import EntityKey
-from feed_assets.lineage.records import DOWNSTREAM, UPSTREAM, Edge, EdgeKind, LineageGraph, Node, NodeKind
+from feed_assets.lineage.records import WORDS, Edge, EdgeKind, LineageGraph, Node, NodeKind
 
 _Edge = tuple[EntityKey, str, EntityKey]
 
@@ -81,9 +81,9 @@ class GroupGraph(LineageGraph):
         above: dict[str, list[str]] = defaultdict(list)
         below: dict[str, list[str]] = defaultdict(list)
         for each in self.edges:
-            below[each.source].append(f"{DOWNSTREAM[each.kind].format(name=each.name)} {names[each.target]}")
+            below[each.source].append(f"{WORDS[each.kind][1].format(name=each.name)} {names[each.target]}")
             if each.kind is not EdgeKind.HAS:
-                above[each.target].append(f"{UPSTREAM[each.kind].format(name=each.name)} {names[each.source]}")
+                above[each.target].append(f"{WORDS[each.kind][0].format(name=each.name)} {names[each.source]}")
         (root,) = self.starts
         members = [each.target for each in self.edges if each.source == root]
         told = ("\n    ".join([f"  has {names[each]}", *above[each], *below[each]]) for each in members)

@@ -4,9 +4,10 @@ is resolved by the definitions that govern it, so that releases with other windo
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import Connection
@@ -18,7 +19,7 @@ from feed_assets.instances.lists.lifecycles import find_single
 from feed_assets.instances.lists.ranges import UNSCHEDULED, join_consecutive, render_range
 from feed_assets.json_form import Hidden, NominalTime, shown
 from feed_assets.lineage.recorded import RecordedLineage
-from feed_assets.lineage.records import MORE, MOST_NODES, Edge, EdgeKind, LineageGraph, Node, NodeKind, render_tree
+from feed_assets.lineage.records import MORE, MOST_NODES, Edge, EdgeKind, LineageGraph, Node, NodeKind
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import (
@@ -93,19 +94,14 @@ def find_dependencies(context: OperationContext, subject: Subject) -> Neighbours
 
         def read(each: Subject, cluster: str) -> Iterator[NeighbourInstance]:
             if each.kind is Kind.PROCESS:
-                return _of_process(context, connection, each.name, cluster, each.instance)
+                active = context.active_release(connection, each.name, cluster, each.instance)
+                return chain(
+                    _inputs(context, connection, active, each.instance), _outputs(connection, active, each.instance)
+                )
             return _of_feed(context, connection, port, FeedKey(each.name, cluster, each.instance))
 
         found = find_single(context, subject).consolidate(read)
     return Neighbours(parts=found.parts, remarks=tuple(sorted(port.remarks)), find_sequence=context.find_sequence)
-
-
-def _of_process(
-    context: OperationContext, connection: Connection, name: str, cluster: str, nominal_time: datetime
-) -> Iterator[NeighbourInstance]:
-    active = context.active_release(connection, name, cluster, nominal_time)
-    yield from _inputs(context, connection, active, nominal_time)
-    yield from _outputs(connection, active, nominal_time)
 
 
 def _of_feed(
@@ -219,16 +215,7 @@ class TriageGraph:
 
         Instances that end the tree are one line for each series of one feed or process in the same state.
         """
-        nodes = {each.id: each for each in self.graph.nodes}
-
-        def line(_: str | None, first: str, last: str | None) -> str:
-            return label_of(nodes[first], None if last is None else nodes[last].nominal_time)
-
-        def series(_: str, each: str) -> Hashable:
-            return nodes[each].subject, nodes[each].state
-
-        lines = render_tree(self.graph.starts, self.graph.follow(upwards=True), line, series)
-        return "\n".join([*lines, *([] if self.is_whole else [MORE])])
+        return "\n".join([*self.graph.tree(upwards=True, label=label_of), *([] if self.is_whole else [MORE])])
 
 
 def _cells(node: Node) -> dict[str, str]:

@@ -10,7 +10,6 @@ from enum import StrEnum
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
-from typing import TypeVar
 
 from feed_assets.entities.graph import find_reached
 from feed_assets.json_form import Hidden, NominalTime
@@ -23,7 +22,6 @@ MORE_LEVELS = "there is more beyond --levels {}: give a higher number"
 
 _DIGEST = 12
 MORE = "... and more"
-_Key = TypeVar("_Key", bound=Hashable)
 
 
 class NodeKind(StrEnum):
@@ -65,32 +63,20 @@ class EdgeKind(StrEnum):
     DECLARED = "declared"
 
 
-UPSTREAM = {
-    EdgeKind.MADE: "made by",
-    EdgeKind.READ: "read",
-    EdgeKind.COPIED: "copied from",
-    EdgeKind.GAVE: "from",
-    EdgeKind.REMOVED: "removed by",
-    EdgeKind.THEN: "after",
-    EdgeKind.HAS: "of",
-    EdgeKind.HANDS: "gets {name} from",
-    EdgeKind.DIRECT: "of",
-    EdgeKind.INDIRECT: "decided by",
-    EdgeKind.DECLARED: "declared to be of",
+WORDS = {
+    EdgeKind.MADE: ("made by", "made"),
+    EdgeKind.READ: ("read", "read by"),
+    EdgeKind.COPIED: ("copied from", "copied to"),
+    EdgeKind.GAVE: ("from", "gave"),
+    EdgeKind.REMOVED: ("removed by", "removed"),
+    EdgeKind.THEN: ("after", "then"),
+    EdgeKind.HAS: ("of", "has"),
+    EdgeKind.HANDS: ("gets {name} from", "hands {name} to"),
+    EdgeKind.DIRECT: ("of", "in"),
+    EdgeKind.INDIRECT: ("decided by", "decides"),
+    EdgeKind.DECLARED: ("declared to be of", "declared to be in"),
 }
-DOWNSTREAM = {
-    EdgeKind.MADE: "made",
-    EdgeKind.READ: "read by",
-    EdgeKind.COPIED: "copied to",
-    EdgeKind.GAVE: "gave",
-    EdgeKind.REMOVED: "removed",
-    EdgeKind.THEN: "then",
-    EdgeKind.HAS: "has",
-    EdgeKind.HANDS: "hands {name} to",
-    EdgeKind.DIRECT: "in",
-    EdgeKind.INDIRECT: "decides",
-    EdgeKind.DECLARED: "declared to be in",
-}
+"""How the target of an edge came of its source, and what the source has to do with the target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,9 +204,9 @@ class LineageGraph:
     def find_shown(self) -> frozenset[str]:
         """Return the ids of the nodes in the trees of the text."""
         asked = [upwards for upwards, is_asked in ((True, self.up), (False, self.down)) if is_asked]
-        return frozenset(self.starts).union(*(find_reached(self.follow(upwards=each), self.starts) for each in asked))
+        return frozenset(self.starts).union(*(find_reached(self._follow(upwards=each), self.starts) for each in asked))
 
-    def follow(self, *, upwards: bool) -> dict[str, dict[str, list[Edge]]]:
+    def _follow(self, *, upwards: bool) -> dict[str, dict[str, list[Edge]]]:
         following: dict[str, dict[str, list[Edge]]] = defaultdict(dict)
         for each in self.edges:
             one, other = (each.target, each.source) if upwards else (each.source, each.target)
@@ -230,47 +216,49 @@ class LineageGraph:
     @property
     def text(self) -> str:
         """A tree with what each came of below it, and one with what came of it. What is repeated is not told again."""
-        nodes = {each.id: each for each in self.nodes}
         lines = []
-        for title, is_asked, upwards, words in (
-            ("what it came of:", self.up, True, UPSTREAM),
-            ("what came of it:", self.down, False, DOWNSTREAM),
-        ):
+        for title, is_asked, upwards in (("what it came of:", self.up, True), ("what came of it:", self.down, False)):
             if is_asked:
                 lines += [title] if self.up and self.down and self.nodes else []
-                lines += self._tree(nodes, words, upwards=upwards)
+                lines += self.tree(upwards=upwards)
         return "\n".join([*lines, *([] if self.is_whole else [MORE])])
 
-    def _tree(self, nodes: Mapping[str, Node], words: Mapping[EdgeKind, str], *, upwards: bool) -> list[str]:
-        following = self.follow(upwards=upwards)
+    def tree(self, *, upwards: bool, label: Callable[[Node, datetime | None], str] | None = None) -> list[str]:
+        """Return the lines of a tree in one direction: of words and nodes, or of the labels of these alone; each is of
+        a node, or of all of a series until a time.
+        """
+        nodes, following = {each.id: each for each in self.nodes}, self._follow(upwards=upwards)
 
-        def prefix(above: str, each: str) -> str:
+        def prefix(above: str | None, each: str) -> str:
+            if above is None or label is not None:
+                return ""
             told: dict[str, list[str]] = defaultdict(list)
             for edge in following[above][each]:
-                told[words[edge.kind].format(name=edge.name)] += filter(None, [edge.name])
+                word = WORDS[edge.kind][0 if upwards else 1].format(name=edge.name)
+                told[word] += filter(None, [edge.name])
             ways = (f"{word} ({', '.join(names)})" if len(names) > 1 else word for word, names in told.items())
             return f"{' and '.join(ways)} "
 
         def line(above: str | None, first: str, last: str | None) -> str:
             until = nodes[last].nominal_time if last is not None else None
-            return (prefix(above, first) if above is not None else "") + nodes[first].line(until)
+            return prefix(above, first) + (label or Node.line)(nodes[first], until)
 
         def series(above: str, each: str) -> Hashable:
             return each if nodes[each].nominal_time is None else (prefix(above, each), nodes[each].sort)
 
         starts = reversed(self.starts) if upwards else self.starts
-        return render_tree(starts, following, line, series)
+        return _render_tree(starts, following, line, series)
 
 
 def _escape(text: str) -> str:
     return mask(text).replace("\\", "\\\\").replace('"', '\\"')
 
 
-def render_tree(
-    starts: Iterable[_Key],
-    following: Mapping[_Key, Collection[_Key]],
-    line: Callable[[_Key | None, _Key, _Key | None], str],
-    series: Callable[[_Key, _Key], Hashable],
+def _render_tree(
+    starts: Iterable[str],
+    following: Mapping[str, Collection[str]],
+    line: Callable[[str | None, str, str | None], str],
+    series: Callable[[str, str], Hashable],
 ) -> list[str]:
     """Return the lines of a tree: what follows each node below it. A repeated node is not expanded again. What ends the
     tree is one line for each series of one key.
@@ -282,9 +270,9 @@ def render_tree(
         series: returns a key that only nodes of one series below a node share.
     """
     lines: list[str] = []
-    shown: set[_Key] = set()
+    shown: set[str] = set()
     for start in starts:
-        stack: list[tuple[int, _Key | None, list[_Key]]] = [(0, None, [start])] if start not in shown else []
+        stack: list[tuple[int, str | None, list[str]]] = [(0, None, [start])] if start not in shown else []
         while stack:
             depth, above, listed = stack.pop()
             first, below = listed[0], following.get(listed[0], ())
@@ -300,6 +288,6 @@ def render_tree(
 
 
 def _series_of(
-    following: Mapping[_Key, Collection[_Key]], series: Callable[[_Key, _Key], Hashable], above: _Key, each: _Key
+    following: Mapping[str, Collection[str]], series: Callable[[str, str], Hashable], above: str, each: str
 ) -> Hashable:
     return (each, True) if following.get(each) else (series(above, each), False)
