@@ -3,7 +3,7 @@ leads from what was there first to what came of it. It is a tree for people, a g
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -224,8 +224,9 @@ class LineageGraph:
         return "\n".join([*lines, *([] if self.is_whole else [MORE])])
 
     def tree(self, *, upwards: bool, label: Callable[[Node, datetime | None], str] | None = None) -> list[str]:
-        """Return the lines of a tree in one direction: of words and nodes, or of the labels of these alone; each is of
-        a node, or of all of a series until a time.
+        """Return the lines of a tree in one direction, what follows each node below it: of words and nodes, or of the
+        labels of these alone. A repeated node is not expanded again; what stands below an earlier start is no start.
+        What ends the tree is one line for each series, which a label tells until a time.
         """
         nodes, following = {each.id: each for each in self.nodes}, self._follow(upwards=upwards)
 
@@ -239,55 +240,26 @@ class LineageGraph:
             ways = (f"{word} ({', '.join(names)})" if len(names) > 1 else word for word, names in told.items())
             return f"{' and '.join(ways)} "
 
-        def line(above: str | None, first: str, last: str | None) -> str:
-            until = nodes[last].nominal_time if last is not None else None
-            return prefix(above, first) + (label or Node.line)(nodes[first], until)
-
         def series(above: str, each: str) -> Hashable:
-            return each if nodes[each].nominal_time is None else (prefix(above, each), nodes[each].sort)
+            is_single = each in following or nodes[each].nominal_time is None
+            return each if is_single else (prefix(above, each), nodes[each].sort)
 
-        starts = reversed(self.starts) if upwards else self.starts
-        return _render_tree(starts, following, line, series)
+        lines: list[str] = []
+        shown: set[str] = set()
+        for start in reversed(self.starts) if upwards else self.starts:
+            stack: list[tuple[int, str | None, list[str]]] = [(0, None, [start])] if start not in shown else []
+            while stack:
+                depth, above, listed = stack.pop()
+                first, below, count = listed[0], following.get(listed[0], {}), len(listed)
+                until = nodes[listed[-1]].nominal_time if count > 1 else None
+                told = f"{'  ' * depth}{prefix(above, first)}{(label or Node.line)(nodes[first], until)}"
+                lines.append(f"{told} ({count} instances)" if count > 1 else told)
+                lines[-1] += " (see above)" if count == 1 and first in shown and below else ""
+                grouped = groupby(below if first not in shown else (), partial(series, first))
+                stack += [(depth + 1, first, each) for each in reversed([[*each] for _, each in grouped])]
+                shown.update(listed)
+        return lines
 
 
 def _escape(text: str) -> str:
     return mask(text).replace("\\", "\\\\").replace('"', '\\"')
-
-
-def _render_tree(
-    starts: Iterable[str],
-    following: Mapping[str, Collection[str]],
-    line: Callable[[str | None, str, str | None], str],
-    series: Callable[[str, str], Hashable],
-) -> list[str]:
-    """Return the lines of a tree: what follows each node below it. A repeated node is not expanded again. What ends the
-    tree is one line for each series of one key.
-
-    Args:
-        starts: where it begins; what stands below an earlier one is no beginning.
-        following: what follows each.
-        line: returns the line of a node below another, if any; or of a series from one to another.
-        series: returns a key that only nodes of one series below a node share.
-    """
-    lines: list[str] = []
-    shown: set[str] = set()
-    for start in starts:
-        stack: list[tuple[int, str | None, list[str]]] = [(0, None, [start])] if start not in shown else []
-        while stack:
-            depth, above, listed = stack.pop()
-            first, below = listed[0], following.get(listed[0], ())
-            told = line(above, first, listed[-1] if len(listed) > 1 else None)
-            end = (
-                f" ({len(listed)} instances)" if len(listed) > 1 else " (see above)" if first in shown and below else ""
-            )
-            lines.append(f"{'  ' * depth}{told}{end}")
-            grouped = groupby(below if first not in shown else (), partial(_series_of, following, series, first))
-            stack += [(depth + 1, first, [*each]) for _, each in reversed([(key, [*each]) for key, each in grouped])]
-            shown.update(listed)
-    return lines
-
-
-def _series_of(
-    following: Mapping[str, Collection[str]], series: Callable[[str, str], Hashable], above: str, each: str
-) -> Hashable:
-    return (each, True) if following.get(each) else (series(above, each), False)
