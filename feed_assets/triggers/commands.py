@@ -56,7 +56,7 @@ def list_consumers(context: "OperationContext", *, feed: Feed, cluster: OnlyClus
 def add_event(
     context: "OperationContext", *, choice: EventChoice, author: str, dry_run: bool = False
 ) -> "list[ChangedEvent]":
-    """Let a batch of PROCESS take an event: a held, dropped or passed one, or one from before the trigger."""
+    """Let a batch of PROCESS take events: held, dropped or passed ones, or some from before the trigger."""
     from feed_assets.triggers.queues import change_event
 
     return change_event(context, choice, QueueAction.ADD, author=author, dry_run=dry_run)
@@ -66,7 +66,7 @@ def add_event(
 def drop_event(
     context: "OperationContext", *, choice: EventChoice, author: str, dry_run: bool = False
 ) -> "list[ChangedEvent]":
-    """Drop a pending event of PROCESS: no batch takes it, until it is added."""
+    """Drop pending events of PROCESS: no batch takes them, until they are added."""
     from feed_assets.triggers.queues import change_event
 
     return change_event(context, choice, QueueAction.DROP, author=author, dry_run=dry_run)
@@ -76,7 +76,7 @@ def drop_event(
 def hold_event(
     context: "OperationContext", *, choice: EventChoice, author: str, dry_run: bool = False
 ) -> "list[ChangedEvent]":
-    """Hold a pending event of PROCESS back: batches pass it by, until it is added."""
+    """Hold pending events of PROCESS back: batches pass them by, until they are added."""
     from feed_assets.triggers.queues import change_event
 
     return change_event(context, choice, QueueAction.HOLD, author=author, dry_run=dry_run)

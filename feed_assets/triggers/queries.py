@@ -32,9 +32,9 @@ class BatchQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventChoice:
-    """An event in the queue of a process, about which somebody decides."""
+    """Events in the queue of a process, about which somebody decides."""
 
     process: Process
-    event: Annotated[int, Param("The number of the event.", least=1)]
+    events: Annotated[tuple[int, ...], Param("The number of the event; may be repeated.", option="event", least=1)]
     reason: Annotated[str, Param("The reason, for people who find the change later.")]
     cluster: ProcessCluster = None

@@ -469,28 +469,28 @@ def _consumer(mark: Mark, aside: Collection[QueueChange], ahead: int) -> QueueCo
 def change_event(
     context: OperationContext, choice: EventChoice, action: QueueAction, *, author: str, dry_run: bool = False
 ) -> list[ChangedEvent]:
-    """Decide about an event in the queue of each input that takes it: drop it, hold it, or let it be taken.
+    """Decide about events in the queue of each input that takes them: drop them, hold them, or let them be taken; about
+    all of them, or none.
 
     Raises:
         EntityNotFoundError: there is no such process.
-        InstanceQueryError: no input of the process takes the event.
-        QueueChangeError: a batch has it, or it is so already; nothing was changed.
+        InstanceQueryError: no input of the process takes one of them.
+        QueueChangeError: a batch has one of them, or it is so already; nothing was changed.
     """
-    process, event, reason = choice.process, choice.event, choice.reason
+    process, reason = choice.process, choice.reason
     record, trigger = _find(context, process, choice.cluster)
     with context.database.begin() as connection:
-        inputs = _inputs_of(connection, record, trigger, event)
         places = [
-            require_changeable(connection, record, each, event, action)
+            (event, each, require_changeable(connection, record, each, event, action))
             if dry_run
-            else change_queue(connection, record, each, event, action, author, reason, context.as_of)
-            for each in inputs
+            else (event, each, change_queue(connection, record, each, event, action, author, reason, context.as_of))
+            for event in dict.fromkeys(choice.events)
+            for each in _inputs_of(connection, record, trigger, event)
         ]
     if not dry_run:
-        verb = f"queue {action.value.lower()}"
-        note_target(
-            context, author, verb, f"event {event} of process {process!r}", cluster=record.cluster, reason=reason
-        )
+        verb, numbers = f"queue {action.value.lower()}", ", ".join(map(str, choice.events))
+        target = f"event{'s' * (len(choice.events) > 1)} {numbers} of process {process!r}"
+        note_target(context, author, verb, target, cluster=record.cluster, reason=reason)
     return [
         ChangedEvent(
             process=process,
@@ -501,7 +501,7 @@ def change_event(
             action=action.value.lower(),
             dry_run=dry_run,
         )
-        for each, place in zip(inputs, places, strict=True)
+        for event, each, place in places
     ]
 
 

@@ -107,8 +107,12 @@ def test_what_is_held_or_dropped_is_named_with_who_and_why(project: Path) -> Non
     for _ in range(5):
         notify("orders")
     tick(project)
-    for event in (1, 2, 3):
-        run("queue", "drop", "load", "--event", str(event), "--reason", "twice")
+    several = ("queue", "drop", "load", "--reason", "twice", "--event", "1", "--event", "2", "--event")
+    assert "it takes no event 9" in run(*several, "9").stderr
+    assert run(*several, "3").stdout.splitlines() == [
+        f"event {event} at input 'orders' of 'load': was pending, dropped" for event in (1, 2, 3)
+    ]
+    assert "events 1, 2, 3 of process 'load'" in run("admin", "audit", "--limit", "1").stdout
     run("queue", "hold", "load", "--event", "4", "--reason", "ask", "--author", "bob")
     lines = run("queue", "show", "load").stdout.splitlines()[1:]
     twice = "dropped by ann: twice"

@@ -16,6 +16,8 @@ from starlette.testclient import TestClient
 from starlette.types import Message, Receive, Scope, Send
 
 from feed_assets.operation import Does
+from feed_assets.server.aliases.airflow import AIRFLOW
+from feed_assets.server.aliases.records import Alias
 from feed_assets.server.aliases.table import ALIASES
 from feed_assets.server.application import build_application
 from feed_assets.server.bodies import LARGEST
@@ -177,6 +179,16 @@ def test_row_133_expired_revoked_foreign_and_malformed_tokens_are_refused_alike(
     assert answers[0].headers["www-authenticate"] == "Bearer"
     assert not any(each.let_in for each in answers)
     assert server.ask(headers={"Authorization": valid}).status == 200
+
+
+@pytest.mark.parametrize("alias", AIRFLOW, ids=lambda each: f"{each.method} {each.path}")
+def test_a_path_of_another_system_needs_a_caller_with_the_right_of_its_operation(server: Server, alias: Alias) -> None:
+    path = alias.path.replace("{", "a").replace("}", "")
+    does = alias.called.does
+    holder = make(server, does)
+    other = make(server, Does.DECLARES, name="other")
+    found = [server.ask(path, headers, method=alias.method).status for headers in ({}, other, holder)]
+    assert found == [401, 403, 200]
 
 
 def test_what_no_rule_names_is_refused(server: Server) -> None:

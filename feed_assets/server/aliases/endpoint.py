@@ -50,7 +50,7 @@ class _AliasEndpoint:
         return await run_in_threadpool(self._answer, door, _read_values(request), content, files)
 
     def _answer(self, door: Door, values: Mapping[str, Any], content: bytes, files: Mapping[str, Any]) -> Response:
-        def ask(name: str, **parameters: Any) -> Any:
+        def ask(name: str, /, **parameters: Any) -> Any:
             operation = find_operation(name)
             assert operation.does is Does.READS or not parameters  # without any, safe mode is only shown
             return _call(door, operation, read_given(operation, parameters))
@@ -80,8 +80,12 @@ class _AliasEndpoint:
     def _find(self, door: Door, asked: Asked, files: Mapping[str, Any]) -> Any:
         """Return the document of the operation, or what stands in its place."""
         try:
-            told = read_given(self.alias.called, {**self._rename(asked), **self.alias.given(asked)})
-            return _call(door, self.alias.called, {**told, **files})
+            given = self.alias.given(asked)
+            calls = [{**self._rename(asked), **each} for each in (given if isinstance(given, list) else [given])]
+            sent = {name: content for name, content in files.items() if name not in calls[0]}
+            told = [{name: value for name, value in each.items() if value is not None} for each in calls]
+            found = [_call(door, self.alias.called, {**read_given(self.alias.called, each), **sent}) for each in told]
+            return found if isinstance(given, list) else found[0]
         except FeedAssetsError as exc:
             if self.alias.absent is None or status_of(exc) != HTTPStatus.NOT_FOUND:
                 raise

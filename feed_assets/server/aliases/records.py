@@ -72,9 +72,9 @@ class Alias:
     names: Mapping[str, str] = field(default_factory=dict)
     """Their names of parameters in path and query, with those of the operation; "" for what only `given` or `form`
     reads, or nobody. Another parameter of the query is refused."""
-    given: Callable[[Asked], Mapping[str, Any]] = lambda _: {}
-    """Parameters of the operation that are not there under another name, by ours. The file of one that takes a file is
-    the body."""
+    given: Callable[[Asked], Mapping[str, Any] | list[Mapping[str, Any]]] = lambda _: {}
+    """Parameters of the operation that are not there under another name, by ours; of several calls a list, for `form` a
+    list of documents. The file of one that takes a file is the body, unless it is named here."""
     form: Callable[[Any, Asked], Any] = lambda document, _: document
     """The answer: from the document of the operation, or from its text if it has none. A text is sent as it is, None is
     an answer without content."""
