@@ -7,8 +7,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
+from threading import Lock
 from typing import Any
 
+from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -19,6 +21,8 @@ from feed_assets.cli.door import CONSOLE, TERMINAL, Door, Screen
 from feed_assets.cli.options import author_of
 from feed_assets.errors import FeedAssetsError, WrongUsageError
 from feed_assets.json_form import parse_json
+from feed_assets.metrics.collecting import SERIES_LIMIT, Scraper
+from feed_assets.metrics.expositions import build_registry
 from feed_assets.operation import Operation
 from feed_assets.server.aliases.endpoint import mount_aliases
 from feed_assets.server.answers import answer, refuse
@@ -29,9 +33,11 @@ from feed_assets.server.openapi import describe_routes
 from feed_assets.server.page import POLICY, render_page
 from feed_assets.server.preconditions import call_if_match, tag_of
 from feed_assets.server.problems import problem
-from feed_assets.server.routes import DOCUMENT, HEALTH, PAGE, OperationRoute, list_routes
+from feed_assets.server.routes import DOCUMENT, HEALTH, METRICS, PAGE, OperationRoute, list_routes
 from feed_assets.settings import Settings
 from feed_assets.sql.database import Database
+
+_KEY = "Idempotency-Key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,7 @@ def build_application(settings: Settings, database: Database) -> Starlette:
             *(Route(each.path, _Endpoint(served, each).respond, methods=[each.method]) for each in routes),
             *mount_aliases(served.open_door),
             Route(HEALTH, _Health(served).respond),
+            Route(METRICS, _Metrics(served).respond),
             *(Route(path, document.respond) for path in (DOCUMENT, PAGE)),
         ],
         exception_handlers={HTTPStatus.NOT_FOUND: _miss, HTTPStatus.METHOD_NOT_ALLOWED: _miss},
@@ -92,6 +99,10 @@ class _Endpoint:
             given = read_given(operation, await _read_values(request, operation))
             if operation.file is not None:
                 given |= await read_body(request, operation)
+            if self._route.method == "POST" and (key := request.headers.get(_KEY)) is not None:
+                if "key" not in list_parameters(operation):
+                    raise WrongUsageError(f"{_KEY} is for feed notify: {operation.name} has none. Leave it out.")
+                given.setdefault("key", key)
         except (FeedAssetsError, ValueError) as exc:
             return refuse(exc if isinstance(exc, FeedAssetsError) else WrongUsageError(str(exc)))
         is_console = CONSOLE in request.headers.get("accept", "")
@@ -158,6 +169,27 @@ class _Health:
         try:
             with self._served.database.read():
                 return JSONResponse({"status": "ok"})
+        except FeedAssetsError as exc:
+            return refuse(exc)
+
+
+class _Metrics:
+    """Answers with the metrics of the record, collected anew for each scrape, one after the other."""
+
+    def __init__(self, served: Served) -> None:
+        self._lock = Lock()
+        self._scraper = Scraper(served.settings, served.database, SERIES_LIMIT)
+        self._registry = build_registry(self._scraper.scrape)
+
+    async def respond(self, request: Request) -> Response:
+        """Collect them, in the form that the scraper accepts."""
+        return await run_in_threadpool(self._scrape, request)
+
+    def _scrape(self, request: Request) -> Response:
+        render, media_type = choose_encoder(request.headers.get("accept", ""))
+        try:
+            with self._lock:
+                return Response(render(self._registry), headers={"Content-Type": media_type})
         except FeedAssetsError as exc:
             return refuse(exc)
 

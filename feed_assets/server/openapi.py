@@ -22,7 +22,7 @@ from feed_assets.operation_list import describe_group
 from feed_assets.server.answers import JSON, media_type_of
 from feed_assets.server.calls import command_of, list_parameters
 from feed_assets.server.problems import PROBLEM
-from feed_assets.server.routes import DOCUMENT, HEALTH, OperationRoute
+from feed_assets.server.routes import DOCUMENT, HEALTH, METRICS, OperationRoute
 
 _ABOUT = """Each operation that has a route, with the parameters and the JSON of its command. What only reads is asked
 by GET. What acts takes its parameters as the JSON object in the body or, if the body is a file, in the query."""
@@ -58,7 +58,11 @@ _TYPES: Mapping[Any, Mapping[str, Any]] = {
     dict[str, object]: {"type": "object"},
 }
 _FILES: Mapping[Any, Sequence[str]] = {EntityFile: ("application/yaml", "application/xml", "application/zip")}
-_LOOKS: Mapping[str, str] = {HEALTH: "Whether the database answers.", DOCUMENT: "This document."}
+_LOOKS: Mapping[str, tuple[str, str]] = {
+    HEALTH: ("Whether the database answers.", JSON),
+    METRICS: ("The metrics, for Prometheus.", "text/plain"),
+    DOCUMENT: ("This document.", JSON),
+}
 
 
 class _Schemas(GenerateJsonSchema):
@@ -78,8 +82,10 @@ def describe_routes(routes: Sequence[OperationRoute]) -> Mapping[str, Any]:
     for (operation, at), kind in kinds.items():
         document = _document_of(operation, kind, found[(operation, at), _MODE], shared["$defs"])
         results.setdefault(operation, []).append(document)
-    answer = _answers(HTTPStatus.OK, {JSON: {"schema": {"type": "object"}}})
-    looks = {path: {"get": {"summary": text, "responses": answer}} for path, text in _LOOKS.items()}
+    looks = {
+        path: {"get": {"summary": text, "responses": _answers(HTTPStatus.OK, {kind: {"schema": {}}})}}
+        for path, (text, kind) in _LOOKS.items()
+    }
     groups = dict.fromkeys(each.operation.group for each in routes)
     return {
         "openapi": "3.1.0",

@@ -1,10 +1,6 @@
-"""`feed-assets metrics`: what it prints, what it serves, and how it stops."""
+"""`feed-assets metrics`: what it prints."""
 
 import re
-import signal
-import subprocess
-import sys
-import urllib.request
 from pathlib import Path
 
 import pytest
@@ -14,8 +10,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from feed_assets.metrics.expositions import load_dashboard
 from tests.cli.project import prepare, run
 from tests.definitions.verbs.harness import ALL
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -65,40 +59,3 @@ def test_what_is_left_out_is_said_on_standard_error(project: Path) -> None:
     )
     assert f"feed_assets_series_left_out {float(number)}" in result.stdout
     assert "counting" not in result.stdout
-
-
-@pytest.mark.parametrize("address", ["here", "127.0.0.1:", "127.0.0.1:65536", "::1:9464", ":-1"])
-def test_what_is_no_address_is_refused(project: Path, address: str) -> None:
-    result = run("metrics", "--listen", address)
-    assert result.exit_code == 2
-    assert "is no address. Write" in " ".join(result.stderr.split())
-
-
-def test_graphite_is_not_served(project: Path) -> None:
-    result = run("metrics", "--format", "graphite", "--listen", "0")
-    assert result.exit_code == 2
-    assert "Graphite does not ask" in result.stderr
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_serving_follows_changed_definitions_and_ends_cleanly(project: Path, number: signal.Signals) -> None:
-    code = "from feed_assets.cli.main import main; main(prog_name='feed-assets')"
-    command = [sys.executable, "-c", code, "metrics", "--listen", "0", "--max-series", "200"]
-    environ = {"PYTHONPATH": str(ROOT), "HOME": str(project)}
-    with subprocess.Popen(command, cwd=project, env=environ, stderr=subprocess.PIPE, text=True) as server:
-        assert server.stderr is not None
-        url = server.stderr.readline().removeprefix("serving ").strip()
-        assert url.startswith("http://127.0.0.1:")
-        assert 'entity="counting"' in _ask(url)
-        (project / "entities/all.yaml").write_text(yaml.safe_dump_all(ALL[:2]))
-        changed = _ask(url)
-        assert 'entity="counting"' not in changed
-        assert 'entity="clicks"' in changed
-        server.send_signal(number)
-        assert server.wait() == 0
-        assert server.stderr.read() == ""
-
-
-def _ask(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=60) as response:
-        return str(response.read().decode())

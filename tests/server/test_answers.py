@@ -138,3 +138,17 @@ def test_a_call_that_has_failed_tells_its_result(client: TestClient, project: tu
     assert refused.status_code == 409, refused.text
     assert refused.json()["result"]["issues"]
     assert client.post("/api/v1/plan", content=wrong).status_code == 200
+
+
+def test_a_notice_with_a_key_is_taken_once(client: TestClient, project: tuple[Path, Database]) -> None:
+    (day := project[0] / "data" / "clicks" / "2013-11-03" / "05").mkdir(parents=True, exist_ok=True)
+    (day / "part-0").write_text("1")
+    notice = {"feed": "clicks", "instance": "2013-11-03T05:00Z"}
+    told = [
+        client.post("/api/v1/feed/notify", json=notice, headers={"Idempotency-Key": key})
+        for key in ("k-1", "k-1", "k-2")
+    ]
+    assert [each.status_code for each in told] == [200, 200, 200], told[0].text
+    print([each.json() for each in told])
+    refused = client.post("/api/v1/hold/release?name=x", headers={"Idempotency-Key": "k-1"})
+    assert (refused.status_code, "Idempotency-Key is for feed notify" in refused.text) == (400, True)
