@@ -9,12 +9,12 @@ import os
 import warnings
 import zipfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from contextlib import suppress
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from ssl import SSLCertVerificationError
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 from urllib.parse import quote, urlencode, urlsplit
 
 import click
@@ -37,8 +37,7 @@ _CONFIRMED = frozenset({"yes", "digest", "delete_all", "dry_run", "output"})
 _HERE = "Leave out --server (and FEED_ASSETS_SERVER), and run it where the project is."
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(NamedTuple):
     """A request for an operation; `target` is its path and query, below the server's address."""
 
     method: str
@@ -70,11 +69,11 @@ def ask(ctx: click.Context, operation: Operation | None, server: str) -> NoRetur
 def _confirm(server: str, question: Question, headers: Mapping[str, str]) -> Question:
     """Ask a person whether to do what the server would do, and return the request for just that."""
     asked = f"{question.target}{'&' if '?' in question.target else '?'}"
-    told = send(server, replace(question, target=f"{asked}dry_run=true"), headers)
+    told = send(server, question._replace(target=f"{asked}dry_run=true"), headers)
     would, has_plan, digest = told["out"].rstrip().rpartition("\nPlan ")
     if has_plan:
         confirm(f"{would}\nApply this?")
-    return replace(question, target=f"{asked}digest={digest}") if has_plan else question
+    return question._replace(target=f"{asked}digest={digest}") if has_plan else question
 
 
 def build_question(ctx: click.Context, operation: Operation | None) -> Question:
@@ -100,7 +99,7 @@ def build_question(ctx: click.Context, operation: Operation | None) -> Question:
     if operation.method == "POST" and file is None:
         headers, body = {"Content-Type": "application/json"}, json.dumps(values).encode()
         return Question("POST", operation.path, headers, body)
-    query = urlencode(values, doseq=True)
+    query = urlencode(values, doseq=True, errors="surrogateescape")
     return Question(operation.method, f"{operation.path}?{query}" if query else operation.path, headers, body)
 
 
@@ -152,46 +151,39 @@ def send(server: str, question: Question, headers: Mapping[str, str]) -> Mapping
             connection.sock.settimeout(_ANSWERING)
             next_step = "What was asked may be done. Give the command again: nothing is done twice."
             target = f"{parts.path.rstrip('/')}{question.target}"
-            connection.request(question.method, target, question.body, {**question.headers, **headers})
-            answer = connection.getresponse()
-            return _read_answer(server, question, answer, answer.read(), has_token="Authorization" in headers)
+            with suppress(BrokenPipeError, ConnectionResetError):  # what is too large is not read to its end
+                connection.request(question.method, target, question.body, {**question.headers, **headers})
+            return _read_answer(server, question, connection.getresponse())
+    except SSLCertVerificationError as exc:
+        reason, next_step = (
+            f"it is not trusted: {exc.verify_message}",
+            "Name the file of its authority by SSL_CERT_FILE.",
+        )
     except (OSError, HTTPException) as exc:
         reason = f"it has not answered: {getattr(exc, 'strerror', '') or exc or type(exc).__name__}"
-        if isinstance(exc, SSLCertVerificationError):
-            reason = f"it is not trusted: {exc.verify_message.rstrip('.')}"
-            next_step = "Name the file of its authority by the environment variable SSL_CERT_FILE."
-        raise ServiceError(service=f"server {server}", reason=reason, next_step=next_step) from exc
     finally:
         connection.close()
+    raise ServiceError(service=f"server {server}", reason=reason.rstrip("."), next_step=next_step)
 
 
-def _read_answer(
-    server: str, question: Question, answer: HTTPResponse, content: bytes, *, has_token: bool
-) -> Mapping[str, Any]:
+def _read_answer(server: str, question: Question, answer: HTTPResponse) -> Mapping[str, Any]:
     try:
-        told = json.loads(content)
+        told = json.loads(answer.read())
     except ValueError:
         told = None
-    if isinstance(told, dict) and told.keys() == {"out", "err", "exit_code"}:
-        return told
-    reason, next_step = (
-        f"it is no server of feed-assets: it answers {answer.status} {answer.reason}",
-        "Check its address.",
-    )
-    match answer.status:
-        case _ if location := answer.headers.get("Location"):
-            reason, next_step = (
-                f"it sends on to {location}, where nothing was sent",
-                "If that is right, name it instead.",
-            )
-        case HTTPStatus.UNAUTHORIZED if has_token:
-            reason = "it does not know this token, or the token has ended"
-            next_step = f"Ask who runs it for another, for {ENV_TOKEN} or the file of --token-file."
-        case HTTPStatus.UNAUTHORIZED:
-            reason, next_step = "it asks for a token", f"Set {ENV_TOKEN}, or name the file with it by --token-file."
-        case HTTPStatus.NOT_FOUND if isinstance(told, dict):
-            reason = f"it has no {question.target.partition('?')[0]}: it is of another version"
-            next_step = "Use the same version of feed-assets here and there."
-        case _ if isinstance(told, dict) and "detail" in told:
-            reason, next_step = str(told["detail"]).rstrip("."), str(told.get("next_step") or "Ask who runs it.")
-    raise ServiceError(service=f"server {server}", reason=reason, next_step=next_step)
+    match told, answer.headers.get("Location"):
+        case {"out": str(), "err": str(), "exit_code": int()}, _:
+            return dict(told)
+        case {"status": HTTPStatus.UNAUTHORIZED, "detail": str(reason)}, _:
+            next_step = f"A token that holds is needed in {ENV_TOKEN}, or in the file of --token-file."
+        case {"status": HTTPStatus.NOT_FOUND}, _:
+            reason = f"it has no {question.target.partition('?')[0]}"
+            next_step = "It is of another version of feed-assets: use the same one."
+        case {"detail": str(reason)}, _:
+            next_step = told.get("next_step") or "Ask who runs it."
+        case _, str(place):
+            reason, next_step = f"it sends on to {place}, where nothing was sent", "If that is right, name it instead."
+        case _:
+            reason = f"it is no server of feed-assets: it answers {answer.status} {answer.reason}"
+            next_step = "Check its address."
+    raise ServiceError(service=f"server {server}", reason=reason.rstrip("."), next_step=next_step)

@@ -16,7 +16,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from feed_assets.cli import remote
 from feed_assets.operation_list import list_operations
 from feed_assets.server.application import build_application
+from feed_assets.server.bodies import LARGEST
+from feed_assets.server.callers import Keeper
+from feed_assets.server.guard import Guard
 from feed_assets.server.problems import problem
+from feed_assets.server.records import Address
+from feed_assets.server.routes import Rights
 from feed_assets.settings import load_settings
 from tests.cli.project import must, run
 from tests.cli.test_golden import COMMANDS, GOLDEN, prepare, run_commands, stable
@@ -137,6 +142,7 @@ def afar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "metadata get dashboard/none",
         "metadata import absent.json",
         "metadata import empty.json",
+        "entity lookup /clicks/\udcff",
         "metadata import said.json --dry-run",
         "mirror plan models",
         "settings --help",
@@ -205,9 +211,15 @@ def test_help_and_completion_ask_no_server(monkeypatch: pytest.MonkeyPatch) -> N
             Response(status_code=302, headers={"location": "http://other/"}),
             "it sends on to http://other/, where nothing was sent.",
         ),
-        (Response(status_code=401), "it asks for a token. Set FEED_ASSETS_TOKEN"),
+        (
+            problem(401, "It is not known who asks."),
+            "It is not known who asks. A token that holds is needed in FEED_ASSETS",
+        ),
         (problem(403, "This token reads only.", "Ask for another."), "This token reads only. Ask for another."),
-        (problem(404, "There is nothing."), "it has no /api/v1/why: it is of another version."),
+        (
+            problem(404, "There is nothing."),
+            "it has no /api/v1/why. It is of another version of feed-assets: use the same one.",
+        ),
         (problem(503, "The database is away."), "server {}: The database is away."),
     ],
 )
@@ -232,7 +244,7 @@ def test_a_token_is_of_the_environment_or_of_a_file(tmp_path: Path, monkeypatch:
 
     async def keep(scope: Scope, receive: Receive, send: Send) -> None:
         seen.append(Headers(scope=scope).get("authorization"))
-        await Response(status_code=401)(scope, receive, send)
+        await problem(401, "It is not known who asks.")(scope, receive, send)
 
     (tmp_path / "token").write_text("of-a-file\n")
     (tmp_path / "broken").write_text("two words")
@@ -244,7 +256,7 @@ def test_a_token_is_of_the_environment_or_of_a_file(tmp_path: Path, monkeypatch:
         broken = run("--server", server, "--token-file", str(tmp_path / "broken"), "why", "counting")
         absent = run("--server", server, "--token-file", str(tmp_path / "absent"), "why", "counting")
     assert seen == ["Bearer of-the-environment", "Bearer of-a-file"]
-    assert "it does not know this token, or the token has ended" in first.stderr
+    assert "It is not known who asks. A token that holds is needed" in first.stderr
     assert "has is no token" in broken.stderr
     assert (broken.exit_code, absent.exit_code) == (2, 2)
     assert absent.stderr == f"feed-assets: {tmp_path}/absent: No such file or directory.\n"
@@ -257,6 +269,17 @@ def test_a_certificate_is_trusted_by_the_file_of_its_authority(tmp_path: Path, m
         first = run("--server", server, "why", "counting")
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         second = run("--server", server, "why", "counting")
-    assert "it is not trusted: self-signed certificate. Name the file of its authority by" in first.stderr
+    assert (
+        "it is not trusted: self-signed certificate. Name the file of its authority by SSL_CERT_FILE." in first.stderr
+    )
     assert second.stderr == f"feed-assets: server {server}: No. Ask who runs it.\n"
     assert (first.exit_code, second.exit_code) == (2, 2)
+
+
+def test_a_file_that_is_too_large_is_told(tmp_path: Path) -> None:
+    (tmp_path / "large.json").write_bytes(b" " * (LARGEST + 1))
+    database = open_migrated(f"sqlite:///{tmp_path}/state.db")
+    keeper = Keeper(load_settings(), database, Address(host="127.0.0.1", port=0), author="ann")
+    with closing(database), listen(Guard(build_application(load_settings(), database), keeper, Rights())) as server:
+        result = run("--server", server, "metadata", "import", str(tmp_path / "large.json"))
+    assert (result.exit_code, "The body has more than 8 MiB." in result.stderr) == (2, True), result.stderr
