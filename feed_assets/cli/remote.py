@@ -34,7 +34,7 @@ _CONNECTING, _ANSWERING = 10.0, 600.0
 """How many seconds a server has to take a call, and to answer it."""
 _CONFIRMED = frozenset({"yes", "digest", "delete_all", "dry_run", "output"})
 """Options with which nobody is asked."""
-_HERE = "Leave out --server (and FEED_ASSETS_SERVER), and run it where the project is."
+_HERE = "Leave out --server and FEED_ASSETS_SERVER."
 
 
 class Question(NamedTuple):
@@ -83,7 +83,7 @@ def build_question(ctx: click.Context, operation: Operation | None) -> Question:
         WrongUsageError: it has no route, or a parameter that only the command has.
     """
     if operation is None or operation.no_route:
-        reason = "It works on what lies there." if operation is None else operation.no_route
+        reason = "It works where the project is." if operation is None else operation.no_route
         raise WrongUsageError(f"A server does not offer this. {reason} {_HERE}")
     given, by_name = dict(ctx.params), {str(param.name): param for param in ctx.command.params}
     if "author" in given:

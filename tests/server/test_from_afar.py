@@ -182,7 +182,7 @@ def test_a_terminal_shows_the_same_from_afar(afar: str) -> None:
         ("entity suspend process counting --author eve", "the author of a change is the name of the token"),
         ("validate entities", "'[PATH]' is only for where the project is. Leave it out, or run it there."),
         ("admin messages --follow", "'--follow' is only for where the project is"),
-        ("simulate", "A server does not offer this. It works on what lies there. Leave out --server"),
+        ("simulate", "A server does not offer this. It works where the project is. Leave out --server"),
         ("retention purge x", "A server does not offer this. It may take minutes."),
     ],
 )
