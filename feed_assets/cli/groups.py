@@ -13,6 +13,8 @@ from feed_assets.errors import WrongUsageError
 from feed_assets.masking import encodable
 from feed_assets.operation import Operation
 
+LARGEST = 2**53
+"""The largest number: every database, calendar and JSON can have it."""
 _SENTENCE = 1_000
 _PLACES = frozenset({"files", "path", "source", "target", "to", "folder", "storage"})
 """Parameters that name files, which need not be UTF-8."""
@@ -70,9 +72,11 @@ class Verb(click.Command):
         ctx.meta[_GIVEN] = ctx
         for param in self.params:
             if param.name not in _PLACES and not isinstance(param.type, click.Path | click.File):
-                for text in _iter_texts(ctx.params.get(param.name or "")):
-                    if encodable(text) != text:
-                        reason = f"{text!r} has bytes that are not UTF-8. Write it in UTF-8."
+                for value in _iter_values(ctx.params.get(param.name or "")):
+                    if isinstance(value, int) and abs(value) > LARGEST:
+                        raise click.BadParameter(f"it is too large: at most {LARGEST:,}.", ctx, param)
+                    if isinstance(value, str) and encodable(value) != value:
+                        reason = f"{value!r} has bytes that are not UTF-8. Write it in UTF-8."
                         raise click.BadParameter(reason, ctx, param)
         try:
             if (server := ctx.meta.get(SERVER)) is not None:
@@ -86,15 +90,15 @@ class Verb(click.Command):
             raise click.UsageError(str(exc), ctx) from exc
 
 
-def _iter_texts(given: object) -> Iterator[str]:
+def _iter_values(given: object) -> Iterator[object]:
     match given:
-        case str():
-            yield given
         case tuple() | list():
             for each in given:
-                yield from _iter_texts(each)
+                yield from _iter_values(each)
         case dict():
-            yield from _iter_texts([*given.items()])
+            yield from _iter_values([*given.items()])
+        case _:
+            yield given
 
 
 def find_given(ctx: click.Context) -> click.Context | None:

@@ -276,10 +276,12 @@ class Database:
         if namespace in (None, self._namespace or DEFAULT_NAMESPACE):
             yield self
             return
+        if namespace != DEFAULT_NAMESPACE and not re.fullmatch(NAMESPACE, str(namespace)):
+            yield None
+            return
         other = open_database(self._url, None if namespace == DEFAULT_NAMESPACE else namespace)
         try:
-            is_name = namespace == DEFAULT_NAMESPACE or re.fullmatch(NAMESPACE, str(namespace))
-            yield other if is_name and other.has_tables() else None
+            yield other if other.has_tables() else None
         finally:
             other.close()
 

@@ -246,7 +246,8 @@ def clip_range(
         if results is None or frequency.unit is Unit.SECONDS:
             start = first
         else:
-            start = stop - results * _page_step(frequency)
+            step = _page_step(frequency)
+            start = stop - min(results, (stop - first) // step + 1) * step
     start = max(start, first)
     return start, max(start, stop)
 
