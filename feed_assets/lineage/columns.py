@@ -219,7 +219,7 @@ class _Walk:
             self._add(each)
         for level in range(levels + 1):
             steps = [step for each in frontier for step in (self._origins(each) if upwards else self._readings(each))]
-            if level == levels:
+            if level == levels or not steps:
                 self.is_whole = not steps
                 return
             for step in steps:

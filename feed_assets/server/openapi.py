@@ -38,7 +38,10 @@ _REFUSED: Mapping[HTTPStatus, str] = {
     HTTPStatus.UNPROCESSABLE_ENTITY: "The definitions are wrong: `issues` says where.",
     HTTPStatus.SERVICE_UNAVAILABLE: "The database or a storage is away: `Retry-After` says when to ask again.",
 }
-_OF_BODIES: Mapping[HTTPStatus, str] = {HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too large."}
+_OF_BODIES: Mapping[HTTPStatus, str] = {
+    HTTPStatus.REQUEST_TIMEOUT: "The body has not come in time.",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too large.",
+}
 _MODE: JsonSchemaMode = "serialization"
 _SHARED = "#/components/schemas/"
 _TEXT: Mapping[str, Any] = {"type": "string"}

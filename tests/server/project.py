@@ -19,9 +19,11 @@ from tests.cli.project import must
 from tests.cli.test_golden import prepare
 
 
-def open_project(folder: Path, patch: pytest.MonkeyPatch) -> Database:
-    """Prepare and declare the project of the golden files in a folder, and open its state."""
+def open_project(folder: Path, patch: pytest.MonkeyPatch, *, state: str = "") -> Database:
+    """Prepare and declare the project of the golden files in a folder, and open its state: a file, or at a URL."""
     prepare(folder, patch)
+    if state:
+        patch.setenv("FEED_ASSETS_STATE", state)
     must("entity", "submit-and-schedule", "all.yaml")
     settings = load_settings()
     assert settings.state is not None
