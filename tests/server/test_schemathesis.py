@@ -79,6 +79,7 @@ def _ask(operation: Any, mode: GenerationMode, examples: int, callers: Mapping[s
     ask()
 
 
+@pytest.mark.long
 @pytest.mark.sample
 @pytest.mark.timeout(3600)
 def test_each_answer_is_described_and_no_token_may_more_than_it(schema: Any, tmp_path: Path) -> None:

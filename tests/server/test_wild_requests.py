@@ -56,6 +56,7 @@ def test_numbers_have_an_end_and_a_walk_ends_where_nothing_follows(asker: Asker)
     assert (refused.status_code, "at most 9,007,199,254,740,992" in refused.text) == (400, True)
 
 
+@pytest.mark.long
 @pytest.mark.sample
 @pytest.mark.parametrize("each_of", [17, drill(1)])
 def test_wild_values_have_answers_that_the_document_knows(asker: Asker, folder: Path, each_of: int) -> None:
