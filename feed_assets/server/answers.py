@@ -21,6 +21,7 @@ from feed_assets.retention.errors import FeedsUnrestoredError, FeedsUnsweptError
 from feed_assets.server.calls import Outcome, list_parameters
 from feed_assets.server.errors import RequestRefusedError
 from feed_assets.server.problems import problem
+from feed_assets.sql.errors import StateError
 from feed_assets.storage.errors import StorageFullError
 
 RETRY_SECONDS = 5
@@ -48,7 +49,8 @@ def status_of(error: Exception) -> HTTPStatus:
     code = exit_code_of(error)
     if code == OUR_MISTAKE:
         return HTTPStatus.INTERNAL_SERVER_ERROR
-    if code == AWAY or not isinstance(error, FeedAssetsError) or isinstance(error, _HALF_DONE):
+    is_outside = isinstance(error, _HALF_DONE) or type(error) is StateError
+    if code == AWAY or is_outside or not isinstance(error, FeedAssetsError):
         return HTTPStatus.SERVICE_UNAVAILABLE
     return _STATUS[error.fault]
 

@@ -21,11 +21,13 @@ from typing import Any, Literal, Self
 from sqlalchemy import URL, Connection, Engine, QueuePool, create_engine, event, inspect, make_url, select, text
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.schema import CreateSchema
 
 from feed_assets.settings import DEFAULT_NAMESPACE, NAMESPACE
 from feed_assets.sql.errors import StateError, StateSchemaError, StateUnreachableError
+from feed_assets.sql.questions import stoppable
 from feed_assets.sql.tables import SCHEMA_REVISION, VERSION_TABLE, load_tables, version
 from feed_assets.sql.totals import forget_totals, write_totals
 
@@ -190,7 +192,7 @@ class Database:
             connection = self._connected()
             if self.dialect == "postgresql":
                 connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-            with connection:
+            with connection, stoppable(connection):
                 self._begin(connection, BEGIN_READING)
                 yield connection
 
@@ -372,7 +374,7 @@ class Database:
 def _is_away(error: SQLAlchemyError) -> bool:
     """Return whether the database itself is the obstacle, and not a statement: away, locked, forbidden, or none."""
     if not isinstance(error, DBAPIError):
-        return False
+        return isinstance(error, PoolTimeoutError)  # no connection has become free
     is_no_database = type(error.orig) is sqlite3.DatabaseError  # sqlite3 has no class of its own for this
     is_forbidden = getattr(error.orig, "pgcode", None) in _FORBIDDEN
     is_lost = error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)
