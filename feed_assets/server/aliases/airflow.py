@@ -3,10 +3,11 @@ processes, and the id of either is its name. A partition is an instance, a DAG r
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
-from http import HTTPStatus
+from itertools import groupby
+from operator import ge, gt, le, lt
 from typing import Any
 
 from feed_assets.log.records import MESSAGE
@@ -17,13 +18,9 @@ from feed_assets.server.errors import RequestRefusedError
 _Json = Mapping[str, Any]
 _MOST_EVENTS, _MOST_BATCHES, _MOST_ASSETS = 1_000, 50, 10_000
 _PAGE = 100
+_COMPARED = {"gte": ge, "gt": gt, "lte": le, "lt": lt}
 _SOURCES = ("source_dag_id", "source_task_id", "source_run_id")
 _STATES = {"RUNNING": "running", "SUCCEEDED": "success", "FAILED": "failed", "KILLED": "failed", "TIMEDOUT": "failed"}
-_ORDERS = ("id", "name", "uri")
-
-
-def _refuse(status: HTTPStatus, text: str) -> RequestRefusedError:
-    return RequestRefusedError(status, text)
 
 
 def _parse_time(text: str) -> datetime:
@@ -35,33 +32,33 @@ def _read(asked: Asked, name: str, parse: Any, default: Any = None) -> Any:
     try:
         return parse(asked.one(name)) if name in asked.values else default
     except ValueError as exc:
-        raise _refuse(HTTPStatus.UNPROCESSABLE_ENTITY, f"{name} cannot be {asked.one(name)[:40]!r}.") from exc
+        raise RequestRefusedError(422, f"{name} cannot be {asked.one(name)[:40]!r}.") from exc
 
 
 def _read_body(asked: Asked, types: Mapping[str, type]) -> _Json:
     body = {} if asked.body is None else asked.body
-    is_known = isinstance(body, dict) and body.keys() <= types.keys()
-    if not is_known or not all(value is None or isinstance(value, types[name]) for name, value in body.items()):
-        text = f"The body is a JSON object with {', '.join(types)}, each of its type."
-        raise _refuse(HTTPStatus.UNPROCESSABLE_ENTITY, text)
+    told = body.items() if isinstance(body, dict) else [("", body)]
+    if not all(name in types and (value is None or isinstance(value, types[name])) for name, value in told):
+        raise RequestRefusedError(422, f"The body is a JSON object with {', '.join(types)}, each of its type.")
     return {name: value for name, value in body.items() if value is not None}
 
 
 def _page(asked: Asked, name: str, items: list[Any]) -> _Json:
     offset, limit = _read(asked, "offset", int, 0), _read(asked, "limit", int, _PAGE)
     if offset < 0 or limit < 0:
-        raise _refuse(HTTPStatus.UNPROCESSABLE_ENTITY, "offset and limit are 0 or more.")
+        raise RequestRefusedError(422, "offset and limit are 0 or more.")
     return {name: items[offset : offset + limit], "total_entries": len(items)}
 
 
-def _near(asked: Asked, kind: str, name: str, tag: str) -> list[str]:
-    """Return the neighbours of an entity that a tag tells: of a feed, those that it is an Input or Output of."""
+def _near(asked: Asked, kind: str, name: str) -> tuple[list[str], list[str]]:
+    """Return the neighbours of an entity as inputs, and as outputs: those that a feed is an input or output of."""
     found = asked.ask("entity dependency", kind=kind, name=name)["dependencies"]
-    return [each["name"] for each in found if tag in each["tags"]]
+    inputs, outputs = ([each["name"] for each in found if tag in each["tags"]] for tag in ("Input", "Output"))
+    return inputs, outputs
 
 
 def _asset(asked: Asked, name: str) -> _Json:
-    readers, makers = (_near(asked, "feed", name, tag) for tag in ("Input", "Output"))
+    readers, makers = ([{"dag_id": each, "task_id": each} for each in of] for of in _near(asked, "feed", name))
     newest = asked.ask("feed events", feed=name, limit="1")["events"]
     return {
         "id": name,
@@ -70,22 +67,26 @@ def _asset(asked: Asked, name: str) -> _Json:
         "group": "asset",
         "extra": {},
         "aliases": [],
-        "scheduled_dags": [{"dag_id": each} for each in readers],
-        "consuming_tasks": [{"dag_id": each, "task_id": each} for each in readers],
-        "producing_tasks": [{"dag_id": each, "task_id": each} for each in makers],
+        "scheduled_dags": [{"dag_id": each["dag_id"]} for each in readers],
+        "consuming_tasks": readers,
+        "producing_tasks": makers,
         "last_asset_event": next(({"id": each["seq"], "timestamp": each["recorded_at"]} for each in newest), None),
     }
 
 
+def _show_asset(_: Any, asked: Asked) -> Any:
+    return _asset(asked, asked.one("asset_id"))
+
+
 def _list_assets(document: Any, asked: Asked) -> Any:
     order = asked.one("order_by", "id")
-    if order.removeprefix("-") not in _ORDERS:
-        raise _refuse(HTTPStatus.BAD_REQUEST, f"order_by {order!r} is not one of {', '.join(_ORDERS)}.")
+    if order.removeprefix("-") not in ("id", "name", "uri"):
+        raise RequestRefusedError(400, f"order_by {order!r} is none of id, name and uri.")
     names = sorted((each["name"] for each in document["entities"]), reverse=order.startswith("-"))
     patterns = [asked.one(each) for each in ("uri_pattern", "name_pattern")]
     if dags := asked.values.get("dag_ids"):
         of_dags = [dags] if isinstance(dags, str) else dags
-        near = {name for dag in of_dags for tag in ("Input", "Output") for name in _near(asked, "process", dag, tag)}
+        near = {name for dag in of_dags for names in _near(asked, "process", dag) for name in names}
         names = [each for each in names if each in near]
     page = _page(asked, "assets", [name for name in names if all(each.strip("%") in name for each in patterns)])
     return {**page, "assets": [_asset(asked, name) for name in page["assets"]]}
@@ -121,23 +122,24 @@ def _runs(asked: Asked, feed: str) -> Mapping[int, Any]:
 
 
 def _list_events(document: Any, asked: Asked) -> Any:
+    limits = [(holds, _read(asked, f"timestamp_{name}", _parse_time)) for name, holds in _COMPARED.items()]
+    limits = [each for each in limits if each[1] is not None]
+    source = {name: asked.one(name) for name in _SOURCES if name in asked.values}
+    source |= {"source_map_index": _read(asked, "source_map_index", int, -1)}
     runs = _runs(asked, asked.one("asset_id"))
-    first, after, last, before = (_read(asked, f"timestamp_{each}", _parse_time) for each in ("gte", "gt", "lte", "lt"))
-    found = []
-    for each in (_event(event, runs) for event in document["events"]):
-        moment = _parse_time(each["timestamp"])
-        is_in_time = (first is None or moment >= first) and (last is None or moment <= last)
-        is_within = (after is None or moment > after) and (before is None or moment < before)
-        is_of_source = all(asked.one(name) == each[name] for name in _SOURCES if name in asked.values)
-        if is_in_time and is_within and is_of_source and _read(asked, "source_map_index", int, -1) == -1:
-            found.append(each)
+    found = [
+        event
+        for event in (_event(each, runs) for each in document["events"])
+        if all(holds(_parse_time(event["timestamp"]), limit) for holds, limit in limits)
+        and all(event[name] == value for name, value in source.items())
+    ]
     return _page(asked, "asset_events", found)
 
 
 def _notify(asked: Asked) -> _Json:
     body = _read_body(asked, {"asset_id": str, "extra": dict, "partition_key": str})
     if "asset_id" not in body:
-        raise _refuse(HTTPStatus.UNPROCESSABLE_ENTITY, "The body has no asset_id.")
+        raise RequestRefusedError(422, "The body has no asset_id.")
     payload = {**body.get("extra", {}), "from_rest_api": True}
     return {"feed": body["asset_id"], "instance": body.get("partition_key"), "payload": payload}
 
@@ -149,106 +151,97 @@ def _show_notified(document: Any, asked: Asked) -> Any:
     return next(_event(each, {}) for each in found if each["nominal_time"] == document["nominal_time"])
 
 
-def _iter_queued(asked: Asked) -> Iterator[tuple[_Json, _Json]]:
-    """Yield the queues with what is pending in them for an asset, a DAG, or both."""
+def _list_queued(asked: Asked) -> list[tuple[_Json, _Json]]:
+    """Return what is pending for an asset, a DAG, or both: queues and events."""
     asset, dag, before = asked.one("asset_id"), asked.one("dag_id"), _read(asked, "before", _parse_time)
     takers = asked.ask("queue consumers", feed=asset)["consumers"] if asset else asked.ask("queue list")["queues"]
-    for process, cluster in sorted({(each["process"], each["cluster"]) for each in takers if each["pending"]}):
-        if dag in ("", process):
-            queue = {"process": process, "cluster": cluster}
-            for event in asked.ask("queue show", **queue)["events"]:
-                is_early = before is None or _parse_time(event["recorded_at"]) < before
-                if asset in ("", event["feed"]) and is_early:
-                    yield queue, event
+    keys = sorted({(each["process"], each["cluster"]) for each in takers if each["pending"]})
+    queues = [dict(zip(("process", "cluster"), key, strict=True)) for key in keys if dag in ("", key[0])]
+    found: list[tuple[_Json, _Json]] = [
+        (queue, event)
+        for queue in queues
+        for event in asked.ask("queue show", **queue)["events"]
+        if asset in ("", event["feed"]) and (before is None or _parse_time(event["recorded_at"]) < before)
+    ]
+    if not found:
+        raise RequestRefusedError(404, "Nothing is queued.")
+    return found
 
 
 def _show_queued(_: Any, asked: Asked) -> Any:
     first: dict[tuple[str, str], _Json] = {}
-    for queue, event in _iter_queued(asked):
-        told = {"asset_id": event["feed"], "dag_id": queue["process"], "created_at": event["recorded_at"]}
-        first.setdefault((event["feed"], queue["process"]), told)
-    if not first:
-        raise _refuse(HTTPStatus.NOT_FOUND, "Nothing is queued.")
+    for queue, event in _list_queued(asked):
+        key = event["feed"], queue["process"]
+        first.setdefault(key, {"asset_id": key[0], "dag_id": key[1], "created_at": event["recorded_at"]})
     listed = [*first.values()]
-    is_one = "asset_id" in asked.values and "dag_id" in asked.values
+    is_one = {"asset_id", "dag_id"} <= asked.values.keys()
     return listed[0] if is_one else {"queued_events": listed, "total_entries": len(listed)}
 
 
 def _drop(asked: Asked) -> list[_Json]:
-    events: dict[tuple[str, str], set[int]] = defaultdict(set)
-    for queue, event in _iter_queued(asked):
-        events[queue["process"], queue["cluster"]].add(event["event"])
-    if not events:
-        raise _refuse(HTTPStatus.NOT_FOUND, "Nothing is queued.")
+    found = sorted({(*queue.values(), event["event"]) for queue, event in _list_queued(asked)})
     why = "dropped by a request for Airflow's queuedEvents"
     return [
-        {"process": process, "cluster": cluster, "event": sorted(found), "reason": why}
-        for (process, cluster), found in events.items()
+        {"process": process, "cluster": cluster, "event": [each[2] for each in events], "reason": why}
+        for (process, cluster), events in groupby(found, key=lambda each: each[:2])
     ]
 
 
 def _materialize(asked: Asked) -> _Json:
     asset, body = asked.one("asset_id"), _read_body(asked, {"partition_key": str, "logical_date": str})
-    makers = _near(asked, "feed", asset, "Output")
+    _, makers = _near(asked, "feed", asset)
     if len(makers) != 1:
-        status = HTTPStatus.CONFLICT if makers else HTTPStatus.NOT_FOUND
-        raise _refuse(status, f"Asset {asset!r} is made by {' and '.join(makers) or 'no DAG'}; it must be one.")
+        text = f"Asset {asset!r} is made by {' and '.join(makers) or 'no DAG'}; it must be one."
+        raise RequestRefusedError(409 if makers else 404, text)
     of_process = {"kind": "process", "name": makers[0]}
     found = asked.ask("instance list", **of_process, num_results=_PAGE)["instances"] if not body else []
     times = [*body.values()] or sorted((each["nominal_time"] for each in found), reverse=True)
     if not times:
-        raise _refuse(HTTPStatus.CONFLICT, f"DAG {makers[0]!r} has no instance yet that can run again.")
+        raise RequestRefusedError(409, f"DAG {makers[0]!r} has no instance yet that can run again.")
     return {**of_process, "instance": times[0], "file": None}
 
 
 def _show_run(document: Any, _: Asked) -> Any:
     if not document["changed"]:
-        raise _refuse(HTTPStatus.CONFLICT, "The instance cannot run again now.")
+        raise RequestRefusedError(409, "The instance cannot run again now.")
     time = document["instances"][0]["nominal_time"]
     told = {"dag_id": document["process"], "dag_run_id": f"{document['process']}/{time}", "logical_date": time}
     return {**told, "partition_key": time, "state": "queued", "run_type": "manual"}
 
 
-_UNPROCESSABLE = {int(HTTPStatus.BAD_REQUEST): int(HTTPStatus.UNPROCESSABLE_ENTITY)}
-_PAGED = {"limit": "", "offset": ""}
-_TIMED = {f"timestamp_{each}": "" for each in ("gte", "gt", "lte", "lt")}
-_get = partial(Alias, "GET")
-_queued = partial(_get, operation="queue list", names={"before": ""}, form=_show_queued)
-_dropping = partial(Alias, "DELETE", operation="queue drop", names={"before": ""}, given=_drop, form=lambda _, __: None)
+_PAGED = ("limit", "offset")
+_LISTED = dict.fromkeys(("uri_pattern", "name_pattern", "dag_ids", "order_by", *_PAGED), "")
+_FILTERED = dict.fromkeys((*_SOURCES, "source_map_index", *(f"timestamp_{each}" for each in _COMPARED), *_PAGED), "")
+_ASSETS, _DAG = "/api/v2/assets", "/api/v2/dags/{dag_id}/assets"
+_ONE, _FEED = {"asset_id": "name"}, {"kind": "feed"}
+_ALL: _Json = {**_FEED, "num_results": _MOST_ASSETS}
+_REFUSED = {400: 422}
+_queued = partial(Alias, "GET", operation="queue list", names={"before": ""}, form=_show_queued)
+_dropped = partial(Alias, "DELETE", operation="queue drop", names={"before": ""}, given=_drop, form=lambda *_: None)
 
 AIRFLOW: tuple[Alias, ...] = (
-    _get(
-        "/api/v2/assets",
-        "entity list",
-        names={**dict.fromkeys(("uri_pattern", "name_pattern", "dag_ids", "order_by"), ""), **_PAGED},
-        given=lambda _: {"kind": "feed", "num_results": _MOST_ASSETS},
-        form=_list_assets,
-    ),
-    _get(
-        "/api/v2/assets/events",
+    Alias("GET", _ASSETS, "entity list", _LISTED, given=lambda _: _ALL, form=_list_assets),
+    Alias(
+        "GET",
+        f"{_ASSETS}/events",
         "feed events",
-        names={"asset_id": "feed", **dict.fromkeys((*_SOURCES, "source_map_index"), ""), **_TIMED, **_PAGED},
+        {"asset_id": "feed", **_FILTERED},
         given=lambda _: {"limit": _MOST_EVENTS},
         form=_list_events,
     ),
-    Alias("POST", "/api/v2/assets/events", "feed notify", given=_notify, form=_show_notified, statuses=_UNPROCESSABLE),
+    Alias("POST", f"{_ASSETS}/events", "feed notify", given=_notify, form=_show_notified, statuses=_REFUSED),
     *(
-        row(f"/api/v2/{path}/queuedEvents")
-        for path in ("assets/{asset_id}", "dags/{dag_id}/assets", "dags/{dag_id}/assets/{asset_id}")
-        for row in (_queued, _dropping)
+        row(f"{path}/queuedEvents")
+        for path in (f"{_ASSETS}/{{asset_id}}", _DAG, f"{_DAG}/{{asset_id}}")
+        for row in (_queued, _dropped)
     ),
     Alias(
         "POST",
-        "/api/v2/assets/{asset_id}/materialize",
+        f"{_ASSETS}/{{asset_id}}/materialize",
         "instance rerun",
         given=_materialize,
         form=_show_run,
-        statuses=_UNPROCESSABLE,
+        statuses=_REFUSED,
     ),
-    _get(
-        "/api/v2/assets/{asset_id}",
-        "entity dependency",
-        given=lambda asked: {"kind": "feed", "name": asked.one("asset_id")},
-        form=lambda _, asked: _asset(asked, asked.one("asset_id")),
-    ),
+    Alias("GET", f"{_ASSETS}/{{asset_id}}", "entity dependency", _ONE, given=lambda _: _FEED, form=_show_asset),
 )

@@ -20,8 +20,8 @@ from feed_assets.timing.sequence import parse_time
 _Json = Mapping[str, Any]
 _ROOT = "/v3/namespaces/{ns}"
 _METADATA = f"{_ROOT}/{{entity:path}}/metadata"
-_DATASET = f"{_ROOT}/datasets/{{name}}/lineage"
-_SCOPES = ("USER", "SYSTEM")
+_RUN = f"{_ROOT}/apps/{{entity:path}}/runs/{{run}}/metadata"
+_FIELDS = f"{_ROOT}/datasets/{{name}}/lineage/fields"
 _PARTS = {"property": "properties", "tag": "tags"}
 _KINDS = {"datasets": "feed", "streams": "feed", "field": "column", "artifacts": "artifact", "versions": "version"}
 _THEIRS = {"feed": "dataset", "process": "application", "column": "field"}
@@ -80,8 +80,8 @@ def _tag(asked: Asked) -> _Json:
     return {**_entity(asked), "tags": tags}
 
 
-def _remove(asked: Asked, names: str) -> _Json:
-    return {**_entity(asked), **({names: [asked.one("name")]} if "name" in asked.values else {"all": True})}
+def _remove(asked: Asked, names: str = "") -> _Json:
+    return {**_entity(asked), **({names: [asked.one("name")]} if names else {"all": True})}
 
 
 def _confirm(_: Any, asked: Asked) -> str:
@@ -91,25 +91,25 @@ def _confirm(_: Any, asked: Asked) -> str:
 def _show_metadata(document: Any, asked: Asked, kind: str = "") -> Any:
     """Return a record for each scope, or only properties or tags."""
     said = [each for each in document["metadata"] if kind in ("", each["kind"])]
-    by_kind = {part: [each for each in said if each["kind"] == of] for of, part in _PARTS.items()}
     match asked.one("responseFormat", "v5"), kind:
         case "v6", _:
-            shown = {"properties": ("name", "scope", "value"), "tags": ("name", "scope")}
-            return {part: [{name: each[name] for name in shown[part]} for each in by_kind[part]] for part in shown}
+            shown = {"property": ("name", "scope", "value"), "tag": ("name", "scope")}
+            named = [(each["kind"], {name: each[name] for name in shown[each["kind"]]}) for each in said]
+            return {part: [each for of, each in named if of == kind] for kind, part in _PARTS.items()}
         case "v5", "property":
             return {each["name"]: each["value"] for each in said}
         case "v5", "tag":
             return [*dict.fromkeys(each["name"] for each in said)]
         case "v5", _:
             entity = render_entity(document["entity"], asked.one("ns"))
-            wanted = [scope for scope in _SCOPES if asked.one("scope", scope).upper() == scope]
-            return [{"entity": entity, "scope": scope, **_of_scope(by_kind, scope)} for scope in wanted]
+            wanted = [scope for scope in ("USER", "SYSTEM") if asked.one("scope", scope).upper() == scope]
+            return [{"entity": entity, "scope": scope, **_of_scope(said, scope)} for scope in wanted]
         case other, _:
             raise WrongUsageError(f"responseFormat {other!r} is neither v5 nor v6.")
 
 
-def _of_scope(by_kind: Mapping[str, Iterable[_Json]], scope: str) -> _Json:
-    properties, tags = ([each for each in by_kind[part] if each["scope"] == scope] for part in _PARTS.values())
+def _of_scope(said: Iterable[_Json], scope: str) -> _Json:
+    properties, tags = ([each for each in said if (each["scope"], each["kind"]) == (scope, kind)] for kind in _PARTS)
     return {"properties": {each["name"]: each["value"] for each in properties}, "tags": [each["name"] for each in tags]}
 
 
@@ -127,12 +127,9 @@ def _search(asked: Asked) -> _Json:
 
 
 def _show_found(document: Any, asked: Asked) -> Any:
-    namespace = asked.one("ns", "default")
+    found = [(render_entity(each["entity"], asked.one("ns", "default")), each) for each in document["results"]]
     return {
-        "results": [
-            {"entity": render_entity(each["entity"], namespace), "metadata": each["metadata"]}
-            for each in document["results"]
-        ],
+        "results": [{"entity": entity, "metadata": each["metadata"]} for entity, each in found],
         **{name: document[name] for name in ("total", "offset", "limit", "cursors")},
         "cursor": next(iter(document["cursors"]), None),
         "sort": asked.one("sort"),
@@ -149,11 +146,8 @@ def _run(asked: Asked) -> _Json:
 
 def _show_run(document: Any, asked: Asked) -> Any:
     said = {path: words for each in document["attempts"] for path, words in (each["words"] or {}).items()}
-    nothing: _Json = {"properties": {}, "tags": []}
-    return [
-        {"entityId": render_entity(path, asked.one("ns")), "scope": "USER", **words.get("USER", nothing)}
-        for path, words in said.items()
-    ]
+    records = ((render_entity(path, asked.one("ns")), words.get("USER", _NO_WORDS)) for path, words in said.items())
+    return [{"entityId": entity, "scope": "USER", **record} for entity, record in records]
 
 
 def _moment(asked: Asked, name: str) -> datetime:
@@ -207,55 +201,44 @@ def _show_fields(document: Any, asked: Asked) -> Any:
     return sorted(each for each in names - {"*"} if each.startswith(asked.one("prefix")))
 
 
-def _reach(document: _Json, *, upwards: bool) -> list[_Json]:
-    """Return the columns that the asked one came of, or that came of it."""
-    following: dict[str, list[str]] = defaultdict(list)
-    for each in document["edges"]:
-        one, other = (each["target"], each["source"]) if upwards else (each["source"], each["target"])
-        following[one].append(other)
-    reached = find_reached(following, document["starts"])
-    return [each for each in document["nodes"] if each["id"] in reached and each["kind"] == "column"]
+def _by_direction(document: Any, asked: Asked, show: Callable[..., Any]) -> _Json:
+    """Return what is shown of the columns that the asked one came of, and of those that came of it."""
+    nodes, wanted = {each["id"]: each for each in document["nodes"]}, asked.one("direction", "both")
+    found = {}
+    for way, one, other in (("incoming", "target", "source"), ("outgoing", "source", "target")):
+        following: dict[str, list[str]] = defaultdict(list)
+        for each in document["edges"]:
+            following[each[one]].append(each[other])
+        reached = [nodes[each] for each in sorted(find_reached(following, document["starts"]))]
+        if wanted in (way, "both"):
+            columns = [each for each in reached if each["kind"] == "column"]
+            found[way] = show(document, asked, nodes, columns, way == "incoming")
+    return found
 
 
-def _by_direction(asked: Asked, show: Callable[[bool], Any]) -> _Json:
-    wanted = asked.one("direction", "both")
-    return {way: show(way == "incoming") for way in ("incoming", "outgoing") if wanted in (way, "both")}
+def _show_sources(_: Any, asked: Asked, __: Any, columns: Iterable[_Json], ___: bool) -> Any:
+    fields: dict[str, list[str]] = defaultdict(list)
+    for feed, column in sorted(map(_split, columns)):
+        fields[feed].append(column)
+    entity = {"namespace": asked.one("ns"), "entity": "DATASET"}
+    return [{"dataset": {**entity, "dataset": feed}, "fields": of} for feed, of in fields.items()]
 
 
-def _show_sources(document: Any, asked: Asked) -> Any:
-    def show(upwards: bool) -> Any:
-        fields: dict[str, set[str]] = defaultdict(set)
-        for feed, column in map(_split, _reach(document, upwards=upwards)):
-            fields[feed].add(column)
-        datasets = ({"namespace": asked.one("ns"), "dataset": feed, "entity": "DATASET"} for feed in fields)
-        return [{"dataset": one, "fields": sorted(of)} for one, of in zip(datasets, fields.values(), strict=True)]
-
-    return _by_direction(asked, show)
-
-
-def _show_operations(document: Any, asked: Asked) -> Any:
-    nodes = {each["id"]: each for each in document["nodes"]}
+def _show_operations(document: Any, asked: Asked, nodes: _Json, columns: Iterable[_Json], is_incoming: bool) -> Any:
     edges: dict[str, list[_Json]] = defaultdict(list)
     for each in document["edges"]:
         edges[each["target"]].append(each)
-
-    def describe(edge: _Json) -> _Json:
-        """Describe what made a column, of which columns: an expression between them, or nothing."""
-        source, column = nodes[edge["source"]], _split(nodes[edge["target"]])[1]
-        is_text = source["kind"] == "expression"
-        read = [nodes[each["source"]] for each in edges[source["id"]]] if is_text else [source]
-        fields = [dict(zip(("origin", "name"), _split(each), strict=True)) for each in read]
-        name = source["name"] if is_text else edge["kind"]
-        told = {"name": name, "description": edge["kind"]}
-        return {**told, "inputs": {"fields": fields}, "outputs": {"fields": [column]}}
-
-    def show(upwards: bool) -> Any:
-        found: dict[str, list[_Json]] = defaultdict(list)
-        for each in document["starts"] if upwards else [node["id"] for node in _reach(document, upwards=False)]:
-            found[_split(nodes[each])[0]] += map(describe, edges[each])
-        return [{"programs": _programs(asked, feed), "operations": of} for feed, of in found.items() if of]
-
-    return _by_direction(asked, show)
+    found: dict[str, list[_Json]] = defaultdict(list)
+    for target in (nodes[each] for each in document["starts"]) if is_incoming else columns:
+        feed, column = _split(target)
+        for edge in edges[target["id"]]:
+            source = nodes[edge["source"]]  # an expression between columns, or the column that was read
+            is_text = source["kind"] == "expression"
+            read = [nodes[each["source"]] for each in edges[source["id"]]] if is_text else [source]
+            fields = [dict(zip(("origin", "name"), _split(each), strict=True)) for each in read]
+            told = {"name": source["name"] if is_text else edge["kind"], "description": edge["kind"]}
+            found[feed].append({**told, "inputs": {"fields": fields}, "outputs": {"fields": [column]}})
+    return [{"programs": _programs(asked, feed), "operations": of} for feed, of in found.items()]
 
 
 def _programs(asked: Asked, feed: str) -> list[_Json]:
@@ -271,7 +254,8 @@ def _programs(asked: Asked, feed: str) -> list[_Json]:
     ]
 
 
-_REFUSED = {int(HTTPStatus.CONFLICT): int(HTTPStatus.BAD_REQUEST)}
+_REFUSED = {409: 400}
+_NO_WORDS: _Json = {"properties": {}, "tags": []}
 _NO_RELATIONS: _Json = {"relations": [], "programs": {}, "data": {}}
 _NO_GRAPH: _Json = {"starts": [], "nodes": [], "edges": []}
 _SEARCHED = {
@@ -281,58 +265,34 @@ _SEARCHED = {
     **dict.fromkeys(("query", "target", "cursorRequested", "entityScope", "responseFormat"), ""),
 }
 _TIMES = {"start": "", "end": ""}
+_WINDOW = {"levels": "levels", "maxLevels": "levels", **_TIMES}
 _DIRECTED = {"direction": "", "field": "column", **_TIMES}
 
-_reading = partial(Alias, "GET", statuses=_REFUSED)
-_getting = partial(_reading, operation="metadata get", names={"scope": "scope", "type": "", "responseFormat": ""})
-_searching = partial(_reading, operation="search", given=_search, form=_show_found)
-_writing = partial(Alias, names={"async": "", "type": ""}, form=_confirm, statuses=_REFUSED)
-_following = partial(_reading, operation="lineage column", absent=_NO_GRAPH)
+_get = partial(Alias, "GET", statuses=_REFUSED)
+_metadata = partial(_get, operation="metadata get", names={"scope": "scope", "type": "", "responseFormat": ""})
+_searched = partial(_get, operation="search", given=_search, form=_show_found)
+_written = partial(Alias, names={"async": "", "type": ""}, form=_confirm, statuses=_REFUSED)
+_touched = partial(_get, operation="lineage show", given=_lineage, form=_show_lineage, absent=_NO_RELATIONS)
+_columns = partial(_get, operation="lineage column", names=_DIRECTED, absent=_NO_GRAPH)
+_both = partial(_fields, direction="both")
 
 CDAP: tuple[Alias, ...] = (
-    _searching("/v3/metadata/search", names={**_SEARCHED, "namespaces": ""}),
-    _searching(f"{_ROOT}/metadata/search", names=_SEARCHED),
-    Alias(
-        "GET",
-        f"{_ROOT}/apps/{{entity:path}}/runs/{{run}}/metadata",
-        "lineage run",
-        given=_run,
-        form=_show_run,
-        statuses={int(HTTPStatus.BAD_REQUEST): int(HTTPStatus.NOT_FOUND)},
-    ),
-    _getting(_METADATA, given=_entity, form=_show_metadata),
-    _getting(f"{_METADATA}/properties", given=_entity, form=partial(_show_metadata, kind="property")),
-    _getting(f"{_METADATA}/tags", given=_entity, form=partial(_show_metadata, kind="tag")),
-    _writing("POST", f"{_METADATA}/properties", "metadata put", given=_put),
-    _writing("POST", f"{_METADATA}/tags", "metadata tag", given=_tag),
-    _writing("DELETE", _METADATA, "metadata drop", given=_entity),
-    *(
-        _writing("DELETE", f"{_METADATA}/{part}{name}", f"metadata {verb}", given=partial(_remove, names=names))
-        for part, verb, names in (("properties", "remove", "names"), ("tags", "untag", "tags"))
-        for name in ("", "/{name}")
-    ),
-    *(
-        _reading(
-            f"{_ROOT}/{kind}/{{name}}/lineage",
-            "lineage show",
-            names={"levels": "levels", "maxLevels": "levels", **_TIMES},
-            given=_lineage,
-            form=_show_lineage,
-            absent=_NO_RELATIONS,
-        )
-        for kind in ("datasets", "streams")
-    ),
-    _following(
-        f"{_DATASET}/fields",
-        names={"prefix": "", **_TIMES},
-        given=partial(_fields, direction="both"),
-        form=_show_fields,
-    ),
-    _following(f"{_DATASET}/fields/{{field}}", names=_DIRECTED, given=_fields, form=_show_sources),
-    _following(
-        f"{_DATASET}/fields/{{field}}/operations",
-        names=_DIRECTED,
-        given=partial(_fields, direction="both"),
-        form=_show_operations,
-    ),
+    _searched("/v3/metadata/search", names={**_SEARCHED, "namespaces": ""}),
+    _searched(f"{_ROOT}/metadata/search", names=_SEARCHED),
+    Alias("GET", _RUN, "lineage run", given=_run, form=_show_run, statuses={400: 404}),
+    _metadata(_METADATA, given=_entity, form=_show_metadata),
+    _metadata(f"{_METADATA}/properties", given=_entity, form=partial(_show_metadata, kind="property")),
+    _metadata(f"{_METADATA}/tags", given=_entity, form=partial(_show_metadata, kind="tag")),
+    _written("POST", f"{_METADATA}/properties", "metadata put", given=_put),
+    _written("POST", f"{_METADATA}/tags", "metadata tag", given=_tag),
+    _written("DELETE", _METADATA, "metadata drop", given=_entity),
+    _written("DELETE", f"{_METADATA}/properties", "metadata remove", given=_remove),
+    _written("DELETE", f"{_METADATA}/properties/{{name}}", "metadata remove", given=partial(_remove, names="names")),
+    _written("DELETE", f"{_METADATA}/tags", "metadata untag", given=_remove),
+    _written("DELETE", f"{_METADATA}/tags/{{name}}", "metadata untag", given=partial(_remove, names="tags")),
+    _touched(f"{_ROOT}/datasets/{{name}}/lineage", names=_WINDOW),
+    _touched(f"{_ROOT}/streams/{{name}}/lineage", names=_WINDOW),
+    _columns(_FIELDS, names={"prefix": "", **_TIMES}, given=_both, form=_show_fields),
+    _columns(f"{_FIELDS}/{{field}}", given=_fields, form=partial(_by_direction, show=_show_sources)),
+    _columns(f"{_FIELDS}/{{field}}/operations", given=_both, form=partial(_by_direction, show=_show_operations)),
 )
