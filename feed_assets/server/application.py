@@ -27,7 +27,7 @@ from feed_assets.metrics.expositions import build_registry
 from feed_assets.operation import Does, Operation
 from feed_assets.server.aliases.endpoint import mount_aliases
 from feed_assets.server.answers import answer, refuse
-from feed_assets.server.bodies import read_body
+from feed_assets.server.bodies import read_body, read_key, read_query
 from feed_assets.server.calls import Outcome, list_parameters, read_given
 from feed_assets.server.definitions import KeptDefinitions
 from feed_assets.server.openapi import describe_routes
@@ -39,7 +39,6 @@ from feed_assets.settings import Settings
 from feed_assets.sql.database import Database
 from feed_assets.sql.questions import Question, asking
 
-_KEY = "Idempotency-Key"
 _STOP_SECONDS = 0.1
 
 
@@ -99,13 +98,9 @@ class _Endpoint:
         """Read a request, call its operation, and answer."""
         operation = self._route.operation
         try:
-            given = read_given(operation, await _read_values(request, operation))
+            given = read_key(request, operation) | read_given(operation, await _read_values(request, operation))
             if operation.file is not None:
                 given |= await read_body(request, operation)
-            if self._route.method == "POST" and (key := request.headers.get(_KEY)) is not None:
-                if "key" not in list_parameters(operation):
-                    raise WrongUsageError(f"{_KEY} is for feed notify: {operation.name} has none. Leave it out.")
-                given.setdefault("key", key)
         except (FeedAssetsError, ValueError) as exc:
             return refuse(exc if isinstance(exc, FeedAssetsError) else WrongUsageError(str(exc)))
         is_console = CONSOLE in request.headers.get("accept", "")
@@ -144,10 +139,7 @@ async def _answer_who_waits(request: Request, function: Callable[..., Outcome], 
 
 async def _read_values(request: Request, operation: Operation) -> Mapping[str, Any]:
     """Return the parameters: of the query, or of the JSON object that is the body of what acts and takes no file."""
-    values: dict[str, Any] = {}
-    for name in request.query_params:
-        found = request.query_params.getlist(name)
-        values[name] = found if len(found) > 1 else found[0]
+    values = read_query(request)
     if request.method != "POST" or operation.file is not None:
         return values
     body = await request.body()

@@ -1,4 +1,6 @@
-"""Files of the caller in the body of a request: one file, or several in a zip. Their names are labels, never paths."""
+"""What a request gives: parameters, a key, and files of the caller in its body: one file, or several in a zip. Their
+names are labels, never paths.
+"""
 
 import io
 import zipfile
@@ -12,11 +14,33 @@ from feed_assets.cli.door import FILE
 from feed_assets.errors import WrongUsageError
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.operation import Operation
+from feed_assets.server.calls import list_parameters
 
 LARGEST = 8 << 20
 """Bytes of a body at most, and of what is in a zip."""
 MOST_FILES = 10_000
+_KEY = "Idempotency-Key"
 _ZIP = b"PK\x03\x04"
+
+
+def read_query(request: Request) -> dict[str, Any]:
+    """Return the parameters of the query: texts, or of a repeated one a list of texts."""
+    several = {name: request.query_params.getlist(name) for name in request.query_params}
+    return {name: found if len(found) > 1 else found[0] for name, found in several.items()}
+
+
+def read_key(request: Request, operation: Operation) -> dict[str, Any]:
+    """Return the key of what is told once, from the header.
+
+    Raises:
+        WrongUsageError: the operation has none.
+    """
+    key = request.headers.get(_KEY)
+    if key is None or request.method != "POST":
+        return {}
+    if "key" not in list_parameters(operation):
+        raise WrongUsageError(f"{_KEY} is for feed notify: {operation.name} has none. Leave it out.")
+    return {"key": key}
 
 
 async def read_body(request: Request, operation: Operation) -> dict[str, Any]:

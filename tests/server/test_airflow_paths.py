@@ -58,6 +58,13 @@ def test_an_event_from_outside_makes_consumers_run_and_is_told_apart(found: Flow
     assert [(run["dag_id"], run["state"]) for run in event["created_dagruns"]] == [("q", "queued")]
 
 
+def test_an_event_with_a_key_is_told_once(found: Flow, client: TestClient) -> None:
+    for _ in range(2):
+        told = client.post(f"{ROOT}/assets/events", json={"asset_id": "d1"}, headers={"Idempotency-Key": "seven"})
+        assert told.status_code == 200
+    assert found.events("d1") == 1
+
+
 def test_events_are_filtered_and_paged(found: Flow, client: TestClient) -> None:
     found.lifecycle.run("maker", START, at("01T05:00"), "run-1")
     found.lifecycle.run("maker", at("01T01:00"), at("01T06:00"), "run-2")

@@ -54,6 +54,14 @@ def test_metadata_are_written_and_read_as_in_cdap(client: TestClient) -> None:
     assert client.get(f"{FEED}?scope=USER").json() == [{**user, "properties": {}, "tags": []}]
 
 
+def test_metadata_are_changed_only_as_they_were_seen(client: TestClient) -> None:
+    seen = client.get("/api/v1/metadata/get?entity=feed/views").headers["etag"]
+    views = FEED.replace("counts", "views")
+    assert client.post(f"{views}/tags", json=["seen"], headers={"If-Match": '"other"'}).status_code == 412
+    statuses = [client.post(f"{views}/tags", json=[tag], headers={"If-Match": seen}).status_code for tag in "ab"]
+    assert (statuses, client.get(f"{views}/tags?scope=user").json()) == ([200, 412], ["a"])
+
+
 def test_what_is_not_there_is_found_nowhere_and_has_no_lineage(client: TestClient) -> None:
     nothing = client.get("/v3/namespaces/nowhere/metadata/search")
     assert (nothing.status_code, nothing.json()["total"]) == (200, 0)

@@ -19,11 +19,13 @@ from feed_assets.operation_list import find_operation
 from feed_assets.server.aliases.records import Alias, Asked
 from feed_assets.server.aliases.table import ALIASES
 from feed_assets.server.answers import refuse, status_of
-from feed_assets.server.bodies import read_body
-from feed_assets.server.calls import call, list_parameters, read_given
+from feed_assets.server.bodies import read_body, read_key, read_query
+from feed_assets.server.calls import list_parameters, read_given
 from feed_assets.server.errors import RequestRefusedError
+from feed_assets.server.preconditions import call_if_match
 from feed_assets.settings import DEFAULT_NAMESPACE
 
+_Values = Mapping[str, Any]
 _OpenDoor = Callable[[Request, Screen], Door]
 
 
@@ -44,12 +46,14 @@ class _AliasEndpoint:
         door, operation = self.open_door(request, Screen()), self.alias.called
         try:
             content = await request.body()
-            files = await read_body(request, operation) if operation.file is not None else {}
+            sent = await read_body(request, operation) if operation.file is not None else {}
+            sent |= read_key(request, operation)
         except FeedAssetsError as exc:
             return self._refuse(exc)
-        return await run_in_threadpool(self._answer, door, _read_values(request), content, files)
+        values, tags = {**read_query(request), **request.path_params}, request.headers.get("if-match")
+        return await run_in_threadpool(self._answer, door, values, content, sent, tags)
 
-    def _answer(self, door: Door, values: Mapping[str, Any], content: bytes, files: Mapping[str, Any]) -> Response:
+    def _answer(self, door: Door, values: _Values, content: bytes, sent: _Values, tags: str | None) -> Response:
         def ask(name: str, /, **parameters: Any) -> Any:
             operation = find_operation(name)
             assert operation.does is Does.READS or not parameters  # without any, safe mode is only shown
@@ -58,7 +62,7 @@ class _AliasEndpoint:
         namespace, now = door.settings.namespace or DEFAULT_NAMESPACE, open_clock(door.settings).now()
         asked = Asked(values=values, content=content, namespace=namespace, author=door.author, now=now, ask=ask)
         try:
-            answer = self.alias.form(self._find(door, asked, files), asked)
+            answer = self.alias.form(self._find(door, asked, sent, tags), asked)
         except Exception as exc:  # noqa: BLE001 - as what an operation raises
             return self._refuse(exc)
         if answer is None:
@@ -77,14 +81,15 @@ class _AliasEndpoint:
             return Response(answer, status, media_type=self.alias.media_type)
         return JSONResponse(answer, status)
 
-    def _find(self, door: Door, asked: Asked, files: Mapping[str, Any]) -> Any:
+    def _find(self, door: Door, asked: Asked, sent: _Values, tags: str | None) -> Any:
         """Return the document of the operation, or what stands in its place."""
         try:
             given = self.alias.given(asked)
             calls = [{**self._rename(asked), **each} for each in (given if isinstance(given, list) else [given])]
-            sent = {name: content for name, content in files.items() if name not in calls[0]}
+            sent = {name: value for name, value in sent.items() if name not in calls[0]}
             told = [{name: value for name, value in each.items() if value is not None} for each in calls]
-            found = [_call(door, self.alias.called, {**read_given(self.alias.called, each), **sent}) for each in told]
+            called = self.alias.called
+            found = [_call(door, called, {**read_given(called, each), **sent}, tags) for each in told]
             return found if isinstance(given, list) else found[0]
         except FeedAssetsError as exc:
             if self.alias.absent is None or status_of(exc) != HTTPStatus.NOT_FOUND:
@@ -99,15 +104,7 @@ class _AliasEndpoint:
         return {names[each]: value for each, value in asked.values.items() if names.get(each)}
 
 
-def _read_values(request: Request) -> Mapping[str, Any]:
-    found: dict[str, Any] = {}
-    for name in request.query_params:
-        several = request.query_params.getlist(name)
-        found[name] = several if len(several) > 1 else several[0]
-    return {**found, **request.path_params}
-
-
-def _call(door: Door, operation: Operation, given: Mapping[str, Any]) -> Any:
+def _call(door: Door, operation: Operation, given: _Values, tags: str | None = None) -> Any:
     """Call an operation; return its document, or its text if it has none.
 
     Raises:
@@ -115,7 +112,7 @@ def _call(door: Door, operation: Operation, given: Mapping[str, Any]) -> Any:
     """
     has_document = "output" in list_parameters(operation) and given.get("output", "json") == "json"
     told = {**given, "output": "json"} if has_document else given
-    outcome = call(replace(door, screen=Screen()), operation, told)
+    outcome = call_if_match(replace(door, screen=Screen()), operation, told, tags)
     if outcome.error is not None:
         raise outcome.error
     if outcome.exit_code and operation.does is not Does.READS:
