@@ -1,13 +1,15 @@
 """The definitions of a server's project, kept between requests: they are loaded again when their files have changed."""
 
 import os
+from copy import copy
 from dataclasses import replace
+from datetime import datetime
 from threading import Lock
 
-from feed_assets.clock import open_clock
+from feed_assets.clock import SystemClock, open_clock
 from feed_assets.context.operation import OperationContext, open_context
 from feed_assets.issues import Issue
-from feed_assets.loading.entity_files import digest_files, read_declared_files, values_of
+from feed_assets.loading.entity_files import digest_files, read_declared_files, stamp_files, values_of
 from feed_assets.plan.location import find_plan_cache, load_location
 from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.settings import Settings
@@ -21,6 +23,7 @@ class KeptDefinitions:
         self._settings = settings
         self._database = database
         self._lock = Lock()
+        self._stamp: tuple[object, ...] | None = None
         self._known: tuple[str, ReleaseTimeline, tuple[Issue, ...]] | None = None
 
     def open_context(self) -> OperationContext:
@@ -29,11 +32,22 @@ class KeptDefinitions:
         Raises:
             DefinitionsError: the location of the definitions cannot be read.
         """
+        settings, now = self._settings, open_clock(self._settings).now()
+        with self._lock:
+            stamp = stamp_files(settings.entities_location, SystemClock().now())
+            if self._known is None or stamp is None or stamp != self._stamp:
+                known = self._read(now)
+                self._known, self._stamp = known, stamp
+            _, timeline, errors = self._known
+            with self._database.read() as connection:
+                timeline.refresh(connection, now)
+            own = copy(timeline)  # another request may refresh it meanwhile
+        return replace(open_context(settings, self._database, own), errors=errors)
+
+    def _read(self, now: datetime) -> tuple[str, ReleaseTimeline, tuple[Issue, ...]]:
         settings, values = self._settings, values_of(self._settings)
         digest = digest_files(read_declared_files(settings), values)
-        with self._lock:
-            if self._known is None or self._known[0] != digest:
-                location = load_location(settings, open_clock(settings).now(), find_plan_cache(os.environ))
-                self._known = digest, ReleaseTimeline(location.plan, values), location.errors
-            _, timeline, errors = self._known
-        return replace(open_context(settings, self._database, timeline), errors=errors)
+        if self._known is not None and self._known[0] == digest:
+            return self._known
+        location = load_location(settings, now, find_plan_cache(os.environ))
+        return digest, ReleaseTimeline(location.plan, values), location.errors
