@@ -28,6 +28,7 @@ ELSEWHERE = {
     "dg": "not installed here; the same components are made by tests/orchestration/test_component.py",
     "eval": "a line for a shell's start-up file: tests/cli/test_completion.py",
     "feed-assets completion fish | source": "a line for a shell's start-up file: tests/cli/test_completion.py",
+    "feed-assets serve": "never ends: tests/server/test_serving.py",
     "feed-assets mirror new --file job.properties": "needs a file of Falcon's: tests/cli/test_mirror.py",
     "feed-assets mirror new": "named without its options",
     "feed-assets validate --live": "needs PostgreSQL and S3: tests/documents/test_newcomer.py",
