@@ -4,13 +4,12 @@ A request is a call of an operation in a thread; its answer is whole before the 
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from threading import Lock
 from typing import Any
 
-from anyio import create_task_group, sleep
 from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -24,7 +23,7 @@ from feed_assets.errors import FeedAssetsError, WrongUsageError
 from feed_assets.json_form import parse_json
 from feed_assets.metrics.collecting import SERIES_LIMIT, Scraper
 from feed_assets.metrics.expositions import build_registry
-from feed_assets.operation import Does, Operation
+from feed_assets.operation import Operation
 from feed_assets.server.aliases.endpoint import mount_aliases
 from feed_assets.server.answers import answer, refuse
 from feed_assets.server.bodies import read_body, read_key, read_query
@@ -35,11 +34,9 @@ from feed_assets.server.page import POLICY, render_page
 from feed_assets.server.preconditions import call_if_match, tag_of
 from feed_assets.server.problems import problem
 from feed_assets.server.routes import DOCUMENT, HEALTH, METRICS, PAGE, OperationRoute, list_routes
+from feed_assets.server.waiting import answer_who_waits
 from feed_assets.settings import Settings
 from feed_assets.sql.database import Database
-from feed_assets.sql.questions import Question, asking
-
-_STOP_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,32 +106,10 @@ class _Endpoint:
         screen = _screen_of(request) if is_console else Screen()
         door = self._served.open_door(request, screen)
         arguments = door, operation, given, request.headers.get("if-match")
-        if operation.does is Does.READS:
-            outcome = await _answer_who_waits(request, call_if_match, *arguments)
-        else:
-            outcome = await run_in_threadpool(call_if_match, *arguments)
+        outcome = await answer_who_waits(request, operation, call_if_match, *arguments)
         if is_console:
             return _on_console(outcome)
         return _with_tag(request, answer(operation, outcome, given))
-
-
-async def _answer_who_waits(request: Request, function: Callable[..., Outcome], *arguments: Any) -> Outcome:
-    """Call a function that only reads. A client that goes away stops its question."""
-    question, outcomes = Question(), list[Outcome]()
-
-    async def watch() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
-        while True:  # an interrupt between two statements has none to interrupt
-            question.stop()
-            await sleep(_STOP_SECONDS)
-
-    async with create_task_group() as group:
-        group.start_soon(watch)
-        with asking(question):
-            outcomes.append(await run_in_threadpool(function, *arguments))
-        group.cancel_scope.cancel()
-    return outcomes[0]
 
 
 async def _read_values(request: Request, operation: Operation) -> Mapping[str, Any]:

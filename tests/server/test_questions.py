@@ -13,6 +13,7 @@ from sqlalchemy import text
 from starlette.testclient import TestClient
 
 from feed_assets.server import application
+from feed_assets.server.aliases import endpoint
 from feed_assets.server.application import build_application
 from feed_assets.settings import load_settings
 from feed_assets.sql import database as databases
@@ -65,7 +66,10 @@ def test_a_question_is_stopped_from_another_thread_and_the_next_one_is_answered(
         assert connection.scalar(text("SELECT 1")) == 1
 
 
-def test_a_client_that_goes_away_stops_its_question(project: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("module", "url"), [(application, WHY), (endpoint, "/v3/metadata/search?query=a")])
+def test_a_client_that_goes_away_stops_its_question(
+    project: Database, monkeypatch: pytest.MonkeyPatch, module: Any, url: str
+) -> None:
     began, ended = Event(), list[str]()
 
     def ask(*_: Any) -> Any:
@@ -75,7 +79,7 @@ def test_a_client_that_goes_away_stops_its_question(project: Database, monkeypat
             ended.append(str(exc))
             return application.Outcome("", "", 2, exc)
 
-    monkeypatch.setattr(application, "call_if_match", ask)
+    monkeypatch.setattr(module, "call_if_match", ask)
     served, sent = build_application(load_settings(), project), list[Any]()
     messages = [{"type": "http.request", "body": b"", "more_body": False}]
 
@@ -88,7 +92,7 @@ def test_a_client_that_goes_away_stops_its_question(project: Database, monkeypat
     async def send(message: Any) -> None:
         sent.append(message)
 
-    path, _, query = WHY.partition("?")
+    path, _, query = url.partition("?")
     scope = {"type": "http", "method": "GET", "path": path, "query_string": query.encode(), "headers": []}
     asyncio.run(served(scope, receive, send))
     assert [re.search("interrupted", each) is not None for each in ended] == [True]

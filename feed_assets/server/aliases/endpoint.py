@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -23,6 +22,7 @@ from feed_assets.server.bodies import read_body, read_key, read_query
 from feed_assets.server.calls import list_parameters, read_given
 from feed_assets.server.errors import RequestRefusedError
 from feed_assets.server.preconditions import call_if_match
+from feed_assets.server.waiting import answer_who_waits
 from feed_assets.settings import DEFAULT_NAMESPACE
 
 _Values = Mapping[str, Any]
@@ -51,7 +51,7 @@ class _AliasEndpoint:
         except FeedAssetsError as exc:
             return self._refuse(exc)
         values, tags = {**read_query(request), **request.path_params}, request.headers.get("if-match")
-        return await run_in_threadpool(self._answer, door, values, content, sent, tags)
+        return await answer_who_waits(request, operation, self._answer, door, values, content, sent, tags)
 
     def _answer(self, door: Door, values: _Values, content: bytes, sent: _Values, tags: str | None) -> Response:
         def ask(name: str, /, **parameters: Any) -> Any:
