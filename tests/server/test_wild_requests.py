@@ -1,8 +1,11 @@
 """Whatever a request gives: the answer is one that the document knows, and no place beside the project is touched."""
 
+import io
 import json
 import socket
+import stat
 import sys
+import zipfile
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -47,6 +50,46 @@ def asker(folder: Path, database_url: str, monkeypatch: pytest.MonkeyPatch) -> I
     monkeypatch.setattr(socket.socket, "connect", connect)
     yield Asker(serve(database), json.loads(json.dumps(describe_routes(list_routes()))))
     database.close()
+
+
+def _list_beside(folder: Path) -> set[Path]:
+    """List what stands beside the project and at its top, but for the state and its actions."""
+    found = {*folder.parents[1].rglob("*")} - {*folder.glob("*/**/*")}
+    return {each for each in found if not each.name.startswith(("state.db", "actions"))}
+
+
+def _zip(**members: tuple[int, bytes]) -> bytes:
+    """Return a zip with members by name, each with the mode of its file."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, (mode, content) in members.items():
+            info = zipfile.ZipInfo(name)
+            info.external_attr = mode << 16
+            archive.writestr(info, content)
+    return packed.getvalue()
+
+
+@pytest.mark.long
+def test_nothing_that_a_request_gives_is_a_place_of_the_server(asker: Asker, folder: Path) -> None:
+    secret = folder.parents[1] / SECRET
+    secret.write_text("kind: feed\nname: of-another\n")
+    made = folder.parents[1] / "made"
+    places = (str(secret), f"../../{SECRET}", secret.as_uri(), f"http://169.254.0.1/{SECRET}", str(made), "../../made")
+    link, plain = stat.S_IFLNK | 0o777, stat.S_IFREG | 0o644
+    bodies = [each.encode() for each in places]
+    bodies += [_zip(**{"all.yaml": (link, each)}) for each in bodies]
+    bodies += [_zip(**{each: (plain, b"x")}) for each in places]
+    before = _list_beside(folder)
+    opened.clear()
+    for route in list_routes():
+        answers = [asker.ask(route, {name: each}) for name, _ in asker.iter_parameters(route) for each in places]
+        if route.operation.file is not None:
+            answers += [asker.ask(route, {}, each) for each in bodies]
+        assert [each.text for each in answers if "of-another\n" in each.text or each.status_code >= 500] == [], (
+            route.path
+        )
+    assert opened == []
+    assert _list_beside(folder) == before
 
 
 def test_numbers_have_an_end_and_a_walk_ends_where_nothing_follows(asker: Asker) -> None:
