@@ -25,7 +25,8 @@ from feed_assets.server.problems import PROBLEM
 from feed_assets.server.routes import DOCUMENT, HEALTH, METRICS, OperationRoute
 
 _ABOUT = """Each operation that has a route, with the parameters and the JSON of its command. What only reads is asked
-by GET. What acts takes its parameters as the JSON object in the body or, if the body is a file, in the query."""
+by GET. What acts takes its parameters as the JSON object in the body or, if the body is a file, in the query.
+The headers `If-None-Match`, `If-Match` and `Idempotency-Key` say what is known already."""
 _TIME = """`2013-11-03T05:00Z`, or `2013-11-03T06:00+01:00`; in the zone of the entity a day, a month or a key:
 `2013-11-03`, `2013-11`, `2013-11-03-05:00`; `now`, `now-7d`, `now+90m`."""
 _REFUSED: Mapping[HTTPStatus, str] = {
@@ -33,25 +34,24 @@ _REFUSED: Mapping[HTTPStatus, str] = {
     HTTPStatus.UNAUTHORIZED: "There is no token, or none that holds.",
     HTTPStatus.FORBIDDEN: "Who asks may not.",
     HTTPStatus.NOT_FOUND: "There is no such entity, instance or thing.",
+    HTTPStatus.REQUEST_TIMEOUT: "The body has not come in time.",
     HTTPStatus.CONFLICT: "It cannot be as things are; a `result` says what was done of it.",
     HTTPStatus.PRECONDITION_FAILED: "The entity is not as `If-Match` says. Nothing has changed.",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too large.",
     HTTPStatus.UNPROCESSABLE_ENTITY: "The definitions are wrong: `issues` says where.",
     HTTPStatus.SERVICE_UNAVAILABLE: "The database or a storage is away: `Retry-After` says when to ask again.",
-}
-_OF_BODIES: Mapping[HTTPStatus, str] = {
-    HTTPStatus.REQUEST_TIMEOUT: "The body has not come in time.",
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too large.",
 }
 _MODE: JsonSchemaMode = "serialization"
 _SHARED = "#/components/schemas/"
 _TEXT: Mapping[str, Any] = {"type": "string"}
+_PROBLEM = dict.fromkeys(("type", "title", "detail", "next_step"), _TEXT)
 _SCHEMAS: Mapping[str, Any] = {
     "Time": {"type": "string", "title": "Time", "description": _TIME},
     "Document": {"type": "object", "properties": {"version": {"const": VERSION}}, "required": ["version"]},
     "Problem": {
         "type": "object",
-        "properties": {**dict.fromkeys(("type", "title", "detail", "next_step"), _TEXT), "status": {"type": "integer"}},
-        "required": ["type", "title", "status", "detail", "next_step"],
+        "properties": {**_PROBLEM, "status": {"type": "integer"}},
+        "required": [*_PROBLEM, "status"],
     },
 }
 _TYPES: Mapping[Any, Mapping[str, Any]] = {
@@ -101,7 +101,7 @@ def describe_routes(routes: Sequence[OperationRoute]) -> Mapping[str, Any]:
             "schemas": {**shared["$defs"], **_SCHEMAS},
             "responses": {
                 str(int(status)): {"description": text, "content": {PROBLEM: {"schema": {"$ref": f"{_SHARED}Problem"}}}}
-                for status, text in {**_REFUSED, **_OF_BODIES}.items()
+                for status, text in _REFUSED.items()
             },
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
@@ -151,7 +151,7 @@ def _describe(route: OperationRoute, results: Sequence[Mapping[str, Any]]) -> Ma
         "description": operation.about,
         "tags": [operation.group],
         "x-right": operation.does,
-        "responses": _answers(operation.answers, answered, has_body=route.method == "POST"),
+        "responses": _answers(operation.answers, answered, is_asked=route.method == "GET"),
     }
     if is_body:
         schema = {"type": "object", "properties": asked, "required": required, "additionalProperties": False}
@@ -168,25 +168,27 @@ def _describe(route: OperationRoute, results: Sequence[Mapping[str, Any]]) -> Ma
     return described
 
 
-def _answers(status: int, content: Mapping[str, Any], *, has_body: bool = False) -> Mapping[str, Any]:
-    unchanged = {} if has_body else {"304": {"description": "It has not changed."}}
-    refused = [str(int(each)) for each in (*_REFUSED, *(_OF_BODIES if has_body else ()))]
-    made = {} if status == HTTPStatus.OK else {"200": {"description": "Nothing was made.", "content": content}}
+def _answers(status: int, content: Mapping[str, Any], *, is_asked: bool = True) -> Mapping[str, Any]:
     return {
+        **({"304": {"description": "It has not changed."}} if is_asked else {}),
+        "200": {"description": "Nothing was made.", "content": content},
         str(int(status)): {"description": "What the command prints.", "content": content},
-        **made,
-        **unchanged,
-        **{each: {"$ref": f"#/components/responses/{each}"} for each in refused},
+        **{str(int(each)): {"$ref": f"#/components/responses/{int(each)}"} for each in _REFUSED},
     }
 
 
 def _schemas_of(operation: Operation, *, in_query: bool) -> Mapping[str, Mapping[str, Any]]:
-    """Return the schemas of what a request may give, by name."""
-    declared = {each.name: each for each in operation.parameters}
-    return {
-        name: _schema_of(declared[str(each.name)], in_query) if each.name in declared else _schema_of_shared(each)
-        for name, each in list_parameters(operation).items()
-    }
+    """Return the schemas of what a request may give, by name; commands share the form of the result, and flags."""
+    declared, found = {each.name: each for each in operation.parameters}, dict[str, Mapping[str, Any]]()
+    for name, each in list_parameters(operation).items():
+        told = {"description": getattr(each, "help", "")}
+        if each.name in declared:
+            found[name] = _schema_of(declared[each.name], in_query)
+        elif isinstance(each.type, click.Choice):
+            found[name] = {"type": "string", "enum": [*each.type.choices], "default": "json", **told}
+        else:
+            found[name] = {"type": "boolean", "default": False, **told}
+    return found
 
 
 def _schema_of(each: Parameter, in_query: bool) -> Mapping[str, Any]:
@@ -203,14 +205,6 @@ def _schema_of(each: Parameter, in_query: bool) -> Mapping[str, Any]:
         schema = {"type": "array", "items": schema}
     default = {} if each.default in (None, ()) else {"default": each.default}
     return {**schema, "description": each.param.help, **default}
-
-
-def _schema_of_shared(param: click.Parameter) -> Mapping[str, Any]:
-    """Return the schema of what commands share: the form of the result, or a flag."""
-    told = {"description": getattr(param, "help", "")}
-    if isinstance(param.type, click.Choice):
-        return {"type": "string", "enum": [*param.type.choices], "default": "json", **told}
-    return {"type": "boolean", "default": False, **told}
 
 
 def _example_of(operation: Operation, asked: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
