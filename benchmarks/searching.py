@@ -10,7 +10,7 @@ from benchmarks.probes import run_probe, say
 from benchmarks.report import Figure, Part, Scale, faster
 
 SYSTEMS = {"sqlite": ("LIKE", "FTS5"), "postgresql": ("ILIKE", "tsvector and GIN")}
-SCAN_AT_LEAST, INDEX_AT_LEAST, DAGSTER_AT_LEAST = 20, 1, 50
+SCAN_AT_LEAST, INDEX_AT_LEAST, DAGSTER_AT_LEAST, SERVER_AT_LEAST = 20, 1, 50, 5
 
 
 def measure_searching(folder: Path, scale: Scale) -> Iterator[Figure]:
@@ -49,4 +49,10 @@ def measure_searching(folder: Path, scale: Scale) -> Iterator[Figure]:
         at_least=DAGSTER_AT_LEAST,
         note="no filter of Dagster finds words of metadata",
     )
-    yield faster(Part.SEARCHING, name, asked["ours"], f"{graphql} with a prefix of keys", asked["theirs"])
+    prefix = f"{graphql} with a prefix of keys"
+    yield faster(Part.SEARCHING, name, asked["ours"], prefix, asked["theirs"])
+    by_http = f"{name}, by HTTP"
+    webserver = f"the webserver's {prefix}"
+    yield faster(
+        Part.SEARCHING, by_http, asked["by_http"], webserver, asked["theirs_by_http"], at_least=SERVER_AT_LEAST
+    )

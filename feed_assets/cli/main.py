@@ -16,6 +16,7 @@ from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import click
@@ -26,17 +27,19 @@ from feed_assets.cli.groups import Verbs, find_given
 from feed_assets.cli.options import author_of
 from feed_assets.cli.progress import status_line
 from feed_assets.cli.render import say, shown
+from feed_assets.cli.state import current_settings
 from feed_assets.clock import Stopwatch
 from feed_assets.errors import describe_error
 from feed_assets.masking import get_logger, mask_logs
 from feed_assets.operation_list import MODULES
-from feed_assets.settings import ENV_SERVER, load_settings, project_environment
+from feed_assets.settings import ENV_SERVER, project_environment
 from feed_assets.timing.dates import render_datetime
 
 _ENTITY = ("name", "feed", "process", "entity", "names", "feeds")
 _FINE = (0, DIFFERENT)
 
 _logger = get_logger(__name__)
+_recording = Lock()
 
 
 @contextmanager
@@ -64,9 +67,10 @@ def _record(ctx: click.Context, seconds: float, error: BaseException | None) -> 
             seconds=seconds,
             reason=reason,
         )
-        send_actions(load_settings(), os.environ)
-        record_action(action)
-        close_actions()
+        with _recording:  # requests are answered by several threads
+            send_actions(current_settings(), os.environ)
+            record_action(action)
+            close_actions()
     except Exception:
         _logger.debug("the command was not recorded", exc_info=True)
 

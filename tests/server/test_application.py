@@ -4,6 +4,7 @@ import io
 import json
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -164,3 +165,12 @@ def test_the_document_is_served_with_its_tag(client: TestClient) -> None:
     page = client.get("/docs")
     assert page.headers["content-security-policy"].startswith("default-src 'none'")
     assert "/api/v1/why" in page.text
+
+
+def test_each_of_several_requests_at_once_is_recorded_once(client: TestClient, project: tuple[Path, Database]) -> None:
+    file = project[0] / "actions.jsonl"
+    before = file.read_text().count('"action": "why"')
+    with ThreadPoolExecutor(8) as threads:
+        told = list(threads.map(lambda _: client.get(WHY).status_code, range(40)))
+    assert told == [200] * 40
+    assert file.read_text().count('"action": "why"') - before == 40
