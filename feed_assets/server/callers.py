@@ -3,7 +3,9 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from socket import getfqdn, gethostname
 
 from feed_assets.clock import open_clock
 from feed_assets.operation import Does
@@ -34,12 +36,20 @@ class Keeper:
     address: Address
     author: str
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names by which it is asked. Those of the machine are for others, who have to say who they are."""
+        of_machine = () if is_loopback(self.address.host) else find_machine_names()
+        names = ("localhost", self.address.host, *of_machine, *self.settings.server.hosts)
+        return tuple(dict.fromkeys(each.lower() for each in names if _address_of(each) is None))
+
     def has_name(self, host: str) -> bool:
-        """Return whether a host, with or without a port, is one of this server's, or this machine."""
-        if (found := _HOST.fullmatch(host)) is None:
-            return False
-        name = _name_of(found[1] or found[2])
-        return is_loopback(name) or name in map(_name_of, (self.address.host, *self.settings.server.hosts))
+        """Return whether a host, with or without a port, is one of this server's names, or an address: a page of
+        another site cannot make its own name lead here and be asked as an address.
+        """
+        found = _HOST.fullmatch(host)
+        name = (found[1] or found[2]) if found else ""
+        return _address_of(name) is not None or name.lower() in self.names
 
     def takes_plain(self, client: str) -> bool:
         """Return whether a client may ask without TLS."""
@@ -72,6 +82,12 @@ class Keeper:
         return address is not None and any(address in each for each in self.settings.server.proxies)
 
 
+@cache
+def find_machine_names() -> tuple[str, ...]:
+    """Return the names of this machine. The network may be asked for them, so once."""
+    return gethostname(), getfqdn()
+
+
 def is_loopback(host: str) -> bool:
     """Return whether only this machine reaches a host.
 
@@ -88,7 +104,3 @@ def _address_of(host: str) -> IPv4Address | IPv6Address | None:
     except ValueError:
         return None
     return getattr(address, "ipv4_mapped", None) or address
-
-
-def _name_of(host: str) -> str:
-    return str(_address_of(host) or host.lower())

@@ -36,7 +36,14 @@ def serve(database: "Database", *, address: Address) -> Iterator[Address]:
     return serving.serve(load_settings(), database, address, author_of(None))
 
 
-@operation("token create", does=Does.ADMINISTERS, safe=True, text="sentence", answers=201, example="loader --may reads")
+@operation(
+    "token create",
+    does=Does.ADMINISTERS,
+    safe=True,
+    text="sentence",
+    answers=201,
+    example="loader --may reads,notifies",
+)
 def create_token(
     database: "Database", *, name: Name, may: May, until: Until = None, author: str, dry_run: bool = False
 ) -> "Token":

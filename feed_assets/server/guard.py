@@ -52,13 +52,15 @@ class Guard:
         """Refuse a request by where it is sent to, and where it comes from."""
         hosts = _values(scope, "Host")
         if len(hosts) != 1 or not self.keeper.has_name(hosts[0]):
-            detail = "The host of the request is none of this server's."
-            return problem(HTTPStatus.BAD_REQUEST, detail, "Name it in the setting server.hosts.")
+            detail = "The host of the request is none of this server's names."
+            next_step = "Ask by its IP address, or by a name that whoever runs it has in the setting server.hosts."
+            return problem(HTTPStatus.BAD_REQUEST, detail, next_step)
         if any(each.lower().partition("://")[2] != hosts[0].lower() for each in _values(scope, "Origin")):
             return problem(HTTPStatus.FORBIDDEN, "A page of another site cannot ask this server.")
         if scope["scheme"] == "http" and not self.keeper.takes_plain(_client_of(scope)):
             detail = "Whoever listens on the way could read this."
-            return problem(HTTPStatus.FORBIDDEN, detail, "Use https://, and another token.")
+            next_step = "Use https://, and another token." if _values(scope, "Authorization") else "Use https://."
+            return problem(HTTPStatus.FORBIDDEN, detail, next_step)
         return None
 
     async def _ask(self, scope: Scope) -> Response | None:

@@ -44,7 +44,10 @@ def serve(settings: Settings, database: Database, address: Address, author: str)
     """
     require_safe(settings, database, address)
     certificate = Certificate(address) if address.has_tls else None
-    guard = Guard(build_application(settings, database), Keeper(settings, database, address, author), Rights())
+    keeper = Keeper(settings, database, address, author)
+    guard = Guard(build_application(settings, database), keeper, Rights())
+    asked = f"It is asked by an IP address or as {', '.join(keeper.names)}. The setting server.hosts has further names."
+    say(f"feed-assets: {asked}", err=True)
     with listen(address) as listener, status_line.waiting_for("requests"):
         yield replace(address, port=listener.getsockname()[1])
         build_server(guard, certificate).run(sockets=[listener])
@@ -103,7 +106,8 @@ class Certificate:
             self._read_again()
         except OSError as exc:
             reason = f"the certificate or its key cannot be used: {describe_error(exc)}"
-            raise ListenRefusedError(address=address.text, reason=reason, next_step="Give other files.") from exc
+            next_step = "Give other files." if address.key else "Give its key by --key, or another file."
+            raise ListenRefusedError(address=address.text, reason=reason, next_step=next_step) from exc
 
     async def renew(self) -> None:
         """Read changed files. If they are wrong, say so, and go on with what was read before."""

@@ -53,6 +53,7 @@ class Token:
     revoked_at: datetime | None = None
     revoked_by: str | None = None
     digest: Hidden[str]
+    said: Hidden[str] = ""
     bearer: str | None = None
 
     def is_valid(self, now: datetime) -> bool:
@@ -66,7 +67,9 @@ class Token:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What its holder may, and what to do with it."""
+        """What has been done; what the holder of a new one may, and what to do with it."""
+        if self.said:
+            return (self.said,)
         until = f"until {render_datetime(self.until)}" if self.until else "until it is revoked"
         kept = "It is shown this once: keep it where only its holder reads it."
         return (f"{self.name!r} may {', '.join(self.may)}, {until}. {kept}",) if self.bearer else ()
@@ -141,7 +144,8 @@ def revoke_token(database: Database, name: str, *, author: str, now: datetime, d
             reason = "it does not exist" if token is None else "it is revoked already"
             next_step = f"List the tokens: {command_line('token', 'list')}"
             raise VerbRefusedError(subject=f"the token of {name!r}", reason=reason, next_step=next_step)
-        revoked = replace(token, revoked_at=now, revoked_by=author)
+        said = f"{'would end' if dry_run else 'ended'} the token of {name!r}"
+        revoked = replace(token, revoked_at=now, revoked_by=author, said=said)
         if not dry_run:
             _write(connection, revoked, "token revoke", author, now)
     return revoked

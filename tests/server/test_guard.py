@@ -238,13 +238,28 @@ def test_the_right_is_that_of_the_route_that_answers(server: Server) -> None:
 def test_another_host_is_refused(server: Server, host: str) -> None:
     refused = server.ask(headers={"Host": host})
     assert (refused.status, refused.let_in) == (400, [])
-    assert refused.told["next_step"] == "Name it in the setting server.hosts."
+    assert refused.told["next_step"].startswith("Ask by its IP address, or by a name that whoever runs it has")
 
 
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8080", "127.0.0.1", "[::1]:3030", "feeds.example:443"])
-def test_the_names_of_the_server_are_known(server: Server, host: str) -> None:
+@pytest.mark.parametrize(
+    "host",
+    ["localhost", "LOCALHOST:8080", "127.0.0.1", "[::1]:3030", "feeds.example:443", "192.0.2.9:3030", "[fd00::9]"],
+)
+def test_the_names_of_the_server_and_all_addresses_are_known(server: Server, host: str) -> None:
     server.server = ServerSettings(hosts=("Feeds.example",))
     assert server.ask(headers={"Host": host}).status == 200
+
+
+def test_a_server_for_others_is_asked_by_the_names_of_its_machine(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("feed_assets.server.callers.find_machine_names", lambda: ("box", "Box.example"))
+    assert [server.ask(headers={"Host": host}).status for host in ("box", "box.example:3030")] == [400, 400]
+    server.host, server.insecure, token = "0.0.0.0", True, make(server, Does.READS)
+    for host, status in (("BOX:3030", 200), ("box.example", 200), ("other.example", 400)):
+        assert server.ask(headers={**token, "Host": host}).status == status
+    keeper = Keeper(Settings(server=PROXIES), server.database, Address(host="0.0.0.0"), "ann")
+    assert keeper.names == ("localhost", "box", "box.example", "feeds.example")
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
@@ -287,6 +302,7 @@ def test_beyond_this_machine_only_proxies_may_do_without_tls(server: Server) -> 
     refused = server.ask(headers=token, client="192.0.2.1")
     assert (refused.status, refused.let_in) == (403, [])
     assert refused.told["next_step"] == "Use https://, and another token."
+    assert server.ask(client="192.0.2.1").told["next_step"] == "Use https://."
     assert server.ask(headers=token, client="192.0.2.1", scheme="https").status == 200
     assert server.ask(headers=token, client="10.0.0.1").status == 200
     server.insecure = True

@@ -213,6 +213,8 @@ def test_a_certificate_that_cannot_be_used_is_told_at_once(tmp_path: Path) -> No
             ListenRefusedError, match=r"the certificate or its key cannot be used: .*Give other files\."
         ):
             Certificate(Address(host="localhost", port=1, certificate=file, key=each))
+    with pytest.raises(ListenRefusedError, match=r"Give its key by --key, or another file\."):
+        Certificate(Address(host="localhost", port=1, certificate=file))
 
 
 def test_who_has_asked_is_answered_before_the_end() -> None:
@@ -236,8 +238,11 @@ def test_the_command_serves_until_a_signal_ends_it(tmp_path: Path) -> None:
     environ = {**os.environ, "FEED_ASSETS_STATE": f"sqlite:///{tmp_path}/state.db", "PYTHONUNBUFFERED": "1"}
     (tmp_path / "entities").mkdir()
     command = [sys.executable, "-m", "feed_assets", "serve", "--port", "0"]
-    with subprocess.Popen(command, cwd=tmp_path, env=environ, stdout=subprocess.PIPE, text=True) as server:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=tmp_path, env=environ, text=True, **pipes) as server:
         assert server.stdout is not None
+        assert server.stderr is not None
+        assert "asked by an IP address or as localhost. The setting server.hosts" in server.stderr.readline()
         said = server.stdout.readline()
         assert said.startswith("serving http://127.0.0.1:")
         with closing(http.client.HTTPConnection(said.split("//")[1].strip())) as client:

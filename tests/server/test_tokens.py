@@ -112,5 +112,8 @@ def test_a_token_is_shown_once_and_hidden_everywhere_else(tmp_path: Path, monkey
     assert ("fa_" in listed.output, listed.stderr) == (False, "")
     other = must("token", "create", "other", "--may", "reads").stdout.strip()
     assert "the token of 'fa_***': it does not exist" in run("token", "revoke", token).stderr
+    told = [run("token", "revoke", "other", *words).stderr for words in (["--dry-run"], [], ["--dry-run"])]
+    assert told[:2] == ["would end the token of 'other'\n", "ended the token of 'other'\n"]
+    assert "it is revoked already" in told[2]
     assert other != token
     assert run("token", "create", "third", "--may", "reads,everything").exit_code == 2
