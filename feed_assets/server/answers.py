@@ -1,7 +1,7 @@
 """What a request is answered: the status of what came of a call, and one form for all that is refused."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
@@ -12,7 +12,7 @@ from starlette.responses import Response
 from feed_assets.cli.exit_codes import AWAY, OUR_MISTAKE, exit_code_of
 from feed_assets.cli.options import name_of
 from feed_assets.entities.errors import DefinitionsError
-from feed_assets.errors import Fault, FeedAssetsError
+from feed_assets.errors import MOST_CHARACTERS, Fault, FeedAssetsError
 from feed_assets.json_form import parse_json, render_document
 from feed_assets.masking import get_logger
 from feed_assets.operation import Does, Operation
@@ -26,6 +26,8 @@ from feed_assets.storage.errors import StorageFullError
 
 RETRY_SECONDS = 5
 JSON = "application/json"
+NOTES = "Feed-Assets-Notes"
+"""The header with what is to be known besides a result, such as what is left out for its errors."""
 _STATUS: Mapping[Fault, HTTPStatus] = MappingProxyType(
     {
         Fault.MISSING: HTTPStatus.NOT_FOUND,
@@ -55,10 +57,14 @@ def status_of(error: Exception) -> HTTPStatus:
     return _STATUS[error.fault]
 
 
-def answer(operation: Operation, outcome: Outcome, given: Mapping[str, Any]) -> Response:
-    """Return the answer to a call with its parameters; what was tried only, or changed nothing, has made nothing."""
+def answer(operation: Operation, outcome: Outcome, given: Mapping[str, Any], notes: Sequence[str] = ()) -> Response:
+    """Return the answer to a call with its parameters; what was tried only, or changed nothing, has made nothing. What
+    the command says besides the result is in a header, together with `notes`.
+    """
+    said = outcome.err.rpartition("feed-assets: ")[0] if outcome.error is not None else outcome.err
+    notes = [each for each in (*said.splitlines(), *notes) if each.strip()]
     if outcome.error is not None:
-        return refuse(outcome.error, operation=operation)
+        return refuse(outcome.error, operation=operation, notes=notes)
     output = given.get("output", "text")
     is_json = output == "json" or (operation.plain and outcome.out.startswith("{"))
     told = parse_json(outcome.out) if is_json and operation.does is not Does.READS else {}
@@ -67,7 +73,8 @@ def answer(operation: Operation, outcome: Outcome, given: Mapping[str, Any]) -> 
         return problem(HTTPStatus.CONFLICT, detail, result=told or outcome.out)
     is_tried = click.BOOL.convert(given.get("dry_run", False), None, None) or told.get("is_change") is False
     media_type = media_type_of("json" if is_json else output)
-    return Response(outcome.out, HTTPStatus.OK if is_tried else operation.answers, media_type=media_type)
+    headers = {NOTES: "; ".join(notes).encode("ascii", "backslashreplace").decode()[:MOST_CHARACTERS]} if notes else {}
+    return Response(outcome.out, HTTPStatus.OK if is_tried else operation.answers, headers, media_type)
 
 
 def media_type_of(form: str) -> str:
@@ -79,33 +86,37 @@ def refuse(
     error: Exception,
     statuses: Mapping[int, int] = MappingProxyType({}),
     operation: Operation | None = None,
+    names: Mapping[str, str] = MappingProxyType({}),
+    notes: Sequence[str] = (),
 ) -> Response:
     """Return the answer to a request that ends with an error: its sentence, and the issues of definitions. `statuses`
-    has those that others know for some of ours. Parameters of an operation are called as requests call them.
+    has those that others know for some of ours, and `names` theirs of some parameters. Parameters of an operation are
+    called as requests call them. `notes` say what else is to be known.
     """
     ours = status_of(error)
     status = HTTPStatus(statuses.get(ours, ours))
     members: Mapping[str, Any] = {}
     if isinstance(error, DefinitionsError) and error.issues:
         members = {"issues": render_document(issues=error.issues)["issues"]}
+    members = {**members, **({"notes": notes} if notes else {})}
     if status is HTTPStatus.INTERNAL_SERVER_ERROR:
         _logger.error("a request ends with an internal error", exc_info=error)
         return problem(status, f"An internal error, {type(error).__name__}. The server's log has more.")
-    refused = problem(status, _describe(error, operation), **members)
+    refused = problem(status, _describe(error, operation, names), **members)
     if status is HTTPStatus.SERVICE_UNAVAILABLE:
         refused.headers["Retry-After"] = str(RETRY_SECONDS)
     return refused
 
 
-def _describe(error: Exception, operation: Operation | None) -> str:
+def _describe(error: Exception, operation: Operation | None, names: Mapping[str, str]) -> str:
     if isinstance(error, OSError):
         return f"The system of the server refuses: {error.strerror}."
     if not isinstance(error, click.ClickException):
         return str(error)
     param = error.param if isinstance(error, click.BadParameter) else None
     if isinstance(error, click.MissingParameter) and param is not None:
-        return f"The parameter {name_of(param)} is missing."
+        return f"The parameter {names.get(name_of(param), name_of(param))} is missing."
     text = error.message if param is not None else error.format_message()
     known = list_parameters(operation) if operation is not None else ()
     text = _OPTION.sub(lambda found: name if (name := found[1].replace("-", "_")) in known else found[0], text)
-    return f"The parameter {name_of(param)}: {text}" if param is not None else text
+    return f"The parameter {names.get(name_of(param), name_of(param))}: {text}" if param is not None else text

@@ -46,6 +46,14 @@ class Served:
     settings: Settings
     database: Database
     definitions: KeptDefinitions
+    settings_stamp: object = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is to be known of every answer: that the settings are no longer those of their file."""
+        if self.settings_stamp == _stamp_of(self.settings):
+            return ()
+        return (f"{self.settings.file} has changed since the server was started: start it again.",)
 
     def open_door(self, request: Request, screen: Screen) -> Door:
         """Return the door of a request."""
@@ -61,7 +69,7 @@ class Served:
 
 def build_application(settings: Settings, database: Database) -> Starlette:
     """Return the application of a project, without a guard before it."""
-    served = Served(settings, database, KeptDefinitions(settings, database))
+    served = Served(settings, database, KeptDefinitions(settings, database), _stamp_of(settings))
     routes = list_routes()
     document = _Document(routes)
     return Starlette(
@@ -74,6 +82,14 @@ def build_application(settings: Settings, database: Database) -> Starlette:
         ],
         exception_handlers={HTTPStatus.NOT_FOUND: _miss, HTTPStatus.METHOD_NOT_ALLOWED: _miss},
     )
+
+
+def _stamp_of(settings: Settings) -> object:
+    try:
+        found = settings.file.stat() if settings.file is not None else None
+    except OSError as exc:
+        return exc.errno
+    return found and (found.st_ino, found.st_mtime_ns, found.st_size)
 
 
 async def _miss(request: Request, error: Exception) -> Response:
@@ -109,7 +125,7 @@ class _Endpoint:
         outcome = await answer_who_waits(request, operation, call_if_match, *arguments)
         if is_console:
             return _on_console(outcome)
-        return _with_tag(request, answer(operation, outcome, given))
+        return _with_tag(request, answer(operation, outcome, given, self._served.notes))
 
 
 async def _read_values(request: Request, operation: Operation) -> Mapping[str, Any]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from feed_assets.server.aliases.records import Alias
 from feed_assets.server.aliases.table import ALIASES
 from tests.documents.markdown import ROOT, fences
 from tests.server.project import open_project, serve
@@ -13,8 +14,15 @@ PAGE = ROOT / "docs/http.md"
 TABLE = re.compile(r"(<!-- paths -->\n).*?(<!-- end -->\n)", re.DOTALL)
 
 
+def by_path(each: Alias) -> tuple[str, str]:
+    return each.path, each.method
+
+
 def test_each_path_is_listed_with_its_command(request: pytest.FixtureRequest) -> None:
-    rows = [f"| `{each.method} {each.path.replace(':path', '')}` | `{each.operation}` |" for each in ALIASES]
+    rows = [
+        f"| `{each.method} {each.path.replace(':path', '')}` | `{each.operation}` |"
+        for each in sorted(ALIASES, key=by_path)
+    ]
     table = "\n".join(["", "| request | command |", "|---|---|", *rows, "", ""])
     text = PAGE.read_text()
     expected = TABLE.sub(lambda found: found[1] + table + found[2], text)

@@ -174,3 +174,49 @@ def test_each_of_several_requests_at_once_is_recorded_once(client: TestClient, p
         told = list(threads.map(lambda _: client.get(WHY).status_code, range(40)))
     assert told == [200] * 40
     assert file.read_text().count('"action": "why"') - before == 40
+
+
+def test_what_is_left_out_for_its_errors_is_told(client: TestClient, project: tuple[Path, Database]) -> None:
+    broken = project[0] / "entities" / "broken.yaml"
+    broken.write_text("kind: feed\nname: torn\nfrequency: [\n")
+    try:
+        listed, missed = (
+            client.get("/api/v1/why?name=counting&instance=2013-11-03T11:00Z"),
+            client.get("/api/v1/why?name=torn&instance=2013-11-03"),
+        )
+    finally:
+        broken.unlink()
+    assert "left out because of errors" in listed.headers["feed-assets-notes"]
+    assert "broken.yaml" in listed.headers["feed-assets-notes"]
+    (note,) = missed.json()["notes"]
+    assert "broken.yaml" in note
+    assert "feed-assets-notes" not in client.get(WHY).headers
+
+
+def test_changed_settings_are_told_with_every_answer(client: TestClient, project: tuple[Path, Database]) -> None:
+    file = project[0] / "feed_assets.yaml"
+    before = file.read_text()
+    file.write_text(f"{before}strict: false\n")
+    try:
+        note = client.get(WHY).headers["feed-assets-notes"]
+    finally:
+        file.write_text(before)
+    assert "has changed since the server was started" in note
+
+
+def test_a_path_with_more_words_of_its_own_is_meant(client: TestClient) -> None:
+    tags = "/v3/namespaces/default/datasets/clicks/metadata/tags"
+    assert client.post(tags, json=["metadata", "hot"]).status_code == 200
+    assert client.delete(f"{tags}/metadata").status_code == 200
+    assert client.get(f"{tags}?scope=USER").json() == ["hot"]
+
+
+def test_a_cluster_is_a_namespace_of_paths_that_others_know_as_in_their_lineage(client: TestClient) -> None:
+    found = [
+        client.get(f"/v3/namespaces/{each}/datasets/clicks/metadata").status_code for each in ("primary", "nobody")
+    ]
+    assert found == [200, 404]
+
+
+def test_a_missing_parameter_is_called_as_the_path_calls_it(client: TestClient) -> None:
+    assert client.get("/api/v2/assets/events").json()["detail"] == "The parameter asset_id is missing."

@@ -57,7 +57,9 @@ def render_entity(path: str, namespace: str) -> _Json:
 
 
 def _require_namespace(asked: Asked) -> None:
-    if (namespace := asked.one("ns")) not in ("default", asked.namespace):
+    namespace = asked.one("ns")
+    is_cluster = {"kind": "cluster", "filter_by": f"NAME:{namespace}"}  # a namespace in CDAP's form of a lineage
+    if namespace not in ("default", asked.namespace) and not asked.ask("entity list", **is_cluster)["total"]:
         raise RequestRefusedError(HTTPStatus.NOT_FOUND, f"There is no namespace {namespace!r} here.")
 
 

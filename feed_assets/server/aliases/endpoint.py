@@ -70,7 +70,8 @@ class _AliasEndpoint:
         return self._render(answer, self.alias.status)
 
     def _refuse(self, error: Exception) -> Response:
-        refused = refuse(error, self.alias.statuses)
+        theirs = {ours: name for name, ours in self.alias.names.items() if ours}
+        refused = refuse(error, self.alias.statuses, names=theirs)
         if self.alias.refusal is None:
             return refused
         detail = json.loads(bytes(refused.body))["detail"]
