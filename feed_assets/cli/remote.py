@@ -176,7 +176,7 @@ def _read_answer(server: str, question: Question, answer: HTTPResponse) -> Mappi
             return dict(told)
         case {"status": HTTPStatus.UNAUTHORIZED, "detail": str(reason)}, _:
             next_step = f"A token that holds is needed in {ENV_TOKEN}, or in the file of --token-file."
-        case {"status": HTTPStatus.NOT_FOUND}, _:
+        case {"status": HTTPStatus.NOT_FOUND | HTTPStatus.METHOD_NOT_ALLOWED}, _:
             reason = f"it has no {question.target.partition('?')[0]}"
             next_step = "It is of another version of feed-assets: use the same one."
         case {"detail": str(reason)}, _:

@@ -25,7 +25,7 @@ from feed_assets.metrics.collecting import SERIES_LIMIT, Scraper
 from feed_assets.metrics.expositions import build_registry
 from feed_assets.operation import Operation
 from feed_assets.server.aliases.endpoint import mount_aliases
-from feed_assets.server.answers import answer, refuse
+from feed_assets.server.answers import RETRY_SECONDS, answer, refuse
 from feed_assets.server.bodies import read_body, read_key, read_query
 from feed_assets.server.calls import Outcome, list_parameters, read_given
 from feed_assets.server.definitions import KeptDefinitions
@@ -33,7 +33,7 @@ from feed_assets.server.openapi import describe_routes
 from feed_assets.server.page import POLICY, render_page
 from feed_assets.server.preconditions import call_if_match, tag_of
 from feed_assets.server.problems import problem
-from feed_assets.server.routes import DOCUMENT, HEALTH, METRICS, PAGE, OperationRoute, list_routes
+from feed_assets.server.routes import DOCUMENT, HEALTH, METRICS, PAGES, OperationRoute, Rights, list_routes
 from feed_assets.server.waiting import answer_who_waits
 from feed_assets.settings import Settings
 from feed_assets.sql.database import Database
@@ -78,7 +78,7 @@ def build_application(settings: Settings, database: Database) -> Starlette:
             *mount_aliases(served.open_door),
             Route(HEALTH, _Health(served).respond),
             Route(METRICS, _Metrics(served).respond),
-            *(Route(path, document.respond) for path in (DOCUMENT, PAGE)),
+            *(Route(path, document.respond) for path in PAGES),
         ],
         exception_handlers={HTTPStatus.NOT_FOUND: _miss, HTTPStatus.METHOD_NOT_ALLOWED: _miss},
     )
@@ -92,12 +92,8 @@ def _stamp_of(settings: Settings) -> object:
     return found and (found.st_ino, found.st_mtime_ns, found.st_size)
 
 
-async def _miss(request: Request, error: Exception) -> Response:
-    headers = getattr(error, "headers", None)
-    if allowed := (headers or {}).get("Allow"):
-        detail = f"{request.url.path} is asked by {allowed}, not by {request.method}."
-        return problem(HTTPStatus.METHOD_NOT_ALLOWED, detail, headers=headers)
-    return problem(HTTPStatus.NOT_FOUND, f"There is nothing at {request.url.path}.", f"See {PAGE}.")
+async def _miss(request: Request, _: Exception) -> Response:
+    return Rights().refuse(request.scope)
 
 
 class _Endpoint:
@@ -178,8 +174,9 @@ class _Health:
         try:
             with self._served.database.read():
                 return JSONResponse({"status": "ok"})
-        except FeedAssetsError as exc:
-            return refuse(exc)
+        except FeedAssetsError:  # everybody may ask, and its text names the database
+            headers = {"Retry-After": str(RETRY_SECONDS)}
+            return problem(HTTPStatus.SERVICE_UNAVAILABLE, "The database does not answer.", headers=headers)
 
 
 class _Metrics:
@@ -214,7 +211,9 @@ class _Document:
         """Describe the routes."""
         if self._known is None:
             self._known = await run_in_threadpool(describe_routes, self._routes)
-        if request.url.path == PAGE:
-            page = render_page(self._known, str(request.base_url).rstrip("/"))
+        if request.url.path != DOCUMENT:
+            page = render_page(
+                self._known, str(request.base_url).rstrip("/"), needs_token="authorization" in request.headers
+            )
             return HTMLResponse(page, headers={"Content-Security-Policy": POLICY})
         return _with_tag(request, JSONResponse(self._known))

@@ -3,50 +3,64 @@
 What no rule names is refused.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from urllib.parse import quote
 
 from anyio import CapacityLimiter, fail_after, to_thread
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from feed_assets.clock import open_clock
+from feed_assets.masking import get_logger
 from feed_assets.operation import Does
 from feed_assets.server.bodies import LARGEST
 from feed_assets.server.callers import Keeper
 from feed_assets.server.problems import problem
-from feed_assets.server.routes import HEALTH, PAGE
+from feed_assets.server.routes import HEALTH, PAGES, Rights
 from feed_assets.sql.errors import StateError
 
 _LOOKUPS = 8
 """How many callers are looked up at once: not by the threads of operations, which may all be at work."""
 _DIGITS = 20
+_SHOWN = 200
+_REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+_logger = get_logger(__name__)
 
 
 @dataclass(frozen=True)
 class Guard:
     """An application before another one. The name of who asks is the `author` in the state of the scope.
 
-    `find_right` returns the right that a request needs; None if no rule names it. A body is read here, whole, so that
-    what comes behind waits for no client.
+    A body is read here, whole, so that what comes behind waits for no client.
     """
 
     app: ASGIApp
     keeper: Keeper
-    find_right: Callable[[Scope], Does | None]
+    rights: Rights
     body_seconds: float = 60.0
     lookups: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(_LOOKUPS))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request in, or refuse it."""
-        if scope["type"] == "lifespan" or (scope["type"] == "http" and scope["path"] == HEALTH):
+        """Let a request in, or refuse it. One that is refused, or has failed, is a line in the log."""
+
+        async def tell(message: Message) -> None:
+            if (status := message.get("status", 0)) in _REFUSED or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                now = open_clock(self.keeper.settings).now()
+                asked = f"{_client_of(scope) or '-'} {scope['method']} {quote(scope['path'])[:_SHOWN]}"
+                _logger.warning(f"{now:%Y-%m-%dT%H:%M:%SZ} {asked} {status}")
+            await send(message)
+
+        if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
+        elif scope["type"] == "http" and scope["path"] == HEALTH:
+            await self.app(scope, receive, tell)
         elif scope["type"] == "http":
             found = self._look(scope) or await self._ask(scope) or await self._read(scope, receive)
             if isinstance(found, Response):
-                await found(scope, receive, send)
+                await found(scope, receive, tell)
             elif found is not None:
-                await self.app(scope, _replaying(found, receive), send)
+                await self.app(scope, _replaying(found, receive), tell)
 
     def _look(self, scope: Scope) -> Response | None:
         """Refuse a request by where it is sent to, and where it comes from."""
@@ -76,10 +90,10 @@ class Guard:
         if caller is None:
             next_step, headers = "Send a valid token: Authorization: Bearer TOKEN.", {"WWW-Authenticate": "Bearer"}
             return problem(HTTPStatus.UNAUTHORIZED, "It is not known who asks.", next_step, headers=headers)
-        right = self.find_right(scope)
+        right = self.rights(scope)
         if right is None:
-            return problem(HTTPStatus.NOT_FOUND, f"There is nothing at {scope['path']}.", f"See {PAGE}.")
-        if right not in caller.may:
+            return self.rights.refuse(scope)
+        if right not in caller.may and scope["path"] not in PAGES:
             detail = f"{caller.name!r} may {', '.join(caller.may)}; this needs {right}."
             return problem(HTTPStatus.FORBIDDEN, detail, "Ask for a token with this right.", needs=right)
         if self.keeper.address.read_only and right is not Does.READS:

@@ -44,13 +44,13 @@ _REFUSED: Mapping[HTTPStatus, str] = {
 _MODE: JsonSchemaMode = "serialization"
 _SHARED = "#/components/schemas/"
 _TEXT: Mapping[str, Any] = {"type": "string"}
-_PROBLEM = dict.fromkeys(("type", "title", "detail", "next_step"), _TEXT)
+_PROBLEM = dict.fromkeys(("type", "title", "detail"), _TEXT)
 _SCHEMAS: Mapping[str, Any] = {
     "Time": {"type": "string", "title": "Time", "description": _TIME},
     "Document": {"type": "object", "properties": {"version": {"const": VERSION}}, "required": ["version"]},
     "Problem": {
         "type": "object",
-        "properties": {**_PROBLEM, "status": {"type": "integer"}},
+        "properties": {**_PROBLEM, "next_step": _TEXT, "status": {"type": "integer"}},
         "required": [*_PROBLEM, "status"],
     },
 }

@@ -1,6 +1,7 @@
 """A page for people about the routes, made of the OpenAPI document: no scripts, and nothing from elsewhere."""
 
 import json
+import re
 from collections.abc import Mapping
 from html import escape
 from shlex import quote
@@ -10,22 +11,34 @@ from urllib.parse import urlencode
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """What a browser may load for the page: its own style."""
 _HEAD = """<!doctype html><html lang="en"><meta charset="utf-8"><title>feed-assets</title><style>
-body{font:16px/1.5 system-ui;max-width:64rem;margin:2rem auto;padding:0 1rem} p,pre{white-space:pre-wrap}
+body{font:16px/1.5 system-ui;max-width:64rem;margin:2rem auto;padding:0 1rem} pre{white-space:pre-wrap}
 td{padding:0 1rem 0 0;vertical-align:top} summary{cursor:pointer}</style><h1>feed-assets</h1>"""
 _JSON = "application/json"
+_TOKEN = ' --header "Authorization: Bearer $FEED_ASSETS_TOKEN"'
 
 
-def render_page(document: Mapping[str, Any], server: str) -> str:
-    """Return the page of the server at a URL."""
+def render_page(document: Mapping[str, Any], server: str, *, needs_token: bool = False) -> str:
+    """Return the page of the server at a URL; the examples have a token if one is needed."""
     described = [(method, path, told) for path, each in document["paths"].items() for method, told in each.items()]
-    lines = [_HEAD, f"<p>{escape(document['info']['description'])}</p>"]
+    curl, names = f"curl{_TOKEN if needs_token else ''}", [each["name"] for each in document["tags"]]
+    contents = " · ".join(f'<a href="#{each}">{each}</a>' for each in names)
+    lines = [_HEAD, _paragraphs(document["info"]["description"]), f"<p>{contents}</p>"]
     for tag in document["tags"]:
-        lines.append(f"<h2>{tag['name']}</h2><p>{escape(tag['description'])}</p>")
-        lines.extend(_render(server, *each) for each in described if tag["name"] in each[2].get("tags", ()))
+        lines.append(f'<h2 id="{tag["name"]}">{tag["name"]}</h2>{_paragraphs(tag["description"])}')
+        lines.extend(_render(curl, server, *each) for each in described if tag["name"] in each[2].get("tags", ()))
     return "\n".join(lines)
 
 
-def _render(server: str, method: str, path: str, told: Mapping[str, Any]) -> str:
+def _paragraphs(text: str) -> str:
+    return "".join(f"<p>{_inline(each)}</p>" for each in text.split("\n\n"))
+
+
+def _inline(text: str) -> str:
+    """Return a text in which what stands in backquotes is code, and nothing is markup."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
+def _render(curl: str, server: str, method: str, path: str, told: Mapping[str, Any]) -> str:
     bodies = told.get("requestBody", {}).get("content", {})
     body = bodies.get(_JSON, {"schema": {"properties": {}, "required": ()}})
     given = [(each["name"], each["schema"], each["required"]) for each in told.get("parameters", ())]
@@ -35,14 +48,14 @@ def _render(server: str, method: str, path: str, told: Mapping[str, Any]) -> str
     example = {name: name.upper() for name, _, is_needed in given if is_needed} | body.get("example", {})
     example |= {each["name"]: each["example"] for each in told.get("parameters", ()) if "example" in each}
     rows = (
-        f"<tr><td><code>{name}{'*' * is_needed}</code><td>{_type_of(schema)}<td>{escape(schema['description'])}"
+        f"<tr><td><code>{name}{'*' * is_needed}</code><td>{_type_of(schema)}<td>{_inline(schema['description'])}"
         for name, schema, is_needed in given
     )
     query = f"?{urlencode(example, doseq=True)}" if example and _JSON not in bodies else ""
     sent = f" --json {quote(json.dumps(example))}" if _JSON in bodies else " --data-binary @FILE" if bodies else ""
-    return f"""<details><summary><code>{method.upper()} {path}</code> {escape(told["summary"])}</summary>
-<p>{escape(told["description"])}</p><p>Who asks must be one who {told["x-right"]}.</p><table>{"".join(rows)}</table>
-<pre>{escape(f"curl {quote(server + path + query)}{sent}")}</pre></details>"""
+    return f"""<details><summary><code>{method.upper()} {path}</code> {_inline(told["summary"])}</summary>
+{_paragraphs(told["description"])}<p>Who asks must be one who {told["x-right"]}.</p><table>{"".join(rows)}</table>
+<pre>{escape(f"{curl} {quote(server + path + query)}{sent}")}</pre></details>"""
 
 
 def _type_of(schema: Mapping[str, Any]) -> str:

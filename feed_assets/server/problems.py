@@ -23,7 +23,7 @@ def problem(
         "title": HTTPStatus(status).phrase,
         "status": status,
         "detail": detail,
-        "next_step": next_step,
+        **({"next_step": next_step} if next_step else {}),
         **members,
     }
     return JSONResponse(mask_values(document), status, headers=headers, media_type=PROBLEM)

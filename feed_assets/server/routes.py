@@ -1,17 +1,23 @@
-"""The routes of the operations, and the right that each request needs."""
+"""The routes of the operations, the right that each request needs, and what is told of a request that has none."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 
+from starlette.responses import Response
 from starlette.types import Scope
 
 from feed_assets.operation import Does, Operation
 from feed_assets.operation_list import list_operations
 from feed_assets.server.aliases.table import ALIASES
+from feed_assets.server.problems import problem
 
-HEALTH, METRICS, DOCUMENT, PAGE = "/health", "/metrics", "/openapi.json", "/docs"
-LOOKS = (METRICS, DOCUMENT, PAGE)
-"""What looks at the server and is no operation: for who may read."""
+HEALTH, METRICS, DOCUMENT, PAGE, HOME = "/health", "/metrics", "/openapi.json", "/docs", "/"
+PAGES = (DOCUMENT, PAGE, HOME)
+"""What tells how to ask: for who may anything at all."""
+LOOKS = (HEALTH, METRICS, *PAGES)
+"""What looks at the server and is no operation: for who may read, but for the pages and the health."""
+_METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,19 @@ class Rights:
         """Return the right; None if no rule names it."""
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         if scope["path"] in LOOKS:
-            return Does.READS
+            return Does.READS if method == "GET" else None
         if (found := self.of_routes.get((method, scope["path"]))) is not None:
             return found
         return next((each.called.does for each in ALIASES if each.matches(method, scope["path"])), None)
+
+    def refuse(self, scope: Scope) -> Response:
+        """Return the answer to a request that no rule names: another method, or no such path."""
+        path = scope["path"]
+        if methods := [each for each in _METHODS if self({**scope, "method": each})]:
+            detail = f"{path} is asked by {' or '.join(methods)}, not by {scope['method']}."
+            return problem(HTTPStatus.METHOD_NOT_ALLOWED, detail, headers={"Allow": ", ".join(methods)})
+        without = next((each for each in list_operations().items if each.path == path and each.no_route), None)
+        detail = (
+            f"A server does not offer {without.name}. {without.no_route}" if without else f"There is nothing at {path}."
+        )
+        return problem(HTTPStatus.NOT_FOUND, detail, f"See {PAGE}.")

@@ -15,6 +15,7 @@ from feed_assets.operation import Does
 from feed_assets.operation_list import list_operations
 from feed_assets.server.routes import Rights, list_routes
 from feed_assets.sql.database import Database
+from feed_assets.sql.errors import StateUnreachableError
 from tests.cli.project import must, run
 from tests.server.project import open_project, serve
 
@@ -69,7 +70,8 @@ def test_every_operation_has_a_right_and_a_route_or_a_reason() -> None:
         ("GET", "/api/v1/entity/list?author=eve", 400, "no parameter 'author'"),
         ("POST", "/api/v1/entity/list", 405, "not by POST"),
         ("GET", "/nowhere", 404, "nothing at /nowhere"),
-        ("POST", "/api/v1/init", 404, "nothing at /api/v1/init"),
+        ("POST", "/api/v1/feed/take", 404, "A server does not offer feed take. It may take minutes."),
+        ("POST", "/health", 405, "/health is asked by GET or HEAD, not by POST."),
     ],
 )
 def test_what_is_wrong_is_told_in_one_form(client: TestClient, method: str, path: str, status: int, said: str) -> None:
@@ -165,6 +167,23 @@ def test_the_document_is_served_with_its_tag(client: TestClient) -> None:
     page = client.get("/docs")
     assert page.headers["content-security-policy"].startswith("default-src 'none'")
     assert "/api/v1/why" in page.text
+    assert client.get("/").text == page.text.replace("docs", "")
+    assert "<pre>curl --header &quot;Authorization: Bearer" not in page.text
+    with_token = client.get("/docs", headers={"Authorization": "Bearer x"})
+    assert "<pre>curl --header &quot;Authorization: Bearer $FEED_ASSETS_TOKEN&quot; " in with_token.text
+
+
+def test_everybody_hears_that_the_database_is_away_and_not_where_it_is(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(_: Database) -> None:
+        raise StateUnreachableError(database="postgresql://secret:5432", reason="it is down", next_step="Start it.")
+
+    monkeypatch.setattr(Database, "read", read)
+    told = client.get("/health")
+    assert (told.status_code, told.headers["retry-after"]) == (503, "5")
+    assert told.json()["detail"] == "The database does not answer."
+    assert "next_step" not in told.json()
 
 
 def test_each_of_several_requests_at_once_is_recorded_once(client: TestClient, project: tuple[Path, Database]) -> None:

@@ -192,16 +192,47 @@ def test_a_path_of_another_system_needs_a_caller_with_the_right_of_its_operation
 
 
 def test_what_no_rule_names_is_refused(server: Server) -> None:
-    for path, method in (
-        ("/nowhere", "GET"),
-        ("/api/v1/init", "POST"),
-        (LIST, "POST"),
-        (RERUN, "GET"),
-        (f"{LIST}/", "GET"),
+    for path, method, status in (
+        ("/nowhere", "GET", 404),
+        ("/api/v1/init", "POST", 404),
+        (f"{LIST}/", "GET", 404),
+        (LIST, "POST", 405),
+        (RERUN, "GET", 405),
+        ("/docs", "POST", 405),
+        ("/v3/namespaces/default/feed/x/metadata/tags", "OPTIONS", 405),
     ):
         refused = server.ask(path, method=method)
-        assert (refused.status, refused.let_in) == (404, []), path
+        assert (refused.status, refused.let_in) == (status, []), path
+        assert bool(refused.headers.get("allow")) is (status == 405)
+    assert refused.headers["allow"] == "GET, HEAD, POST, DELETE"
+    assert refused.told["detail"].endswith("is asked by GET or HEAD or POST or DELETE, not by OPTIONS.")
     assert server.ask("/health", {"Host": "elsewhere"}, client="192.0.2.1").authors == ["nobody"]
+
+
+def test_every_caller_may_read_how_to_ask(server: Server) -> None:
+    token = make(server, Does.NOTIFIES)
+    found = [server.ask(path, token).status for path in ("/docs", "/openapi.json", "/", "/metrics", LIST)]
+    assert found == [200, 200, 200, 403, 403]
+    assert server.ask("/docs").status == 401
+    assert server.ask("/docs", token, method="POST").status == 405
+
+
+def test_what_is_refused_is_a_line_in_the_log_without_what_is_secret(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = make(server, Does.READS)
+    server.ask(headers=token)
+    server.ask("/nowhere", headers=token)
+    assert caplog.messages == []
+    server.ask(f"{LIST}\n{'x' * 300}", {"Authorization": "Bearer fa_wrong"})
+    server.ask(RERUN, token, method="POST")
+    with server.database.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE fa_tokens RENAME TO gone")
+    server.ask(headers=token)
+    told = [each.partition("Z ")[2] for each in caplog.messages if " 127.0.0.1 " in each]
+    assert told[1:] == [f"127.0.0.1 POST {RERUN} 403", f"127.0.0.1 GET {LIST} 503"]
+    assert re.fullmatch(rf"127.0.0.1 GET {LIST}%0Ax{{50,200}} 401", told[0])
+    assert not re.search("fa_|Bearer", caplog.text.replace("fa_tokens", ""))
 
 
 def test_the_right_is_that_of_the_route_that_answers(server: Server) -> None:
