@@ -33,7 +33,6 @@ _OF: Mapping[str, Mapping[str, Any]] = {
     "batch init": {"process": "fetch"},
     "hold add": {"name": "h", "feed": ["clicks"], "end": "2014-01-01T00:00Z"},
     "lineage group": {"kind": "cluster", "name": "primary"},
-    "notify test": {"name": "ops"},
 }
 _FAR = ("0001-01-01T00:00Z", "9999-12-31T23:59Z", "10000-01-01T00:00Z", "0001-01", "9999-12", "9999-12-31T23:59-23:59")
 _SHIFTS = ("now-9999999999999d", "now+99999999d", "days(999999999999)", "months(99999999)", "days(0)", "1e309")
