@@ -80,6 +80,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "notify list": ("",),
     "notify retry": ("--dry-run",),
     "notify send": ("--dry-run",),
+    "plan": ("",),
     "quality history": ("result-0001",),
     "queue consumers": ("source-0001",),
     "queue list": ("",),

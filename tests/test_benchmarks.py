@@ -36,6 +36,7 @@ OF_FILES = {
     "import-falcon",
     "init",
     "schema",
+    "serve",
     "settings",
     "validate",
 }
@@ -52,8 +53,9 @@ NOT_THERE = {
     "replication verify",
     "retention report",
     "retention show",
+    "token list",
 }
-"""Operations on what these projects do not have: batches, mirrors, rows, copies, sweeps, and runs with known ids."""
+"""Operations on what these projects do not have: batches, mirrors, rows, copies, sweeps, tokens, known runs."""
 
 
 @pytest.mark.parametrize("part", [pytest.param(part, marks=MARKS.get(part, [pytest.mark.long])) for part in Part])

@@ -26,7 +26,7 @@ async def answer_who_waits(
         while (await request.receive())["type"] != "http.disconnect":
             pass
         while True:  # an interrupt between two statements has none to interrupt
-            question.stop()
+            await run_in_threadpool(question.stop)
             await sleep(_STOP_SECONDS)
 
     async with create_task_group() as group:
