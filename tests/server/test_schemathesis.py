@@ -101,6 +101,6 @@ def test_each_answer_is_described_and_no_token_may_more_than_it(schema: Any, tmp
 
 
 def _make_token(*may: Does, name: str = "") -> str:
-    made = must("token", "create", name or "-".join(may), "--may", ",".join(may), "--output", "json")
+    made = must("token", "create", name or f"of-tests-{'-'.join(may)}", "--may", ",".join(may), "--output", "json")
     bearer: str = json.loads(made.stdout)["bearer"]
     return bearer
