@@ -208,6 +208,14 @@ class Operation:
         return next((each for each in self.parameters if each.param.file), None)
 
     @property
+    def right(self) -> Does:
+        """The right that a request for it needs: that of what it does. Definitions of the caller name code, variables
+        of the server and places that are reached, so what takes them is for who may declare, also if it only reads.
+        """
+        has_definitions = self.file is not None and self.file.type.__name__ == "EntityFile"  # which stands above
+        return Does.DECLARES if has_definitions else self.does
+
+    @property
     def group(self) -> str:
         """The group of the command, or its own name."""
         return self.name.partition(" ")[0]

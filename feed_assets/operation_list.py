@@ -85,14 +85,14 @@ class OperationList:
         return {name: [_describe(each) for each in self.items]}
 
 
-@operation("admin operations", table="name, does, what it does=sentence", rows="operations")
+@operation("admin operations", table="name, does, right, what it does=sentence", rows="operations")
 def list_operations() -> OperationList:
     """List what can be asked for: each operation, what it does, and its arguments and options."""
     return OperationList(items=tuple(each for group in MODULES for each in find_operations(group)))
 
 
 def _describe(operation: Operation) -> Mapping[str, object]:
-    names = ("name", "group", "does", "long", "no_route", "about")
+    names = ("name", "group", "does", "right", "long", "no_route", "about")
     return {
         **{name: getattr(operation, name) for name in names},
         "route": operation.has_route,

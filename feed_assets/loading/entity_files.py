@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from feed_assets.issues import FieldPath
 from feed_assets.loading.errors import LocationUnreadableError
-from feed_assets.masking import remember
+from feed_assets.masking import is_name_of_credential, remember, remember_unnamed
 from feed_assets.settings import ENV_VARIABLES, FILE_NAME, Settings
 
 _REFERENCE = re.compile(r"(\$?)\$\{(env:)?([A-Za-z_][A-Za-z0-9_]*)\}")  # ${env:SECRET}, ${DATA_ROOT}, $${literal}
@@ -44,11 +44,17 @@ class Values:
     settings_file: str = FILE_NAME
 
     def find(self, name: str, *, is_environment: bool) -> str | None:
-        """Return the value of `${env:name}` or `${name}`; None if there is none. The first is a secret from now on."""
-        if not is_environment and name in self.variables:
-            return self.variables[name]
+        """Return the value of `${env:name}` or `${name}`; None if there is none.
+
+        It is a secret from now on if it is the first, or has a name like that of a password.
+        """
+        is_secret = is_environment or is_name_of_credential(name)
+        if not is_environment and (found := self.variables.get(name)) is not None:
+            if is_secret:
+                remember_unnamed(found)
+            return found
         found = self.environ.get(name)
-        if is_environment and found is not None:
+        if is_secret and found is not None:
             remember(found, name)
         return found
 

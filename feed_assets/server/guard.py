@@ -26,6 +26,9 @@ _DIGITS = 20
 _SHOWN = 200
 _REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 _logger = get_logger(__name__)
+_FOREIGN = "A page of another site cannot ask this server."
+_OWN_SITE = {"same-origin", "none"}
+"""What a browser says of a request of a page of this server, or of whoever has typed its address."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ class Guard:
             next_step = "Ask by its IP address, or by a name that whoever runs it has in the setting server.hosts."
             return problem(HTTPStatus.BAD_REQUEST, detail, next_step)
         if any(each.lower().partition("://")[2] != hosts[0].lower() for each in _values(scope, "Origin")):
-            return problem(HTTPStatus.FORBIDDEN, "A page of another site cannot ask this server.")
+            return problem(HTTPStatus.FORBIDDEN, _FOREIGN)
         if scope["scheme"] == "http" and not self.keeper.takes_plain(_client_of(scope)):
             detail = "Whoever listens on the way could read this."
             next_step = "Use https://, and another token." if _values(scope, "Authorization") else "Use https://."
@@ -93,11 +96,13 @@ class Guard:
         right = self.rights(scope)
         if right is None:
             return self.rights.refuse(scope)
+        if right is not Does.READS and not set(_values(scope, "Sec-Fetch-Site")) <= _OWN_SITE:
+            return problem(HTTPStatus.FORBIDDEN, _FOREIGN)  # of an image or a link, which have no Origin
         if right not in caller.may and scope["path"] not in PAGES:
             detail = f"{caller.name!r} may {', '.join(caller.may)}; this needs {right}."
             return problem(HTTPStatus.FORBIDDEN, detail, "Ask for a token with this right.", needs=right)
         if self.keeper.address.read_only and right is not Does.READS:
-            return problem(HTTPStatus.FORBIDDEN, f"This server only reads; this {right}.", "Ask another server.")
+            return problem(HTTPStatus.FORBIDDEN, f"This server only reads; this needs {right}.", "Ask another server.")
         scope.setdefault("state", {})["author"] = caller.name
         return None
 

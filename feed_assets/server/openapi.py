@@ -150,7 +150,7 @@ def _describe(route: OperationRoute, results: Sequence[Mapping[str, Any]]) -> Ma
         "summary": operation.sentence,
         "description": operation.about,
         "tags": [operation.group],
-        "x-right": operation.does,
+        "x-right": operation.right,
         "responses": _answers(operation.answers, answered, is_asked=route.method == "GET"),
     }
     if is_body:

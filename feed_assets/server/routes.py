@@ -47,17 +47,19 @@ class Rights:
     """Which right a request needs; asked before every route."""
 
     of_routes: Mapping[tuple[str, str], Does] = field(
-        default_factory=lambda: {(each.method, each.path): each.operation.does for each in list_routes()}
+        default_factory=lambda: {(each.method, each.path): each.operation.right for each in list_routes()}
     )
 
     def __call__(self, scope: Scope) -> Does | None:
-        """Return the right; None if no rule names it."""
-        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        """Return the right; None if no rule names it, as of a HEAD of what does more than read."""
+        if scope["method"] == "HEAD":
+            return found if (found := self({**scope, "method": "GET"})) is Does.READS else None
+        method = scope["method"]
         if scope["path"] in LOOKS:
             return Does.READS if method == "GET" else None
         if (found := self.of_routes.get((method, scope["path"]))) is not None:
             return found
-        return next((each.called.does for each in ALIASES if each.matches(method, scope["path"])), None)
+        return next((each.called.right for each in ALIASES if each.matches(method, scope["path"])), None)
 
     def refuse(self, scope: Scope) -> Response:
         """Return the answer to a request that no rule names: another method, or no such path."""

@@ -6,6 +6,7 @@ Nothing is imported or run.
 """
 
 import keyword
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date
@@ -291,7 +292,15 @@ def check_files(scope: Scope, process: Process) -> Iterator[Complaint]:
         return
     for path, workflow in iter_workflows(process):
         for place, name in iter_files(workflow):
-            if "://" not in name and not (scope.root / name).exists():
+            if "://" in name:
+                continue
+            if not Path(os.path.normpath(scope.root / name)).is_relative_to(os.path.normpath(scope.root)):
+                yield Complaint(  # the same whether it exists or not: that is told to nobody
+                    path=(*path, *place),
+                    message=f"the file {name!r} is not below {scope.root}",
+                    remedy="Put it into the folder of feed_assets.yaml, and write its path from there.",
+                )
+            elif not (scope.root / name).exists():
                 close = _similar_file(scope.root, name)
                 remedy = f"Did you mean {close!r}? The path" if close else "Correct the path; it"
                 yield Complaint(

@@ -154,6 +154,18 @@ def test_values_of_the_environment_are_not_shown_in_messages(tmp_path: Path) -> 
     assert issue.message == "storage: '${env:PLACE}' is not a URL"
 
 
+@pytest.mark.parametrize(
+    ("variables", "shown"), [({}, "${env:DOOR_PASSWORD}"), ({"DOOR_PASSWORD": "user:s3cret"}, "***")]
+)
+def test_a_variable_with_the_name_of_a_password_is_hidden_from_the_first_use(
+    tmp_path: Path, variables: dict[str, str], shown: str
+) -> None:
+    _write(tmp_path, "a.yaml", "cluster primary", storage="${DOOR_PASSWORD}")
+    environ = {"DOOR_PASSWORD": "user:s3cret"}
+    (issue,) = load_bundle(str(tmp_path), variables=variables, environ=environ).issues
+    assert issue.message == f"storage: '{shown}' is not a URL"
+
+
 def test_the_digest_changes_with_files_and_with_the_values_they_use(tmp_path: Path) -> None:
     _write(tmp_path, "a.yaml", "cluster primary", storage="file://${env:ROOT}")
     first = _load(tmp_path, ROOT="/a", OTHER="1").digest

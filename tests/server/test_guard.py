@@ -33,6 +33,7 @@ from tests.instances.harness import at
 from tests.projects import enter
 
 LIST, RERUN = "/api/v1/entity/list", "/api/v1/instance/rerun"
+SAFE_MODE = "/api/admin/setSafeMode/true"
 HOST = {"Host": "127.0.0.1:3030"}
 NOW = at("03T12:00")
 PROXIES = ServerSettings.model_validate(
@@ -184,11 +185,20 @@ def test_row_133_expired_revoked_foreign_and_malformed_tokens_are_refused_alike(
 @pytest.mark.parametrize("alias", AIRFLOW, ids=lambda each: f"{each.method} {each.path}")
 def test_a_path_of_another_system_needs_a_caller_with_the_right_of_its_operation(server: Server, alias: Alias) -> None:
     path = alias.path.replace("{", "a").replace("}", "")
-    does = alias.called.does
-    holder = make(server, does)
+    holder = make(server, alias.called.right)
     other = make(server, Does.DECLARES, name="other")
     found = [server.ask(path, headers, method=alias.method).status for headers in ({}, other, holder)]
     assert found == [401, 403, 200]
+
+
+@pytest.mark.parametrize("path", ["/api/v1/entity/validate", "/api/v1/plan", "/api/entities/validate/feed"])
+def test_definitions_of_the_caller_are_taken_of_who_may_declare(server: Server, path: str) -> None:
+    """They name variables of the server, its files, and places that it then reaches."""
+    refused = server.ask(path, make(server, Does.READS), method="POST")
+    assert (refused.status, refused.let_in, refused.told["needs"]) == (403, [], "declares")
+    assert server.ask(path, make(server, Does.DECLARES, name="other"), method="POST").authors == ["other"]
+    server.read_only = True
+    assert server.ask(path, make(server, *Does, name="whole"), method="POST").status == 403
 
 
 def test_what_no_rule_names_is_refused(server: Server) -> None:
@@ -198,6 +208,7 @@ def test_what_no_rule_names_is_refused(server: Server) -> None:
         (f"{LIST}/", "GET", 404),
         (LIST, "POST", 405),
         (RERUN, "GET", 405),
+        (SAFE_MODE, "HEAD", 405),
         ("/docs", "POST", 405),
         ("/v3/namespaces/default/feed/x/metadata/tags", "OPTIONS", 405),
     ):
@@ -238,8 +249,8 @@ def test_what_is_refused_is_a_line_in_the_log_without_what_is_secret(
 def test_the_right_is_that_of_the_route_that_answers(server: Server) -> None:
     """Also for paths that a parameter spoils: else who may read could act."""
     rights, answered = Rights(), set[str]()
-    needed = [(each.path, each.method, each.operation.does) for each in list_routes()]
-    needed += [(each.path, each.method, each.called.does) for each in ALIASES]
+    needed = [(each.path, each.method, each.operation.right) for each in list_routes()]
+    needed += [(each.path, each.method, each.called.right) for each in ALIASES]
     routes = [(Route(path, str, methods=[method]), does) for path, method, does in needed]
     values, methods = ("a", "", "a/b", "status", "a\n"), {method for _, method, _ in needed}
     for (path, *_), value, method in product(needed, values, methods):
@@ -301,6 +312,19 @@ def test_row_136_a_page_of_another_site_is_refused(server: Server, origin: str, 
     assert refused.told["detail"] == "A page of another site cannot ask this server."
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "", "Cross-Site"])
+def test_an_image_or_a_link_of_another_site_changes_nothing(server: Server, site: str) -> None:
+    headers = {"Sec-Fetch-Site": site}
+    for path, method in ((SAFE_MODE, "GET"), (RERUN, "POST"), ("/api/v1/plan", "POST")):
+        refused = server.ask(path, headers, method=method)
+        assert (refused.status, refused.let_in) == (403, []), path
+        assert refused.told["detail"] == "A page of another site cannot ask this server."
+        own = [server.ask(path, {"Sec-Fetch-Site": each}, method=method) for each in ("same-origin", "none")]
+        assert [each.status for each in own] == [200, 200]
+    assert server.ask(headers=headers).status == 200  # it cannot read the answer
+    assert server.ask(method="HEAD").status == 200
+
+
 def test_a_page_of_the_server_is_let_in(server: Server) -> None:
     assert server.ask(headers={"Origin": "http://127.0.0.1:3030"}).status == 200
 
@@ -344,7 +368,7 @@ def test_a_server_that_only_reads_says_so(server: Server) -> None:
     server.read_only = True
     assert server.ask().status == 200
     refused = server.ask(RERUN, method="POST")
-    assert (refused.status, refused.told["detail"]) == (403, "This server only reads; this acts.")
+    assert (refused.status, refused.told["detail"]) == (403, "This server only reads; this needs acts.")
 
 
 def test_a_body_that_is_too_large_is_told_at_once_or_while_it_comes(server: Server) -> None:

@@ -29,7 +29,7 @@ def validator(document: Any, schema: Any) -> Draft202012Validator:
 def test_the_document_is_valid_and_has_every_route_with_its_right(document: Any) -> None:
     assert not [*OpenAPIV31SpecValidator(document).iter_errors()]
     for each in list_routes():
-        assert document["paths"][each.path][each.method.lower()]["x-right"] == each.operation.does
+        assert document["paths"][each.path][each.method.lower()]["x-right"] == each.operation.right
 
 
 def test_every_result_is_as_the_document_says(document: Any) -> None:

@@ -108,6 +108,18 @@ def test_row_20_a_missing_feed_cluster_or_workflow_is_refused(
     assert bool(found) == bool(codes)
 
 
+def test_a_file_outside_the_project_is_refused_alike_whether_it_exists_or_not(tmp_path: Path) -> None:
+    root, there = tmp_path / "project", tmp_path / "there.sql"
+    root.mkdir()
+    there.touch()
+    for name in ("../there.sql", "../lost.sql", "x/../../there.sql", str(there), str(tmp_path / "lost.sql")):
+        changes = {f"{DAILY}/workflow": {"engine": "sql", "path": name}}
+        (issue,) = (each for each in validate_bundle(bundle(changes), SourceMap(), AS_OF, root) if "file" in each.code)
+        assert issue.render().partition(": the file ")[2] == (
+            f"{name!r} is not below {root}. Put it into the folder of feed_assets.yaml, and write its path from there."
+        )
+
+
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
