@@ -18,6 +18,7 @@ def test_every_command_refuses_it_in_one_sentence_and_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, revision: str, said: str
 ) -> None:
     prepare(tmp_path, monkeypatch)
+    (tmp_path / "counting.zip").touch()
     monkeypatch.setenv("FEED_ASSETS_ACTIONS", "off")
     database = open_database(f"sqlite:///{tmp_path}/state.db")
     database.migrate()
