@@ -19,7 +19,7 @@ asks a person (see `Confirm`)."""
 DECLARATION = "__operation__"
 ROUTES = "/api/v1"
 WRITES_FILES = "It writes files where it runs."
-WORKS_LONG = "It may take minutes. Run the command where the project is."
+WORKS_LONG = "It may take minutes."
 Confirm = Callable[[str], None]
 """Asks a question that ends a text. It returns if the answer is yes."""
 _Function = TypeVar("_Function", bound=Callable[..., Any])

@@ -52,7 +52,7 @@ _EXPECTED = {
     "datetime": "a date and time with a time zone, such as 2013-11-01T00:00:00Z",
     "timezone": "a date and time with a time zone, such as 2013-11-01T00:00:00Z",
     "dict": "a map",
-    "tuple": "a list",
+    "tuple": "a list, such as [a, b]",
     "duration": "a time such as hours(24), days(3) or months(3)",
     "ip": "an address or a network, such as 10.0.0.5 or 10.0.0.0/8",
     "value_error": "a list of KIND/NAME, such as feed/schema or */owner",
@@ -251,11 +251,13 @@ def _read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     try:
         values = source()
     except (SourceError, RecursionError) as exc:
+        text = getattr(exc.__cause__, "doc", None)
+        name = next((name for name in environ if text is not None and ours.get(name.lower()) == text), "environment")
         raise SettingsError(
-            setting="environment",
-            reason=f"a {ENV_PREFIX}… variable cannot be read: {exc.__cause__ or exc}",
+            setting=name,
+            reason=f"a {ENV_PREFIX}… variable cannot be read as JSON: {exc.__cause__ or exc}",
             tried=(),
-            next_step="Write maps and lists as JSON, or one variable for each value with __ between the names.",
+            next_step='Write lists as JSON, ["a", "b"], and maps, too, or one variable for each value: __ parts names.',
         ) from exc
     prefix = ENV_VARIABLES
     named = {name.removeprefix(prefix): text for name, text in environ.items() if name.startswith(prefix)}

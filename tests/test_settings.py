@@ -73,7 +73,17 @@ def test_only_the_demo_can_ask_for_another_clock(tmp_path: Path) -> None:
         ("unconfirmed_deletions: 2", {}, "setting 'unconfirmed_deletions': 2 is not at most 1."),
         ("strct: true", {}, "setting 'strct': there is no such setting."),
         ("", {"FEED_ASSETS_STRICT": "maybe"}, "setting 'strict': 'maybe' is not true or false."),
-        ("", {"FEED_ASSETS_VARIABLES": "x"}, "setting 'environment': a FEED_ASSETS_… variable cannot be read"),
+        (
+            "",
+            {"FEED_ASSETS_VARIABLES": "x"},
+            "setting 'FEED_ASSETS_VARIABLES': a FEED_ASSETS_… variable cannot be read",
+        ),
+        (
+            "",
+            {"FEED_ASSETS_ENTITIES": "a", "FEED_ASSETS_SERVER__PROXIES": "10.0.0.0/8"},
+            "setting 'FEED_ASSETS_SERVER__PROXIES': a FEED_ASSETS_… variable cannot be read as JSON: Extra data: line 1"
+            ' column 5 (char 4). Write lists as JSON, ["a", "b"]',
+        ),
         ("", {"FEED_ASSETS_NOTIFY": "[" * 100_000}, "setting 'environment': a FEED_ASSETS_… variable cannot be read"),
         (f"notify: {'[' * 10_000}", {}, "setting 'feed_assets.yaml': cannot be read: maximum recursion depth exceeded"),
         ("entities: [a]", {}, "setting 'entities': ['a'] is not text."),
@@ -112,7 +122,11 @@ def test_only_the_demo_can_ask_for_another_clock(tmp_path: Path) -> None:
             {"FEED_ASSETS_NOTIFY": '{"ops": {"url": "http://x", "topics": ["x"]}}'},
             "setting 'notify.ops.topics.0': 'x'",
         ),
-        ("metadata: {system: {include: feed/*}}", {}, "setting 'metadata.system.include': 'feed/*' is not a list."),
+        (
+            "metadata: {system: {include: feed/*}}",
+            {},
+            "setting 'metadata.system.include': 'feed/*' is not a list, such as [a",
+        ),
     ],
 )
 def test_a_wrong_setting_is_named(tmp_path: Path, text: str, environ: dict[str, str], message: str) -> None:

@@ -170,7 +170,9 @@ class Boundary(Verbs):
             with recorded(ctx), status_line.running("at work"):
                 return super().invoke(ctx)
         except click.ClickException as exc:
-            exc.message = shown(exc.message)  # type: ignore[misc]
+            of_all = isinstance(exc, click.NoSuchOption) and any(exc.option_name in each.opts for each in self.params)
+            hint = " It goes before the name of the command." if of_all else ""
+            exc.message = f"{shown(exc.message)}{hint}"  # type: ignore[misc]
             raise
         except (click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise

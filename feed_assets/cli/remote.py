@@ -13,11 +13,12 @@ from contextlib import suppress
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
-from ssl import SSLCertVerificationError
+from ssl import SSLCertVerificationError, SSLError
 from typing import Any, NamedTuple, NoReturn
 from urllib.parse import quote, urlencode, urlsplit
 
 import click
+from click.core import augment_usage_errors
 
 from feed_assets.cli.door import CONSOLE, FILE, TERMINAL, find_width
 from feed_assets.cli.options import name_of, read_files
@@ -34,7 +35,7 @@ _CONNECTING, _ANSWERING = 10.0, 600.0
 """How many seconds a server has to take a call, and to answer it."""
 _CONFIRMED = frozenset({"yes", "digest", "delete_all", "dry_run", "output"})
 """Options with which nobody is asked."""
-_HERE = "Leave out --server and FEED_ASSETS_SERVER."
+_HERE = "Give the command where the project is, without --server and FEED_ASSETS_SERVER."
 
 
 class Question(NamedTuple):
@@ -53,12 +54,15 @@ def ask(ctx: click.Context, operation: Operation | None, server: str) -> NoRetur
         WrongUsageError: a server is not asked for this.
         ServiceError: the server is away, is none of feed-assets, or refuses.
     """
+    if operation is None or operation.no_route:
+        reason = f"it does not offer this. {'' if operation is None else operation.no_route}"
+        raise ServiceError(service=f"server {server}", reason=reason.rstrip(". "), next_step=_HERE)
     question, headers = build_question(ctx, operation), {"Accept": CONSOLE}
     if (token := _read_token(ctx.find_root().params.get("token_file"))) is not None:
         headers["Authorization"] = f"Bearer {token}"
     if (width := find_width()) is not None:
         headers[TERMINAL] = f"columns={width};colours={'yes' if has_colours() else 'no'}"
-    if operation is not None and "confirm" in operation.given and not ctx.params.keys() & _CONFIRMED:
+    if "confirm" in operation.given and not ctx.params.keys() & _CONFIRMED:
         question = _confirm(server, question, headers)
     told = send(server, question, headers)
     for name in ("out", "err"):
@@ -76,15 +80,12 @@ def _confirm(server: str, question: Question, headers: Mapping[str, str]) -> Que
     return question._replace(target=f"{asked}digest={digest}") if has_plan else question
 
 
-def build_question(ctx: click.Context, operation: Operation | None) -> Question:
+def build_question(ctx: click.Context, operation: Operation) -> Question:
     """Return the request for what a command asks for; its parameters are words, by name.
 
     Raises:
-        WrongUsageError: it has no route, or a parameter that only the command has.
+        WrongUsageError: it has a parameter that only the command has.
     """
-    if operation is None or operation.no_route:
-        reason = "It works where the project is." if operation is None else operation.no_route
-        raise WrongUsageError(f"A server does not offer this. {reason} {_HERE}")
     given, by_name = dict(ctx.params), {str(param.name): param for param in ctx.command.params}
     if "author" in given:
         raise WrongUsageError("--author is not for servers: the author of a change is the name of the token.")
@@ -105,7 +106,8 @@ def build_question(ctx: click.Context, operation: Operation | None) -> Question:
 
 def _read_file(ctx: click.Context, param: click.Parameter, given: Any) -> tuple[str, bytes]:
     """Read the files of the caller, as the command does where it runs; return their name in messages, and the body."""
-    read = param.type_cast_value(ctx, given)
+    with augment_usage_errors(ctx, param):
+        read = param.type_cast_value(ctx, given)
     if isinstance(read, dict):
         return "", "\n".join(f"{name}={value}" for name, value in read.items()).encode()
     return ("", pack_files(read_files(read))) if isinstance(read, tuple | list) else (str(read.name), read.read())
@@ -127,6 +129,8 @@ def _read_token(file: str | None) -> str | None:
     """Return the token in a file, or else in the environment."""
     token = (os.environ.get(ENV_TOKEN, "") if file is None else Path(file).read_text("utf-8", "replace")).strip()
     if not token:
+        if file is not None:
+            raise WrongUsageError(f"{file} is empty. Write the token into it.")
         return None
     remember_unnamed(token)
     if not token.isascii() or not token.isprintable() or " " in token:
@@ -159,7 +163,11 @@ def send(server: str, question: Question, headers: Mapping[str, str]) -> Mapping
             f"it is not trusted: {exc.verify_message}",
             "Name the file of its authority by SSL_CERT_FILE.",
         )
+    except SSLError as exc:
+        reason, next_step = f"it has not answered: {exc}", "If it is one of plain HTTP, write http:// in its address."
     except (OSError, HTTPException) as exc:
+        if isinstance(exc, ConnectionResetError | HTTPException) and not is_safe:
+            next_step = f"If it is one of HTTPS, write https:// in its address. {next_step}"
         reason = f"it has not answered: {getattr(exc, 'strerror', '') or exc or type(exc).__name__}"
     finally:
         connection.close()
@@ -177,8 +185,10 @@ def _read_answer(server: str, question: Question, answer: HTTPResponse) -> Mappi
         case {"status": HTTPStatus.UNAUTHORIZED, "detail": str(reason)}, _:
             next_step = f"A token that holds is needed in {ENV_TOKEN}, or in the file of --token-file."
         case {"status": HTTPStatus.NOT_FOUND | HTTPStatus.METHOD_NOT_ALLOWED}, _:
-            reason = f"it has no {question.target.partition('?')[0]}"
+            path = urlsplit(server).path.rstrip("/")
+            reason = f"it has no {path}{question.target.partition('?')[0]}"
             next_step = "It is of another version of feed-assets: use the same one."
+            next_step = f"Check {path} in its address." if path else next_step
         case {"detail": str(reason)}, _:
             next_step = told.get("next_step") or "Ask who runs it."
         case _, str(place):

@@ -70,7 +70,14 @@ def notify(
     marking: Annotated[str | None, Param("A word that ends or names a batch of those who read it.")] = None,
     again: Annotated[bool, Param("An instance that has arrived has other content now.")] = False,
     server: Annotated[  # noqa: ARG001 - who is told is found before this is called
-        str | None, Param("Tell this feed-assets server, of another location.", option="to", metavar="URL", local=True)
+        str | None,
+        Param(
+            "Tell this server of another location, which looks for the data there; it goes before --server, and the"
+            " token is taken as for that one.",
+            option="to",
+            metavar="URL",
+            local=True,
+        ),
     ] = None,
     author: str,
     dry_run: bool = False,

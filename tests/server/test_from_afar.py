@@ -68,7 +68,7 @@ def _tell(folder: Path, patch: pytest.MonkeyPatch, *, is_plain: bool) -> _Told:
 
         def give(*words: str) -> Result:
             found = run("--server", server, *words)
-            if "Leave " not in found.stderr:
+            if not any(said in found.stderr for said in ("where the project is", "Leave ")):
                 return found
             refused.append(found.stderr)
             return run(*words)
@@ -139,6 +139,7 @@ def afar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "feed notify clicks 2013-11-03T05:00Z --payload [1]",
         "instance list process counting --num-results 0",
         "instance rerun counting --start 2013-11-03T05:00Z --end 2013-11-03T06:00Z --file wrong.properties",
+        "instance rerun counting --start 2013-11-03T05:00Z --file absent.properties",
         "metadata get dashboard/none",
         "metadata import absent.json",
         "metadata import empty.json",
@@ -182,8 +183,12 @@ def test_a_terminal_shows_the_same_from_afar(afar: str) -> None:
         ("entity suspend process counting --author eve", "the author of a change is the name of the token"),
         ("validate entities", "'[PATH]' is only for where the project is. Leave it out, or run it there."),
         ("admin messages --follow", "'--follow' is only for where the project is"),
-        ("simulate", "A server does not offer this. It works where the project is. Leave out --server"),
-        ("retention purge x", "A server does not offer this. It may take minutes."),
+        (
+            "simulate",
+            "feed-assets: server http://127.0.0.1:1: it does not offer this. Give the command where the project is, "
+            "without --server and FEED_ASSETS_SERVER.\n",
+        ),
+        ("retention purge x", "it does not offer this. It may take minutes. Give the command where the project is, w"),
     ],
 )
 def test_what_is_only_for_where_the_project_is_is_refused(words: str, said: str) -> None:
@@ -231,6 +236,19 @@ def test_a_server_that_does_not_answer_as_one_is_told_in_one_sentence(answer: AS
     assert said.format(f"{server}/") in result.stderr
 
 
+def test_an_address_with_a_wrong_path_is_told() -> None:
+    with listen(problem(404, "There is nothing.")) as server:
+        result = run("--server", f"{server}/foo", "why", "counting")
+    assert "it has no /foo/api/v1/why. Check /foo in its address.\n" in result.stderr
+
+
+def test_an_option_of_all_commands_goes_before_them() -> None:
+    for option in ("--server", "--debug", "--token-file"):
+        result = run("entity", "status", "orders", option, "x")
+        assert f"No such option '{option}'. It goes before the name of the command." in result.stderr
+    assert "before the name" not in run("entity", "status", "orders", "--nothing").stderr
+
+
 @pytest.mark.parametrize(
     "url", ["localhost:3030", "ftp://a", "http://[a", "http://a:b", "http://eve:x@a", "http://a/?b"]
 )
@@ -248,17 +266,20 @@ def test_a_token_is_of_the_environment_or_of_a_file(tmp_path: Path, monkeypatch:
 
     (tmp_path / "token").write_text("of-a-file\n")
     (tmp_path / "broken").write_text("two words")
+    (tmp_path / "empty").write_text("\n")
     with listen(keep) as server:
         monkeypatch.setenv("FEED_ASSETS_TOKEN", "of-the-environment")
         first = run("--server", server, "why", "counting")
         monkeypatch.setenv("FEED_ASSETS_TOKEN_FILE", str(tmp_path / "token"))
         run("--server", server, "why", "counting")
         broken = run("--server", server, "--token-file", str(tmp_path / "broken"), "why", "counting")
+        empty = run("--server", server, "--token-file", str(tmp_path / "empty"), "why", "counting")
         absent = run("--server", server, "--token-file", str(tmp_path / "absent"), "why", "counting")
     assert seen == ["Bearer of-the-environment", "Bearer of-a-file"]
     assert "It is not known who asks. A token that holds is needed" in first.stderr
     assert "has is no token" in broken.stderr
-    assert (broken.exit_code, absent.exit_code) == (2, 2)
+    assert f"{tmp_path}/empty is empty. Write the token into it" in empty.stderr
+    assert (broken.exit_code, empty.exit_code, absent.exit_code) == (2, 2, 2)
     assert absent.stderr == f"feed-assets: {tmp_path}/absent: No such file or directory.\n"
 
 
@@ -269,6 +290,11 @@ def test_a_certificate_is_trusted_by_the_file_of_its_authority(tmp_path: Path, m
         first = run("--server", server, "why", "counting")
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         second = run("--server", server, "why", "counting")
+        plain = run("--server", server.replace("https", "http"), "why", "counting")
+    with listen(problem(403, "No.")) as address:
+        safe = run("--server", address.replace("http", "https"), "why", "counting")
+    assert "If it is one of HTTPS, write https:// in its address." in plain.stderr
+    assert "If it is one of plain HTTP, write http:// in its address." in safe.stderr
     assert (
         "it is not trusted: self-signed certificate. Name the file of its authority by SSL_CERT_FILE." in first.stderr
     )
