@@ -31,6 +31,13 @@ def test_each_path_is_listed_with_its_command(request: pytest.FixtureRequest) ->
     assert PAGE.read_text() == expected
 
 
+def test_the_paths_on_pages_for_who_comes_from_elsewhere_are_there() -> None:
+    texts = [(ROOT / page).read_text("utf-8") for page in ("docs/falcon.md", "docs/coming-from.md")]
+    named = [found for text in texts for found in re.findall(r"`(GET|POST) (/[^` ]+)`", text)]
+    assert [each for each in named if not any(alias.matches(*each) for alias in ALIASES)] == []
+    assert {path.split("/")[1] for _, path in named} == {"api", "v3"}
+
+
 def test_the_requests_of_the_page_are_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     client = serve(open_project(tmp_path, monkeypatch))
     for line in "\n".join(fences(PAGE, "http")).splitlines():

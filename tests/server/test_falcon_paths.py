@@ -151,7 +151,7 @@ def test_metadata(client: TestClient) -> None:
     assert client.get("/api/metadata/discovery/feed_entity/nobody/relations").status_code == 404
 
 
-def test_the_server_tells_about_itself(client: TestClient) -> None:
+def test_row_155_the_server_tells_about_itself(client: TestClient) -> None:
     found = {each["key"]: each["value"] for each in ask(client, "admin/version")["properties"]}
     assert (found["Mode"], found["safemode"]) == ("embedded", "false")
     assert client.get("/api/admin/setSafeMode/true").json()["status"] == "SUCCEEDED"
@@ -162,5 +162,10 @@ def test_the_server_tells_about_itself(client: TestClient) -> None:
     settings = ask(client, "admin/config/runtime")["properties"]
     assert {"key": "entities", "value": "entities"} in settings
     assert "token=abc" not in client.get("/api/admin/config/runtime").text
-    assert client.get("/api/admin/getuser").text
+    assert client.get("/api/admin/getuser", headers={"Accept": "text/xml"}).text
+    answer = client.get("/api/entities/status/process/counting", headers={"Accept": "text/xml"})
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
+    for name in ("doAs", "properties"):
+        refused = client.post(f"/api/instance/rerun/process/counting?start=x&end=x&{name}=x")
+        assert (refused.status_code, f"no parameter '{name}' here" in refused.text) == (400, True)
     assert "thread" in client.get("/api/admin/stack").text
