@@ -43,6 +43,8 @@ class Door:
 
 CONSOLE = "application/vnd.feed-assets.console+json"
 """The media type of an answer as a terminal shows it: `out`, `err` and `exit_code`."""
+PROBLEM = "application/problem+json"
+"""The media type of a problem document, of RFC 9457."""
 TERMINAL = "Feed-Assets-Terminal"
 """The header that describes the terminal: `columns=80;colours=yes`."""
 FILE = "Feed-Assets-File"

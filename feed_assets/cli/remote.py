@@ -6,33 +6,44 @@ The words are parsed here and judged there, so that a person sees the same; file
 import io
 import json
 import os
+import re
 import warnings
 import zipfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import BadStatusLine, HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
 from pathlib import Path
+from socket import SHUT_RDWR
 from ssl import SSLCertVerificationError, SSLError
-from typing import Any, NamedTuple, NoReturn
+from threading import Timer
+from typing import Annotated, Any, NamedTuple, NoReturn
 from urllib.parse import quote, urlencode, urlsplit
 
 import click
 from click.core import augment_usage_errors
+from pydantic import BaseModel, Field
 
-from feed_assets.cli.door import CONSOLE, FILE, TERMINAL, find_width
+from feed_assets.cli.door import CONSOLE, FILE, PROBLEM, TERMINAL, find_width
+from feed_assets.cli.exit_codes import DIFFERENT
 from feed_assets.cli.options import name_of, read_files
 from feed_assets.cli.progress import status_line
-from feed_assets.cli.render import confirm, echo, has_colours
+from feed_assets.cli.render import confirm, echo, escape, has_colours, shown
+from feed_assets.clock import Stopwatch
 from feed_assets.engines.errors import ServiceError
 from feed_assets.errors import WrongUsageError
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.masking import encodable, remember_unnamed
-from feed_assets.operation import Operation
+from feed_assets.operation import Does, Operation
 
 ENV_TOKEN = "FEED_ASSETS_TOKEN"
-_CONNECTING, _ANSWERING = 10.0, 600.0
-"""How many seconds a server has to take a call, and to answer it."""
+_CONNECTING, _ANSWERING, _SILENT = 10.0, 600.0, 60.0
+"""How many seconds a server has to take a call, to answer it to its end, and for a pause in the answer."""
+_LARGEST = 256 << 20  # bytes of an answer
+_ADDRESS = re.compile(r"(?ai)https?://[\w.:/%\[\]~+,;=&$'()*!-]+")  # without blanks, user, query and fragment
+_READ = "Nothing was changed: ask again, or for less."
+_KEYED = "It may have been done. Give the command again: what has its key is done once."
+_DONE = "It may have been done. Look first, and give the command again if it was not."
 _CONFIRMED = frozenset({"yes", "digest", "delete_all", "dry_run", "output"})
 """Options with which nobody is asked."""
 _HERE = "Give the command where the project is, without --server and FEED_ASSETS_SERVER."
@@ -45,6 +56,23 @@ class Question(NamedTuple):
     target: str
     headers: Mapping[str, str]
     body: bytes | None
+    if_broken: str = _DONE
+    """The next step if it was sent, and not answered to the end."""
+
+
+class _Told(BaseModel, strict=True):
+    """What a server answers that has called the operation."""
+
+    out: str
+    err: str
+    exit_code: Annotated[int, Field(ge=0, le=DIFFERENT)]
+
+
+class _Problem(BaseModel, strict=True):
+    """What it answers when it does not come to that."""
+
+    detail: str
+    next_step: str = ""
 
 
 def ask(ctx: click.Context, operation: Operation | None, server: str) -> NoReturn:
@@ -66,18 +94,18 @@ def ask(ctx: click.Context, operation: Operation | None, server: str) -> NoRetur
         question = _confirm(server, question, headers)
     told = send(server, question, headers)
     for name in ("out", "err"):
-        echo(told[name], err=name == "err", nl=False)
+        echo(escape(told[name], keeps_colours=has_colours()), err=name == "err", nl=False)
     ctx.exit(told["exit_code"])
 
 
 def _confirm(server: str, question: Question, headers: Mapping[str, str]) -> Question:
     """Ask a person whether to do what the server would do, and return the request for just that."""
     asked = f"{question.target}{'&' if '?' in question.target else '?'}"
-    told = send(server, question._replace(target=f"{asked}dry_run=true"), headers)
+    told = send(server, question._replace(target=f"{asked}dry_run=true", if_broken=_READ), headers)
     would, has_plan, digest = told["out"].rstrip().rpartition("\nPlan ")
     if has_plan:
         confirm(f"{would}\nApply this?")
-    return question._replace(target=f"{asked}digest={digest}") if has_plan else question
+    return question._replace(target=f"{asked}digest={quote(digest)}") if has_plan else question
 
 
 def build_question(ctx: click.Context, operation: Operation) -> Question:
@@ -97,11 +125,14 @@ def build_question(ctx: click.Context, operation: Operation) -> Question:
         name, body = _read_file(ctx, by_name[file.name], given.pop(file.name))
         headers = {"Content-Type": "application/octet-stream", FILE: quote(encodable(name))}
     values = {name_of(by_name[name]): "true" if value is True else value for name, value in given.items()}
+    is_read = operation.does is Does.READS or "dry_run" in values
+    if_broken = _READ if is_read else _KEYED if "key" in values else _DONE
     if operation.method == "POST" and file is None:
         headers, body = {"Content-Type": "application/json"}, json.dumps(values).encode()
-        return Question("POST", operation.path, headers, body)
+        return Question("POST", operation.path, headers, body, if_broken)
     query = urlencode(values, doseq=True, errors="surrogateescape")
-    return Question(operation.method, f"{operation.path}?{query}" if query else operation.path, headers, body)
+    target = f"{operation.path}?{query}" if query else operation.path
+    return Question(operation.method, target, headers, body, if_broken)
 
 
 def _read_file(ctx: click.Context, param: click.Parameter, given: Any) -> tuple[str, bytes]:
@@ -141,59 +172,82 @@ def _read_token(file: str | None) -> str | None:
 def send(server: str, question: Question, headers: Mapping[str, str]) -> Mapping[str, Any]:
     """Send a request to a server, and return what it tells: `out`, `err` and `exit_code`."""
     try:
-        parts = urlsplit(server)
+        parts = urlsplit(server if _ADDRESS.fullmatch(server) else "")
         host, port, is_safe = parts.hostname, parts.port, parts.scheme == "https"
     except ValueError:
         host = None
-    if not host or parts.scheme not in ("http", "https") or parts.username or parts.query or parts.fragment:
+    if not host:
         raise WrongUsageError(f"{server!r} is no address of a server. Write it as https://feeds.example.org:3030.")
     connection = (HTTPSConnection if is_safe else HTTPConnection)(host, port, timeout=_CONNECTING)
-    next_step = "Check its address, and that it runs."
+    next_step, watch = "Nothing was sent. Check its address, and that it runs.", Stopwatch()
     try:
         with status_line.waiting_for(server):
             connection.connect()
             connection.sock.settimeout(_ANSWERING)
-            next_step = "What was asked may be done. Give the command again: nothing is done twice."
+            next_step = question.if_broken
             target = f"{parts.path.rstrip('/')}{question.target}"
             with suppress(BrokenPipeError, ConnectionResetError):  # what is too large is not read to its end
                 connection.request(question.method, target, question.body, {**question.headers, **headers})
-            return _read_answer(server, question, connection.getresponse())
+            return _judge(server, question, *_read_answer(connection, watch))
     except SSLCertVerificationError as exc:
         reason, next_step = (
             f"it is not trusted: {exc.verify_message}",
             "Name the file of its authority by SSL_CERT_FILE.",
         )
-    except SSLError as exc:
-        reason, next_step = f"it has not answered: {exc}", "If it is one of plain HTTP, write http:// in its address."
-    except (OSError, HTTPException) as exc:
-        if isinstance(exc, ConnectionResetError | HTTPException) and not is_safe:
+    except (OSError, HTTPException, UnicodeError) as exc:
+        if isinstance(exc, SSLError) and next_step != question.if_broken:
+            next_step = "If it is one of plain HTTP, write http:// in its address."
+        elif isinstance(exc, ConnectionResetError | BadStatusLine) and not is_safe:
             next_step = f"If it is one of HTTPS, write https:// in its address. {next_step}"
-        reason = f"it has not answered: {getattr(exc, 'strerror', '') or exc or type(exc).__name__}"
+        what = "its answer breaks off" if isinstance(exc, IncompleteRead) else getattr(exc, "strerror", "") or exc
+        reason = f"it has not answered: {what or type(exc).__name__}"
+        reason = reason if watch.seconds < _ANSWERING else f"it has not answered to the end in {_ANSWERING:g} seconds"
     finally:
         connection.close()
-    raise ServiceError(service=f"server {server}", reason=reason.rstrip("."), next_step=next_step)
+    raise ServiceError(service=f"server {server}", reason=shown(reason).rstrip("."), next_step=shown(next_step))
 
 
-def _read_answer(server: str, question: Question, answer: HTTPResponse) -> Mapping[str, Any]:
+def _read_answer(connection: HTTPConnection, watch: Stopwatch) -> tuple[HTTPResponse, bytearray]:
+    """Read an answer, which may be long and late. A server that has no end, or drips, is cut off."""
+    sock, content = connection.sock, bytearray()
+    timer = Timer(_ANSWERING, sock.shutdown, [SHUT_RDWR])
+    timer.start()
     try:
-        told = json.loads(answer.read())
-    except ValueError:
-        told = None
-    match told, answer.headers.get("Location"):
-        case {"out": str(), "err": str(), "exit_code": int()}, _:
-            return dict(told)
-        case {"status": HTTPStatus.UNAUTHORIZED, "detail": str(reason)}, _:
+        with connection.getresponse() as answer:
+            if not answer.isclosed():
+                sock.settimeout(_SILENT)
+            while part := answer.read1(1 << 16):
+                content += part
+                if len(content) > _LARGEST:
+                    raise HTTPException(f"its answer has more than {_LARGEST:,} bytes")
+    finally:
+        timer.cancel()
+    if answer.length or watch.seconds >= _ANSWERING:
+        raise IncompleteRead(b"")
+    return answer, content
+
+
+def _judge(server: str, question: Question, answer: HTTPResponse, content: bytearray) -> Mapping[str, Any]:
+    told, kind = None, answer.headers.get_content_type()
+    with suppress(ValueError):
+        if kind == CONSOLE and answer.status == HTTPStatus.OK:
+            return _Told.model_validate_json(content).model_dump()
+        if kind == PROBLEM and answer.status >= HTTPStatus.BAD_REQUEST:
+            told = _Problem.model_validate_json(content)
+    match answer.status, told:
+        case HTTPStatus.UNAUTHORIZED, _Problem(detail=reason):
             next_step = f"A token that holds is needed in {ENV_TOKEN}, or in the file of --token-file."
-        case {"status": HTTPStatus.NOT_FOUND | HTTPStatus.METHOD_NOT_ALLOWED}, _:
+        case HTTPStatus.NOT_FOUND | HTTPStatus.METHOD_NOT_ALLOWED, _Problem():
             path = urlsplit(server).path.rstrip("/")
             reason = f"it has no {path}{question.target.partition('?')[0]}"
             next_step = "It is of another version of feed-assets: use the same one."
             next_step = f"Check {path} in its address." if path else next_step
-        case {"detail": str(reason)}, _:
-            next_step = told.get("next_step") or "Ask who runs it."
-        case _, str(place):
+        case _, _Problem(detail=reason, next_step=next_step):
+            next_step = next_step or "Ask who runs it."
+        case status, _ if status < HTTPStatus.BAD_REQUEST and (place := answer.headers.get("Location")):
             reason, next_step = f"it sends on to {place}, where nothing was sent", "If that is right, name it instead."
-        case _:
-            reason = f"it is no server of feed-assets: it answers {answer.status} {answer.reason}"
-            next_step = "Check its address."
-    raise ServiceError(service=f"server {server}", reason=reason.rstrip("."), next_step=next_step)
+        case status, _:
+            reason = f"it is no server of feed-assets: it answers {status} {answer.reason}"
+            is_away = status >= HTTPStatus.INTERNAL_SERVER_ERROR  # says what stands before it
+            next_step = question.if_broken if is_away else "Check its address."
+    raise ServiceError(service=f"server {server}", reason=shown(reason).rstrip("."), next_step=shown(next_step))

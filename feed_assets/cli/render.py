@@ -32,6 +32,7 @@ _COLOURS = {
 _COLOUR_OF = {state: colour for colour, states in _COLOURS.items() for state in states}
 _COMMANDS = re.compile(r"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """What a terminal obeys instead of showing it: control characters, and marks that turn the direction of letters."""
+_COMMANDS_BUT_COLOURS = re.compile(rf"(?!\x1b\[(?:3[1236]|0)m)(?:{_COMMANDS.pattern})")
 _BLANKS = str.maketrans("\t\r\n", "   ")
 _STEP = 1024
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -56,7 +57,17 @@ def shown(text: str) -> str:
     >>> shown("\x1b]0;title\x07 \u202etxt")
     '\\x1b]0;title\\x07 \\u202etxt'
     """
-    return _COMMANDS.sub(lambda found: found[0].encode("unicode_escape").decode(), mask(text))
+    return escape(mask(text))
+
+
+def escape(text: str, *, keeps_colours: bool = False) -> str:
+    r"""Return a text in which what a terminal would obey is an escape, but for our colours if they are kept.
+
+    >>> escape("\x1b[31mFAILED\x1b[0m\x1b[2J", keeps_colours=True)
+    '\x1b[31mFAILED\x1b[0m\\x1b[2J'
+    """
+    commands = _COMMANDS_BUT_COLOURS if keeps_colours else _COMMANDS
+    return commands.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:

@@ -15,13 +15,13 @@ import click
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 
+from feed_assets.cli.door import PROBLEM
 from feed_assets.json_form import VERSION
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.operation import Operation, Parameter
 from feed_assets.operation_list import describe_group
 from feed_assets.server.answers import JSON, media_type_of
 from feed_assets.server.calls import command_of, list_parameters
-from feed_assets.server.problems import PROBLEM
 from feed_assets.server.routes import DOCUMENT, HEALTH, METRICS, OperationRoute
 
 _ABOUT = """Each operation that has a route, with the parameters and the JSON of its command. What only reads is asked

@@ -5,9 +5,8 @@ from http import HTTPStatus
 
 from starlette.responses import JSONResponse
 
+from feed_assets.cli.door import PROBLEM
 from feed_assets.masking import mask_values
-
-PROBLEM = "application/problem+json"
 
 
 def problem(

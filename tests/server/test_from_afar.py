@@ -1,19 +1,25 @@
 """Commands with `--server`: what they print and how they end, without a difference to where the project is."""
 
+import json
+import logging
+import socket
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
-from click.testing import Result
+from click.testing import CliRunner, Result
 from starlette.datastructures import Headers
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from feed_assets.cli import remote
+from feed_assets.cli.door import CONSOLE, PROBLEM
+from feed_assets.cli.main import main
 from feed_assets.operation_list import list_operations
 from feed_assets.server.application import build_application
 from feed_assets.server.bodies import LARGEST
@@ -203,7 +209,10 @@ def test_help_and_completion_ask_no_server(monkeypatch: pytest.MonkeyPatch) -> N
         must(*words.split())
     result = run("why", "counting")
     refused = "feed-assets: server http://127.0.0.1:1: it has not answered: Connection refused."
-    assert (result.exit_code, result.stderr) == (2, f"{refused} Check its address, and that it runs.\n")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"{refused} Nothing was sent. Check its address, and that it runs.\n",
+    )
 
 
 @pytest.mark.parametrize(
@@ -250,11 +259,157 @@ def test_an_option_of_all_commands_goes_before_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["localhost:3030", "ftp://a", "http://[a", "http://a:b", "http://eve:x@a", "http://a/?b"]
+    "url",
+    [
+        "localhost:3030",
+        "ftp://a",
+        "http://[a",
+        "http://a:b",
+        "http://eve:x@a",
+        "http://@a",
+        "http://a/?b",
+        "http://a/#",
+        "http://a/b c",
+        "http://a/\r\nX: y",
+        "http://a\n",
+        "http://a/\u00e4",
+        "",
+    ],
 )
 def test_what_is_no_address_is_wrong_usage(url: str) -> None:
     result = run("--server", url, "why", "counting")
     assert (result.exit_code, "is no address of a server" in result.stderr) == (2, True)
+
+
+def _console(**members: Any) -> Response:
+    return Response(json.dumps({"out": "a", "err": "", "exit_code": 0, **members}), media_type=CONSOLE)
+
+
+def test_an_answer_that_no_server_of_ours_gives_is_refused() -> None:
+    answers = [
+        *(_console(exit_code=code) for code in ("0", None, True, 1.5, -1, 5, 256, 10**30)),
+        *(_console(out=out) for out in (1, None, ["a"], "a\ud800")),
+        *(Response(content, media_type=CONSOLE) for content in (b"[" * 100_000, b"NaN", b"{}", b'{"out": "\xe9"}')),
+        Response(_console().body, 500, media_type=CONSOLE),
+        JSONResponse({"out": "a", "err": "", "exit_code": 0}),
+        JSONResponse({"detail": "No."}, 403),
+        *(JSONResponse({"detail": detail}, 401, media_type=PROBLEM) for detail in (["x"], None)),
+        JSONResponse({"detail": "No.", "next_step": {"a": 1}}, 404, media_type=PROBLEM),
+        Response(_console().body, 200, {"Location": "http://other/"}, "text/html"),
+    ]
+    left = iter(answers)
+
+    async def give(scope: Scope, receive: Receive, send: Send) -> None:
+        await next(left)(scope, receive, send)
+
+    with listen(give) as server:
+        for answer in answers:
+            result = run("--server", server, "why", "counting")
+            told = (result.exit_code, result.stdout, "it is no server of feed-assets: it answers " in result.stderr)
+            assert told == (2, "", True) or answer is answers[-1], (bytes(answer.body)[:80], result.output)
+
+
+_EVIL = "\x1b]0;title\x07\x1b]52;c;ZXZpbA==\x07\x9b2J\u202e"
+_TOLD = r"\x1b]0;title\x07\x1b]52;c;ZXZpbA==\x07\x9b2J\u202e"
+
+
+def test_a_terminal_obeys_no_server_but_shows_its_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    painted = "\x1b[31mFAILED\x1b[0m\x1b[8m\n"
+    with listen(_console(out=painted + _EVIL, err=_EVIL)) as server:
+        piped = run("--server", server, "why", "counting")
+        monkeypatch.setattr(remote, "has_colours", lambda: True)
+        shown = CliRunner().invoke(main, ["--server", server, "why", "counting"], color=True)
+    assert piped.stdout == r"\x1b[31mFAILED\x1b[0m\x1b[8m" + "\n" + _TOLD
+    assert shown.stdout == "\x1b[31mFAILED\x1b[0m" + r"\x1b[8m" + "\n" + _TOLD
+    assert piped.stderr == shown.stderr == _TOLD
+
+
+@contextmanager
+def _answering(*parts: bytes, then: str = "end") -> Iterator[str]:
+    """Answer one request with parts, and then end, wait until the client goes, or drip with the last one."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            taken, _ = listener.accept()
+            with taken, suppress(OSError):
+                taken.settimeout(10)
+                request = b""
+                while b"\r\n\r\n" not in request:
+                    request += taken.recv(1 << 16)
+                for part in parts:
+                    taken.sendall(part)
+                while then == "drip" and not ended.wait(0.01):
+                    taken.sendall(parts[-1])
+                if then == "wait":
+                    taken.recv(1)
+
+        ended = Event()
+        thread = Thread(target=answer)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            ended.set()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"500 \x1b]0;title\x07\r\nContent-Length: 0\r\n\r\n",
+        b"302 Found\r\nLocation: http://other/\x1b]0;title\x07\r\nContent-Length: 0\r\n\r\n",
+        b"403 No\r\nContent-Type: application/problem+json\r\n\r\n"
+        rb'{"detail":"\u001b]0;title\u0007","next_step":"\u001b"}',
+    ],
+)
+def test_a_terminal_obeys_no_reason_of_a_server(answer: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    with _answering(b"HTTP/1.1 " + answer) as server, caplog.at_level(logging.DEBUG, "feed_assets"):
+        result = run("--server", server, "why", "counting")
+    assert r"\x1b]0;title\x07" in result.stderr
+    assert "\x1b" not in result.output + caplog.text
+
+
+_HEAD = f"HTTP/1.1 200 OK\r\nContent-Type: {CONSOLE}\r\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("limit", "parts", "then", "said"),
+    [
+        ("_ANSWERING", (_HEAD, b"X: y\r\n"), "drip", "to the end in 0.2 seconds"),
+        ("_ANSWERING", (_HEAD, b"\r\n", b"a"), "drip", "to the end in 0.2 seconds"),
+        ("_ANSWERING", (_HEAD, b"Transfer-Encoding: chunked\r\n\r\n", b"0"), "drip", "to the end in 0.2 seconds"),
+        ("_ANSWERING", (_HEAD,), "wait", "to the end in 0.2 seconds"),
+        ("_SILENT", (_HEAD, b"\r\n{"), "wait", ": timed out"),
+        ("_LARGEST", (_HEAD, b"\r\n", b"a" * 1000), "drip", ": its answer has more than 0.2 bytes"),
+        ("", (_HEAD, b"Content-Length: 3\r\n\r\n", b"ab"), "end", ": its answer breaks off"),
+        ("", (_HEAD, b"Transfer-Encoding: chunked\r\n\r\n5\r\n", b"ab"), "end", ": its answer breaks off"),
+    ],
+)
+def test_an_answer_without_end_is_cut_off(
+    limit: str, parts: tuple[bytes, ...], then: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if limit:
+        monkeypatch.setattr(remote, limit, 0.2)
+    with _answering(*parts, then=then) as server:
+        result = run("--server", server, "why", "counting")
+    expected = f"feed-assets: server {server}: it has not answered{' ' * (said[0] != ':')}{said}."
+    assert (result.exit_code, result.stderr) == (2, f"{expected} Nothing was changed: ask again, or for less.\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "next_step"),
+    [
+        ("entity suspend process counting", "It may have been done. Look first, and give the command again if it was"),
+        ("entity suspend process counting --dry-run", "Nothing was changed: ask again"),
+        ("feed notify clicks 2013-11-03T05:00Z", "It may have been done. Look first"),
+        ("feed notify clicks 2013-11-03T05:00Z --key a", "It may have been done. Give the command again: what has its"),
+    ],
+)
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 504 Gateway Time-out\r\nContent-Length: 0\r\n\r\n"])
+def test_what_may_be_done_after_a_broken_connection_is_told(words: str, next_step: str, answer: bytes) -> None:
+    with _answering(answer) as server:
+        result = run("--server", server, *words.split())
+    assert (result.exit_code, next_step in result.stderr) == (2, True), result.stderr
 
 
 def test_a_token_is_of_the_environment_or_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
