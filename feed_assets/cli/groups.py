@@ -76,7 +76,8 @@ class Verb(click.Command):
                     if isinstance(value, int) and abs(value) > LARGEST:
                         raise click.BadParameter(f"it is too large: at most {LARGEST:,}.", ctx, param)
                     if isinstance(value, str) and encodable(value) != value:
-                        reason = f"{value!r} has bytes that are not UTF-8. Write it in UTF-8."
+                        reason = "bytes that are not UTF-8. Write it in UTF-8."
+                        reason = f"{value!r} has {'a NUL. Leave it out.' if chr(0) in value else reason}"
                         raise click.BadParameter(reason, ctx, param)
         try:
             if (server := ctx.meta.get(SERVER)) is not None:

@@ -12,11 +12,12 @@ from datetime import datetime, timedelta
 from importlib import resources
 from pathlib import Path
 from string import Template
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from feed_assets.command_lines import command_line
 from feed_assets.context.errors import FolderNotEmptyError, ProjectNameError
 from feed_assets.definitions.checks.declared_definitions import entity_schema
+from feed_assets.errors import WrongUsageError
 from feed_assets.settings import ENV_FILE
 
 CLUSTER = "primary"
@@ -236,16 +237,29 @@ def package_name(name: str) -> str:
 def _env_file(dagster_home: Path, postgres: str | None) -> str:
     lines = [read_template("env", {"dagster_home": str(dagster_home)}).rstrip("\n")]
     if postgres is not None:
-        parts = urlsplit(postgres)
+        parts, port = _split_url(postgres)
         values = {
             "HOST": parts.hostname or "localhost",
-            "PORT": str(parts.port or 5432),
+            "PORT": str(port or 5432),
             "USER": unquote(parts.username or ""),
             "PASSWORD": unquote(parts.password or ""),
             "DB": unquote(parts.path.lstrip("/")),
         }
         lines += [f"DAGSTER_PG_{name}={_quoted(value)}" for name, value in values.items()]
     return "\n".join(lines) + "\n"
+
+
+def _split_url(postgres: str) -> tuple[SplitResult, int | None]:
+    """Return the parts and the port of a URL. Raises WrongUsageError for parts that the file has no place for."""
+    form = "Write it like postgresql://user@host:5432/database."
+    try:
+        parts = urlsplit(postgres)
+        port = parts.port
+    except ValueError as exc:
+        raise WrongUsageError(f"--postgres is no URL: {exc}. {form}") from exc
+    if parts.query or parts.fragment or not parts.scheme.startswith("postgres"):
+        raise WrongUsageError(f"--postgres has other parts than user, password, host, port and database. {form}")
+    return parts, port
 
 
 def _quoted(value: str) -> str:

@@ -31,7 +31,7 @@ from feed_assets.server.calls import Outcome, list_parameters, read_given
 from feed_assets.server.definitions import KeptDefinitions
 from feed_assets.server.openapi import describe_routes
 from feed_assets.server.page import POLICY, render_page
-from feed_assets.server.preconditions import call_if_match, tag_of
+from feed_assets.server.preconditions import call_if_match, has_tag, tag_of
 from feed_assets.server.problems import problem
 from feed_assets.server.routes import DOCUMENT, HEALTH, METRICS, PAGES, OperationRoute, Rights, list_routes
 from feed_assets.server.waiting import answer_who_waits
@@ -154,7 +154,7 @@ def _with_tag(request: Request, response: Response) -> Response:
     if request.method not in ("GET", "HEAD") or response.status_code != HTTPStatus.OK:
         return response
     tag = tag_of(bytes(response.body))
-    if tag in request.headers.get("if-none-match", ""):
+    if has_tag(request.headers.get("if-none-match", ""), tag, f"W/{tag}"):
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers={"ETag": tag})
     response.headers["ETag"] = tag
     return response

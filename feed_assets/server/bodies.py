@@ -4,13 +4,13 @@ names are labels, never paths.
 
 import io
 import zipfile
-import zlib
 from typing import Any
 from urllib.parse import unquote
 
 from starlette.requests import Request
 
 from feed_assets.cli.door import FILE
+from feed_assets.definitions.bundles.archive import ZIP_ERRORS, require_plain
 from feed_assets.errors import WrongUsageError
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.operation import Operation
@@ -76,9 +76,10 @@ def read_zip(body: bytes) -> tuple[EntityFile, ...]:
             if len(members) > MOST_FILES or sum(each.file_size for each in members) > LARGEST:
                 reason = f"more than {MOST_FILES:,} files or {LARGEST >> 20} MiB"
                 raise WrongUsageError(f"The zip has {reason}. Send it in parts.")
+            require_plain(members)
             return tuple(
                 EntityFile(name=each.filename, content=archive.read(each), problem=each.comment.decode() or None)
                 for each in members
             )
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, UnicodeDecodeError) as exc:
+    except ZIP_ERRORS as exc:
         raise WrongUsageError(f"The body is no zip that can be read: {exc}.") from exc

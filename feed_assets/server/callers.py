@@ -14,9 +14,11 @@ from feed_assets.server.tokens import Tokens
 from feed_assets.settings import Settings
 from feed_assets.sql.database import Database
 
-_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::\d{1,5})?")  # [::1]:3030, localhost
-_NAME = re.compile(r"[^\s\x00-\x1f\x7f]([^\x00-\x1f\x7f]{0,198}\S)?")  # ann, ann@example.com
-_FORWARDED = ("Forwarded", "X-Forwarded-For")
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+?)\.?)(?::(\d{0,5}))?")  # [::1]:3030, localhost.
+_LAST_PORT = 65_535
+_NOT_IN_NAMES = {",", "\N{REPLACEMENT CHARACTER}"}  # two names, or bytes that are no UTF-8
+_LONGEST_NAME = 200
+_FORWARDED = ("Forwarded", "Via", "X-Real-IP", *(f"X-Forwarded-{each}" for each in ("For", "Host", "Port", "Proto")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class Keeper:
         another site cannot make its own name lead here and be asked as an address.
         """
         found = _HOST.fullmatch(host)
-        name = (found[1] or found[2]) if found else ""
+        name = (found[1] or found[2]) if found and int(found[3] or 0) <= _LAST_PORT else ""
         return _address_of(name) is not None or name.lower() in self.names
 
     def takes_plain(self, client: str) -> bool:
@@ -70,7 +72,7 @@ class Keeper:
             return Caller(token.name, token.may) if token is not None and is_valid else None
         if self._is_proxy(client):
             names = headers(self.settings.server.author_header or "")
-            return Caller(names[0]) if len(names) == 1 and _NAME.fullmatch(names[0]) else None
+            return Caller(names[0]) if len(names) == 1 and _is_name(names[0]) else None
         is_here = is_loopback(self.address.host) and is_loopback(client) and not any(map(headers, _FORWARDED))
         if is_here:
             with self.database.read() as connection:
@@ -96,6 +98,11 @@ def is_loopback(host: str) -> bool:
     """
     address = _address_of(host)
     return host.lower() == "localhost" if address is None else address.is_loopback
+
+
+def _is_name(text: str) -> bool:
+    is_plain = text.isprintable() and text == text.strip() and _NOT_IN_NAMES.isdisjoint(text)
+    return is_plain and 0 < len(text) <= _LONGEST_NAME
 
 
 def _address_of(host: str) -> IPv4Address | IPv6Address | None:

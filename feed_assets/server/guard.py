@@ -72,7 +72,8 @@ class Guard:
             detail = "The host of the request is none of this server's names."
             next_step = "Ask by its IP address, or by a name that whoever runs it has in the setting server.hosts."
             return problem(HTTPStatus.BAD_REQUEST, detail, next_step)
-        if any(each.lower().partition("://")[2] != hosts[0].lower() for each in _values(scope, "Origin")):
+        own = {f"{scheme}://{hosts[0].lower()}" for scheme in ("http", "https")}  # a proxy may have taken the TLS away
+        if not {each.lower() for each in _values(scope, "Origin")} <= own:
             return problem(HTTPStatus.FORBIDDEN, _FOREIGN)
         if scope["scheme"] == "http" and not self.keeper.takes_plain(_client_of(scope)):
             detail = "Whoever listens on the way could read this."
@@ -99,7 +100,7 @@ class Guard:
         if right is not Does.READS and not set(_values(scope, "Sec-Fetch-Site")) <= _OWN_SITE:
             return problem(HTTPStatus.FORBIDDEN, _FOREIGN)  # of an image or a link, which have no Origin
         if right not in caller.may and scope["path"] not in PAGES:
-            detail = f"{caller.name!r} may {', '.join(caller.may)}; this needs {right}."
+            detail = f"This needs the right {right}; {caller.name!r} has {', '.join(caller.may)}."
             return problem(HTTPStatus.FORBIDDEN, detail, "Ask for a token with this right.", needs=right)
         if self.keeper.address.read_only and right is not Does.READS:
             return problem(HTTPStatus.FORBIDDEN, f"This server only reads; this needs {right}.", "Ask another server.")

@@ -28,6 +28,15 @@ def tag_of(content: bytes) -> str:
     return f'"{hashlib.sha256(content).hexdigest()[:32]}"'
 
 
+def has_tag(told: str, *tags: str) -> bool:
+    """Return whether what `If-Match` or `If-None-Match` says, a list of tags or `*` for any, has one of some tags.
+
+    >>> [has_tag(told, '"a"') for told in ('"b", "a"', "*", 'W/"a"', 'x"a"')]
+    [True, True, False, False]
+    """
+    return told.strip() == "*" or not {each.strip() for each in told.split(",")}.isdisjoint(tags)
+
+
 def call_if_match(door: Door, operation: Operation, given: Mapping[str, Any], tags: str | None) -> Outcome:
     """Call an operation if the entity that it changes has one of the tags; `*` stands for any, None for no demand."""
     if tags is None:
@@ -35,7 +44,7 @@ def call_if_match(door: Door, operation: Operation, given: Mapping[str, Any], ta
 
     def check() -> None:
         found = call(replace(door, screen=Screen()), reads, asked)
-        if found.error is not None or (tags.strip() != "*" and tag_of(found.out.encode()) not in tags):
+        if found.error is not None or not has_tag(tags, tag_of(found.out.encode())):
             reason = f"It is not as If-Match says: {reads.name} has another ETag, or no such entity."
             raise RequestRefusedError(HTTPStatus.PRECONDITION_FAILED, f"{reason} Read it again. Nothing was changed.")
 

@@ -131,6 +131,7 @@ def test_a_value_is_of_the_type_of_its_parameter(tmp_path: Path) -> None:
     [
         (Annotated[dict[str, str], Param()], ("--value", "a"), "'a' is not NAME=VALUE."),
         (Annotated[dict[str, str], Param()], ("--value", "a=\udcff"), "'\\udcff' has bytes that are not UTF-8."),
+        (Annotated[str | None, Param()], ("--value", "a\0b"), "'a\\x00b' has a NUL. Leave it out."),
         (Annotated[datetime | None, Param()], ("--value", "2013-11-03T02:00+25:00"), "is not a date and time"),
         (Annotated[datetime | None, Param()], ("--value", "2013-11-03T02:00+01:99"), "is not a date and time"),
         (Names, ("feed",), "There is no name after the kind 'feed'."),

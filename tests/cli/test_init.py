@@ -92,6 +92,24 @@ def test_the_password_of_postgresql_is_in_a_file_that_only_its_owner_reads_and_g
     assert {part["env"] for part in database["postgres_db"].values() if isinstance(part, dict)} <= values.keys()
 
 
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        (
+            "postgresql://team:@/feeds?host=/tmp/x",
+            "has other parts than user, password, host, port and database",
+        ),
+        ("postgresql://db/feeds#x", "has other parts than"),
+        ("postgresql://db:port/feeds", "is no URL: Port could not be cast to integer value as 'port'"),
+        ("mysql://db/feeds", "Write it like postgresql://user@host:5432/database."),
+    ],
+)
+def test_an_address_of_postgresql_that_cannot_be_written_whole_is_refused(tmp_path: Path, url: str, said: str) -> None:
+    refused = run("init", str(tmp_path / "shop"), "--postgres", url)
+    assert (refused.exit_code, said in refused.stderr) == (2, True)
+    assert contents(tmp_path) == {}
+
+
 def test_a_folder_that_is_not_empty_is_refused_and_stays_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     refused = must("init", str(tmp_path), code=1)

@@ -102,6 +102,24 @@ def test_a_body_is_a_file_or_a_zip_of_files(client: TestClient, project: tuple[P
     assert "../../other.yaml" in refused.text  # a label: the path is never opened
 
 
+@pytest.mark.parametrize("packed_by", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_zip_that_cannot_be_read_is_refused_in_one_form(client: TestClient, packed_by: int) -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", packed_by) as archive:
+        archive.writestr("a.yaml", b"kind: feed\n" * 99)
+    whole, entry = packed.getvalue(), packed.getvalue().index(b"PK\x01\x02")
+    damaged = whole[:38] + b"\xff" * 9 + whole[47:]
+    encrypted = whole[: entry + 8] + b"\x01" + whole[entry + 9 :]
+    nameless = whole[: entry + 28] + b"\0" + whole[entry + 29 :]
+    for content in (damaged, encrypted, nameless, whole[:-30]):
+        for path, status, said in (
+            ("entity/validate", 400, "The body is no zip that can be read: "),
+            ("bundle/import", 422, "body: it is no bundle: "),
+        ):
+            refused = client.post(f"/api/v1/{path}", content=content)
+            assert (refused.status_code, said in refused.text, "ZipInfo" in refused.text) == (status, True, False)
+
+
 def test_what_has_names_is_an_object_and_a_file_of_another_kind_is_the_body(client: TestClient) -> None:
     told = client.post("/api/v1/metadata/put", json={"entity": "feed/counts", "properties": {"a": "b=c"}})
     assert told.json()["additions"] == {"USER": {"properties": {"a": "b=c"}, "tags": []}}

@@ -36,7 +36,15 @@ def test_metadata_are_changed_only_as_they_were_seen(client: TestClient) -> None
     assert (put(client, "ann", tag), put(client, "bob", tag)) == (200, 412)
     assert "steward=ann" in must("metadata", "history", "feed/clicks").stdout
     assert "bob" not in client.get(METADATA).text
-    assert put(client, "bob", "*") == 200
+    assert [put(client, "bob", each) for each in ("*", f"W/{client.get(METADATA).headers['etag']}")] == [200, 412]
+    assert put(client, "eve", f'"other" , {client.get(METADATA).headers["etag"]}') == 200
+
+
+def test_an_answer_that_is_there_already_is_not_sent_again(client: TestClient) -> None:
+    tag = client.get(METADATA).headers["etag"]
+    told = ("*", tag, f'"other", W/{tag}', f"x{tag}", f"{tag}x", '"other"', "")
+    statuses = [client.get(METADATA, headers={"If-None-Match": each}).status_code for each in told]
+    assert statuses == [304, 304, 304, 200, 200, 200, 200]
 
 
 def test_a_definition_is_changed_only_as_it_was_seen(client: TestClient) -> None:

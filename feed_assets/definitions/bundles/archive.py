@@ -8,7 +8,7 @@ import io
 import json
 import zipfile
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated
@@ -34,6 +34,8 @@ from feed_assets.issues import EntityKey
 from feed_assets.json_form import Hidden, ShownKey, parse_json, render_document
 from feed_assets.validation.rules_process import iter_files
 
+ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, ValueError, IndexError, OverflowError)
+"""What reading a zip in memory raises for any bytes, if `require_plain` has seen its parts."""
 VERSION = 1
 MOST_BYTES = 256 * 1024**2
 MOST_FILES = 20_000
@@ -45,6 +47,7 @@ _UNTIMED = (1980, 1, 1, 0, 0, 0)
 _RIGHTS = 0o644 << 16
 _UNIX = 3
 _ENCRYPTED = 1
+_PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _REMEDY = "Export it again."
 
 
@@ -115,7 +118,7 @@ def read_archive(content: bytes, path: str) -> BundleArchive:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as file:
             parts = _read_parts(path, file)
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as exc:
+    except ZIP_ERRORS as exc:
         raise _refusal(path, f"it is no bundle: {exc}", "Name a file that bundle export has written.") from exc
     index = _read_index(path, parts.pop(_INDEX, None))
     metadata = parts.pop(_METADATA, None)
@@ -133,6 +136,12 @@ def read_archive(content: bytes, path: str) -> BundleArchive:
         files=files,
         metadata=metadata,
     )
+
+
+def require_plain(infos: Iterable[zipfile.ZipInfo]) -> None:
+    """Raise BadZipFile if a part of a zip is encrypted, or packed in a way that may take any memory to unpack."""
+    if any(each.flag_bits & _ENCRYPTED or each.compress_type not in _PACKED for each in infos):
+        raise zipfile.BadZipFile("it is encrypted, or not packed by deflate")
 
 
 def is_path_below(text: str) -> bool:
@@ -158,8 +167,7 @@ def _read_parts(path: str, file: zipfile.ZipFile) -> dict[str, bytes]:
         raise _refusal(path, f"it has more than {limits}", "Export fewer entities.")
     if len({each.filename for each in infos}) < len(infos):
         raise _refusal(path, "a part stands in it twice", _REMEDY)
-    if any(each.flag_bits & _ENCRYPTED for each in infos):
-        raise _refusal(path, "it is encrypted", "Decrypt it first.")
+    require_plain(infos)
     return {each.filename: file.read(each) for each in infos if not each.is_dir()}
 
 
