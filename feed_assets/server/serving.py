@@ -46,8 +46,8 @@ def serve(settings: Settings, database: Database, address: Address, author: str)
     certificate = Certificate(address) if address.has_tls else None
     keeper = Keeper(settings, database, address, author)
     guard = Guard(build_application(settings, database), keeper, Rights())
-    asked = f"It is asked by an IP address or as {', '.join(keeper.names)}. The setting server.hosts has further names."
-    say(f"feed-assets: {asked}", err=True)
+    asked = f"asked by an IP address or as {', '.join(keeper.names)}"
+    say(f"feed-assets: {asked}. Further names go into the setting server.hosts.", err=True)
     with listen(address) as listener, status_line.waiting_for("requests"):
         yield replace(address, port=listener.getsockname()[1])
         build_server(guard, certificate).run(sockets=[listener])

@@ -242,7 +242,10 @@ def test_the_command_serves_until_a_signal_ends_it(tmp_path: Path) -> None:
     with subprocess.Popen(command, cwd=tmp_path, env=environ, text=True, **pipes) as server:
         assert server.stdout is not None
         assert server.stderr is not None
-        assert "asked by an IP address or as localhost. The setting server.hosts" in server.stderr.readline()
+        assert (
+            "asked by an IP address or as localhost. Further names go into the setting server.hosts."
+            in server.stderr.readline()
+        )
         said = server.stdout.readline()
         assert said.startswith("serving http://127.0.0.1:")
         with closing(http.client.HTTPConnection(said.split("//")[1].strip())) as client:
