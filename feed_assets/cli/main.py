@@ -22,6 +22,7 @@ from typing import Any
 import click
 
 from feed_assets.actions import Action, ActionStatus, close_actions, record_action, send_actions
+from feed_assets.cli.door import find_door
 from feed_assets.cli.exit_codes import DIFFERENT, OUR_MISTAKE, exit_code_of
 from feed_assets.cli.groups import Verbs, find_given
 from feed_assets.cli.options import author_of
@@ -69,7 +70,8 @@ def _record(ctx: click.Context, seconds: float, error: BaseException | None) -> 
         )
         with _recording:  # requests are answered by several threads
             send_actions(current_settings(), os.environ)
-            record_action(action)
+        record_action(action)
+        if find_door() is None:  # a server goes on
             close_actions()
     except Exception:
         _logger.debug("the command was not recorded", exc_info=True)

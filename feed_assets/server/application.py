@@ -4,15 +4,16 @@ A request is a call of an operation in a thread; its answer is whole before the 
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache, lru_cache, partial
 from http import HTTPStatus
-from threading import Lock
 from typing import Any
 
+from anyio import CapacityLimiter, to_thread
 from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
@@ -34,9 +35,13 @@ from feed_assets.server.page import POLICY, render_page
 from feed_assets.server.preconditions import call_if_match, has_tag, tag_of
 from feed_assets.server.problems import problem
 from feed_assets.server.routes import DOCUMENT, HEALTH, METRICS, PAGES, OperationRoute, Rights, list_routes
-from feed_assets.server.waiting import answer_who_waits
+from feed_assets.server.waiting import Threads
 from feed_assets.settings import Settings
 from feed_assets.sql.database import Database
+
+_NARROWEST = 20
+_PAGES = 8
+"""The page has the name under which the server is asked, and it may have some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,8 @@ class Served:
         if self.settings_stamp == _stamp_of(self.settings):
             return ()
         return (f"{self.settings.file} has changed since the server was started: start it again.",)
+
+    threads: Threads = field(default_factory=Threads)
 
     def open_door(self, request: Request, screen: Screen) -> Door:
         """Return the door of a request."""
@@ -75,7 +82,7 @@ def build_application(settings: Settings, database: Database) -> Starlette:
     return Starlette(
         routes=[
             *(Route(each.path, _Endpoint(served, each).respond, methods=[each.method]) for each in routes),
-            *mount_aliases(served.open_door),
+            *mount_aliases(served.open_door, served.threads),
             Route(HEALTH, _Health(served).respond),
             Route(METRICS, _Metrics(served).respond),
             *(Route(path, document.respond) for path in PAGES),
@@ -118,7 +125,7 @@ class _Endpoint:
         screen = _screen_of(request) if is_console else Screen()
         door = self._served.open_door(request, screen)
         arguments = door, operation, given, request.headers.get("if-match")
-        outcome = await answer_who_waits(request, operation, call_if_match, *arguments)
+        outcome = await self._served.threads.answer_who_waits(request, operation, call_if_match, *arguments)
         if is_console:
             return _on_console(outcome)
         return _with_tag(request, answer(operation, outcome, given, self._served.notes))
@@ -140,8 +147,8 @@ async def _read_values(request: Request, operation: Operation) -> Mapping[str, A
 
 def _screen_of(request: Request) -> Screen:
     terminal = dict(part.partition("=")[::2] for part in request.headers.get(TERMINAL, "").split(";"))
-    width = terminal.get("columns", "")
-    return Screen(width=int(width) if width.isdecimal() else None, has_colours=terminal.get("colours") == "yes")
+    width = re.fullmatch("[0-9]{1,4}", terminal.get("columns", ""))
+    return Screen(width=max(int(width[0]), _NARROWEST) if width else None, has_colours=terminal.get("colours") == "yes")
 
 
 def _on_console(outcome: Outcome) -> Response:
@@ -165,10 +172,11 @@ class _Health:
 
     def __init__(self, served: Served) -> None:
         self._served = served
+        self._limiter = CapacityLimiter(1)  # never behind operations
 
     async def respond(self, _: Request) -> Response:
         """Ask the database."""
-        return await run_in_threadpool(self._look)
+        return await to_thread.run_sync(self._look, limiter=self._limiter)
 
     def _look(self) -> Response:
         try:
@@ -183,37 +191,39 @@ class _Metrics:
     """Answers with the metrics of the record, collected anew for each scrape, one after the other."""
 
     def __init__(self, served: Served) -> None:
-        self._lock = Lock()
+        self._limiter = CapacityLimiter(1)
         self._scraper = Scraper(served.settings, served.database, SERIES_LIMIT)
         self._registry = build_registry(self._scraper.scrape)
 
     async def respond(self, request: Request) -> Response:
         """Collect them, in the form that the scraper accepts."""
-        return await run_in_threadpool(self._scrape, request)
+        return await to_thread.run_sync(self._scrape, request, limiter=self._limiter)
 
     def _scrape(self, request: Request) -> Response:
         render, media_type = choose_encoder(request.headers.get("accept", ""))
         try:
-            with self._lock:
-                return Response(render(self._registry), headers={"Content-Type": media_type})
+            return Response(render(self._registry), headers={"Content-Type": media_type})
         except FeedAssetsError as exc:
             return refuse(exc)
 
 
 class _Document:
-    """Answers with the OpenAPI document, and with the page that is made of it."""
+    """Answers with the OpenAPI document, and with the page that is made of it; each is made once."""
 
     def __init__(self, routes: Sequence[OperationRoute]) -> None:
-        self._routes = routes
-        self._known: Mapping[str, Any] | None = None
+        self._limiter = CapacityLimiter(1)
+        self._describe = cache(partial(describe_routes, routes))
+        self._render = cache(lambda: JSONResponse(self._describe()).body)
+        self._render_page = lru_cache(_PAGES)(self._make_page)
 
     async def respond(self, request: Request) -> Response:
         """Describe the routes."""
-        if self._known is None:
-            self._known = await run_in_threadpool(describe_routes, self._routes)
         if request.url.path != DOCUMENT:
-            page = render_page(
-                self._known, str(request.base_url).rstrip("/"), needs_token="authorization" in request.headers
-            )
+            given = str(request.base_url).rstrip("/"), "authorization" in request.headers
+            page = await to_thread.run_sync(self._render_page, *given, limiter=self._limiter)
             return HTMLResponse(page, headers={"Content-Security-Policy": POLICY})
-        return _with_tag(request, JSONResponse(self._known))
+        document = await to_thread.run_sync(self._render, limiter=self._limiter)
+        return _with_tag(request, Response(document, media_type="application/json"))
+
+    def _make_page(self, server: str, needs_token: bool) -> bytes:
+        return render_page(self._describe(), server, needs_token=needs_token).encode()

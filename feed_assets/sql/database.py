@@ -123,8 +123,11 @@ class GuardedConnection(sqlite3.Connection):
 
 LOCK_WAIT_SECONDS = 30
 MEMORY_WAIT_SECONDS = 5
+_KEPT_CONNECTIONS = 16
 SQLITE_CACHE_KIB = 65_536
 
+_UNLIMITED: dict[str, Any] = {"pool_size": _KEPT_CONNECTIONS, "max_overflow": -1}
+"""Whoever has a connection or a lock never waits for another connection: threads are limited instead."""
 _FORBIDDEN = frozenset({"25006", "42501"})  # read only, insufficient privilege
 _PRIMARY_CODE = 0xFF  # SQLite adds details in the higher bits
 _WAL_ATTEMPTS = 300
@@ -438,7 +441,8 @@ def _open_sqlite(url: URL) -> Engine:
             connect_args={"factory": GuardedConnection, "check_same_thread": False},
         )
     else:
-        engine = create_engine(url, connect_args={"factory": GuardedConnection, "timeout": LOCK_WAIT_SECONDS})
+        arguments = {"factory": GuardedConnection, "timeout": LOCK_WAIT_SECONDS}
+        engine = create_engine(url, **_UNLIMITED, connect_args=arguments)
     event.listen(engine, "connect", _set_up_sqlite)
     return engine
 
@@ -467,6 +471,7 @@ def _open_postgresql(url: URL, namespace: str | None) -> Engine:
         url,
         isolation_level="READ COMMITTED",
         pool_pre_ping=True,
+        **_UNLIMITED,
         executemany_mode="values_plus_batch",
         connect_args={"connect_timeout": 10, "application_name": "feed-assets"},
     )

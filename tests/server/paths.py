@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 from feed_assets.cli.door import Door, Screen
 from feed_assets.context.operation import OperationContext
 from feed_assets.server.aliases.endpoint import mount_aliases
+from feed_assets.server.waiting import Threads
 from feed_assets.settings import Settings
 from tests.context.contexts import context_of
 from tests.instances.harness import LifecycleHarness
@@ -23,7 +24,7 @@ def serve_paths(open_context: Callable[[], OperationContext]) -> TestClient:
         database = open_context().database
         return Door(settings=settings, database=database, author="ann", open_context=open_context, screen=screen)
 
-    return TestClient(Starlette(routes=mount_aliases(open_door)), raise_server_exceptions=False)
+    return TestClient(Starlette(routes=mount_aliases(open_door, Threads())), raise_server_exceptions=False)
 
 
 def serve_paths_of(lifecycle: LifecycleHarness, as_of: datetime) -> TestClient:

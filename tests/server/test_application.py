@@ -6,14 +6,17 @@ import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event, Semaphore
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
-from feed_assets.cli.door import CONSOLE
-from feed_assets.operation import Does
+from feed_assets.cli.door import CONSOLE, TERMINAL
+from feed_assets.operation import Does, Operation
 from feed_assets.operation_list import list_operations
-from feed_assets.server.routes import Rights, list_routes
+from feed_assets.server import application
+from feed_assets.server.routes import DOCUMENT, PAGE, Rights, list_routes
 from feed_assets.sql.database import Database
 from feed_assets.sql.errors import StateUnreachableError
 from tests.cli.project import must, run
@@ -207,7 +210,7 @@ def test_everybody_hears_that_the_database_is_away_and_not_where_it_is(
 def test_each_of_several_requests_at_once_is_recorded_once(client: TestClient, project: tuple[Path, Database]) -> None:
     file = project[0] / "actions.jsonl"
     before = file.read_text().count('"action": "why"')
-    with ThreadPoolExecutor(8) as threads:
+    with client, ThreadPoolExecutor(8) as threads:
         told = list(threads.map(lambda _: client.get(WHY).status_code, range(40)))
     assert told == [200] * 40
     assert file.read_text().count('"action": "why"') - before == 40
@@ -257,3 +260,46 @@ def test_a_cluster_is_a_namespace_of_paths_that_others_know_as_in_their_lineage(
 
 def test_a_missing_parameter_is_called_as_the_path_calls_it(client: TestClient) -> None:
     assert client.get("/api/v2/assets/events").json()["detail"] == "The parameter asset_id is missing."
+
+
+def test_the_document_and_the_page_are_made_once(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = list[str]()
+
+    def count(name: str, function: Any) -> Any:
+        return lambda *given, **named: made.append(name) or function(*given, **named)
+
+    for name in ("JSONResponse", "render_page"):
+        monkeypatch.setattr(application, name, count(name, getattr(application, name)))
+    for path in (DOCUMENT, PAGE, DOCUMENT, PAGE):
+        assert client.get(path).status_code == 200
+    assert made == ["JSONResponse", "render_page"]
+    assert "http://elsewhere/api" in client.get(PAGE, headers={"Host": "elsewhere"}).text
+
+
+@pytest.mark.parametrize("columns", ["9" * 5000, "0", "-1", "", "\xb2", "80"])
+def test_whatever_the_width_of_a_terminal_it_is_answered(client: TestClient, columns: str) -> None:
+    headers = {"Accept": CONSOLE, TERMINAL: f"columns={columns}".encode("latin-1")}
+    answer = client.get("/api/v1/entity/list", headers=headers)
+    assert (answer.status_code, answer.json()["exit_code"]) == (200, 0)
+
+
+def test_long_questions_hold_up_no_notification(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    call, began, released, held = application.call_if_match, Semaphore(0), Event(), list[bool]()
+
+    def wait(door: Any, operation: Operation, *given: Any) -> Any:
+        if operation.does is Does.READS:
+            began.release()
+            held.append(released.wait(20))
+        return call(door, operation, *given)
+
+    monkeypatch.setattr(application, "call_if_match", wait)
+    told = {"feed": "clicks", "instance": "2013-11-03T11:00Z", "dry_run": True}
+    with client, ThreadPoolExecutor(60) as pool:
+        answers = [pool.submit(client.get, "/api/v1/token/list") for _ in range(60)]
+        for _ in range(16):
+            began.acquire()
+        assert client.get("/health").status_code == 200
+        assert client.post("/api/v1/feed/notify", json=told).status_code < 500
+        released.set()
+        assert {each.result().status_code for each in answers} == {200}
+    assert (len(held), set(held)) == (60, {True})

@@ -1,5 +1,6 @@
 import multiprocessing
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,12 @@ def test_what_a_failed_block_has_written_is_gone(database: Database) -> None:
     with database.read() as connection:
         assert EventLog(connection).last_seq() == 0
         assert FeedInstances(connection).get("clicks", "primary", hour(0)) is None
+
+
+def test_whoever_has_a_connection_never_waits_for_another(database: Database) -> None:
+    with ExitStack() as held:
+        for _ in range(40):  # else threads that have one and need another wait for each other
+            held.enter_context(database.read())
 
 
 def test_namespaces_have_tables_and_locks_of_their_own(database_url: str) -> None:

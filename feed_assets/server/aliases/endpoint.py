@@ -22,16 +22,17 @@ from feed_assets.server.bodies import read_body, read_key, read_query
 from feed_assets.server.calls import list_parameters, read_given
 from feed_assets.server.errors import RequestRefusedError
 from feed_assets.server.preconditions import call_if_match
-from feed_assets.server.waiting import answer_who_waits
+from feed_assets.server.waiting import Threads
 from feed_assets.settings import DEFAULT_NAMESPACE
 
 _Values = Mapping[str, Any]
 _OpenDoor = Callable[[Request, Screen], Door]
 
 
-def mount_aliases(open_door: _OpenDoor) -> list[Route]:
+def mount_aliases(open_door: _OpenDoor, threads: Threads) -> list[Route]:
     """Return the routes of all aliases."""
-    return [Route(each.path, _AliasEndpoint(each, open_door).respond, methods=[each.method]) for each in ALIASES]
+    endpoints = [_AliasEndpoint(each, open_door, threads) for each in ALIASES]
+    return [Route(each.alias.path, each.respond, methods=[each.alias.method]) for each in endpoints]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class _AliasEndpoint:
 
     alias: Alias
     open_door: _OpenDoor
+    threads: Threads
 
     async def respond(self, request: Request) -> Response:
         """Read a request, call the operation, and answer in the form of the other system."""
@@ -51,7 +53,8 @@ class _AliasEndpoint:
         except FeedAssetsError as exc:
             return self._refuse(exc)
         values, tags = {**read_query(request), **request.path_params}, request.headers.get("if-match")
-        return await answer_who_waits(request, operation, self._answer, door, values, content, sent, tags)
+        arguments = door, values, content, sent, tags
+        return await self.threads.answer_who_waits(request, operation, self._answer, *arguments)
 
     def _answer(self, door: Door, values: _Values, content: bytes, sent: _Values, tags: str | None) -> Response:
         def ask(name: str, /, **parameters: Any) -> Any:
