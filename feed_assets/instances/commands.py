@@ -70,14 +70,7 @@ def notify(
     marking: Annotated[str | None, Param("A word that ends or names a batch of those who read it.")] = None,
     again: Annotated[bool, Param("An instance that has arrived has other content now.")] = False,
     server: Annotated[  # noqa: ARG001 - who is told is found before this is called
-        str | None,
-        Param(
-            "Tell this server of another location, which looks for the data there; it goes before --server, and the"
-            " token is taken as for that one.",
-            option="to",
-            metavar="URL",
-            local=True,
-        ),
+        str | None, Param("Tell this feed-assets server, of another location.", option="to", metavar="URL", local=True)
     ] = None,
     author: str,
     dry_run: bool = False,
@@ -94,6 +87,8 @@ def notify(
 
     With --start, all instances up to --end are looked for in storage at once, such as those of a history that has
     landed. Those that are not there remain missing, and are polled as before.
+
+    The server of --to is told instead of that of --server, with the same token, and looks for the data there.
     """
     from feed_assets.instances.arrival.arrival_notices import Notice, record_notice
     from feed_assets.instances.lists.polled_ranges import poll_range

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 GROUPS = {"token": "Manage the tokens with which others ask a server: what they may, and until when."}
 
 _TOKENS = "name, may, until, created=created_at:seconds, by=author, revoked=revoked_at"
+_LOADER = "loader --may reads,notifies"
 
 Name = Annotated[str, Param("Its name, which is the author of what its holder changes.", argument=True)]
 May = Annotated[tuple[Does, ...], Param("What its holder may, separated by commas.", commas=True)]
@@ -36,14 +37,7 @@ def serve(database: "Database", *, address: Address) -> Iterator[Address]:
     return serving.serve(load_settings(), database, address, author_of(None))
 
 
-@operation(
-    "token create",
-    does=Does.ADMINISTERS,
-    safe=True,
-    text="sentence",
-    answers=201,
-    example="loader --may reads,notifies",
-)
+@operation("token create", does=Does.ADMINISTERS, safe=True, text="sentence", answers=201, example=_LOADER)
 def create_token(
     database: "Database", *, name: Name, may: May, until: Until = None, author: str, dry_run: bool = False
 ) -> "Token":
