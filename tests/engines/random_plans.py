@@ -206,7 +206,7 @@ _QUERIES = (
 
 
 def _compute(program: Program, frame: DataFrame) -> DataFrame:
-    double = sf.udf(lambda number: 2 * number, "bigint")
+    double = sf.udf(lambda number: number and 2 * number, "bigint")
     return frame.withColumn(program._name(), double(program.number(frame)) + program.number(frame))
 
 
