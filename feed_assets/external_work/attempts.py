@@ -25,8 +25,9 @@ from feed_assets.instances.steps.store import Steps
 from feed_assets.json_form import NominalTime
 from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.definitions.schedules import Schedules
+from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.instances.process_instances import ProcessInstances
-from feed_assets.log.records import EntityKey, ProcessInstance, ProcessInstanceStatus, ProcessKey
+from feed_assets.log.records import Attempt, EntityKey, ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.log.run_names import describe_run
 from feed_assets.masking import get_logger
 from feed_assets.plan.edges import OutputEdge
@@ -341,9 +342,13 @@ def find_origin(runs: Sequence[StepRun], attempt: int) -> int:
 
 
 def find_at_work(
-    connection: Connection, timeline: ReleaseTimeline, record: ProcessRecord, nominal_time: datetime | None
+    connection: Connection,
+    timeline: ReleaseTimeline,
+    record: ProcessRecord,
+    nominal_time: datetime | None,
+    attempt: int | None = None,
 ) -> BatchAtWork:
-    """Return the batch of a process at which a program works: the named one, else the only one.
+    """Return the batch of a process at which a program works: the named one, else the only one; in the named attempt.
 
     Raises:
         BatchRefusedError: none is under way, several are and none is named, or the named one is not.
@@ -352,6 +357,8 @@ def find_at_work(
     at_work = [row for row in instances.unended(*record.key) if row.status is ProcessInstanceStatus.RUNNING]
     if nominal_time is not None:
         at_work = [row for row in at_work if row.nominal_time == nominal_time]
+    if attempt is not None:
+        at_work = [row for row in at_work if row.attempt == attempt]
     if len(at_work) == 1:
         row = at_work[0]
         active = find_governing(connection, timeline, record, row.nominal_time)
@@ -361,11 +368,37 @@ def find_at_work(
         raise refuse(record, f"several batches are under way: {times}", "Name one with --batch.")
     begin = f"Take one first: {init_command(record)}"
     if nominal_time is None:
-        raise refuse(record, "no batch is under way", begin)
+        raise refuse(record, f"no batch is under way{'' if attempt is None else f' in attempt {attempt}'}", begin)
     found = instances.get(*record.key, nominal_time)
-    status = "not known" if found is None else f"{found.status.value}, and not under way"
+    status = "not known" if found is None else _describe_ended(connection, found, attempt)
     fault = Fault.MISSING if found is None else Fault.STATE
     raise refuse(record, f"batch {render_datetime(nominal_time)} is {status}", begin, fault)
+
+
+def _describe_ended(connection: Connection, row: ProcessInstance, attempt: int | None) -> str:
+    number, is_at_work = attempt or row.attempt, row.status is ProcessInstanceStatus.RUNNING
+    found = next((each for each in Attempts(connection).of(row.key) if each.attempt == number), None)
+    how = f"attempt {number} has not begun" if found is None else _describe_attempt(found)
+    return f"{row.status.value}, and {f'under way in attempt {row.attempt}' if is_at_work else 'not under way'}; {how}"
+
+
+def _describe_attempt(attempt: Attempt) -> str:
+    why = f" ({attempt.reason})" if attempt.reason else ""
+    return f"attempt {attempt.attempt}, {describe_run(attempt.run_id)}, is {attempt.status.value}{why}"
+
+
+def require_new_key(connection: Connection, record: ProcessRecord, key: str, run_id: str) -> None:
+    """Raise BatchRefusedError if a call with a key has taken a batch, as an attempt with this name."""
+    for attempt in Attempts(connection).of_run(run_id):
+        time, number = attempt.nominal_time, str(attempt.attempt)
+        fail = command_line("batch", "fail", attempt.process, cluster=attempt.cluster, batch=time, attempt=number)
+        batch = f"batch {render_datetime(time)} of process {attempt.process!r} on {attempt.cluster}"
+        next_step = (
+            f"If its answer was lost, `{fail}` lets the next one, with another key, take its events."
+            if attempt.ended_at is None
+            else "Give the next one another key."
+        )
+        raise refuse(record, f"the key {key!r} has taken {batch}: {_describe_attempt(attempt)}", next_step)
 
 
 def require_step(record: ProcessRecord, name: str) -> None:

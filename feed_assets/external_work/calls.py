@@ -30,6 +30,7 @@ from feed_assets.external_work.attempts import (
     find_stagings,
     init_command,
     refuse,
+    require_new_key,
     require_no_step_under_way,
     require_step,
     require_steps_done,
@@ -229,16 +230,19 @@ def init_batch(
     cluster: str | None = None,
     author: str,
     most: int | None = None,
+    key: str | None = None,
     dry_run: bool = False,
 ) -> InitBatch:
     """Take a batch: the oldest that is to be done again, with the same events, else a new one.
 
-    `most` limits a new one to the oldest events of each input; it is refused if markings end the batches.
+    `most` limits a new one to the oldest events of each input; it is refused if markings end the batches. `key` is of
+    this call: it is kept with the attempt, in the same transaction, and takes nothing again.
 
     Raises:
         EntityNotFoundError: there is no such process.
         InstanceQueryError: it is on several clusters, and none is named.
-        BatchRefusedError: its work runs here, it is not scheduled, a batch is under way, or nothing is to be done.
+        BatchRefusedError: its work runs here, it is not scheduled, a batch is under way, nothing is to be done,
+            or the key has taken a batch.
     """
     record = _find(context, process, cluster)
     if most is not None and record.trigger and any(each.until is not None for each in record.trigger.inputs):
@@ -252,7 +256,7 @@ def init_batch(
         lock_queues(connection)
         if dry_run:
             route_all(connection, context.plan, record.cluster, context.as_of)
-        taken = _take(context, connection, record, author, most)
+        taken = _take(context, connection, record, name_elsewhere(author, key), key, most)
         events = Batches(connection).events_of(taken.key)
         batch = find_at_work(connection, context.timeline, record, taken.key.nominal_time)
         if dry_run:
@@ -290,12 +294,12 @@ def call_step(
     require_step(record, step)
     with context.database.begin() as connection:
         context.timeline.refresh(connection, context.as_of)
-        batch = find_at_work(connection, context.timeline, record, at.nominal_time)
+        batch = find_at_work(connection, context.timeline, record, at.nominal_time, at.attempt)
         if status is StepStatus.RUNNING:
             begin_step(connection, batch, step, context.as_of)
         else:
             end_step(connection, batch, step, status, context.as_of, reason)
-        batch = find_at_work(connection, context.timeline, record, at.nominal_time)
+        batch = find_at_work(connection, context.timeline, record, at.nominal_time, at.attempt)
         if dry_run:
             connection.rollback()
     return CalledBatch(**called_fields(batch, f"step {step} {_SAID[status]}", dry_run=dry_run))
@@ -325,7 +329,7 @@ def end_batch(
     if fault is not None:
         raise refuse(record, fault, MARKING_REMEDY)
     with context.read() as connection:
-        batch = find_at_work(connection, context.timeline, record, at.nominal_time)
+        batch = find_at_work(connection, context.timeline, record, at.nominal_time, at.attempt)
     require_no_step_under_way(batch)
     require_steps_done(batch)
     attempt = _attempt_context(context, batch)
@@ -355,7 +359,7 @@ def terminate_batch(
     """
     record = _find(context, at.process, at.cluster)
     with context.read() as connection:
-        batch = find_at_work(connection, context.timeline, record, at.nominal_time)
+        batch = find_at_work(connection, context.timeline, record, at.nominal_time, at.attempt)
     require_no_step_under_way(batch)
     if not dry_run:
         fail_batch(_attempt_context(context, batch), batch, author, reason or f"failed elsewhere, says {author}")
@@ -373,10 +377,16 @@ def _find(context: OperationContext, process: str, cluster: str | None) -> Proce
 
 
 def _take(
-    context: OperationContext, connection: Connection, record: ProcessRecord, author: str, most: int | None
+    context: OperationContext,
+    connection: Connection,
+    record: ProcessRecord,
+    run_id: str,
+    key: str | None,
+    most: int | None,
 ) -> TakenBatch:
     context.timeline.refresh(connection, context.as_of)
-    run_id = name_elsewhere(author)
+    if key is not None:
+        require_new_key(connection, record, key, run_id)
     taken = take_batch(
         connection,
         context.timeline,

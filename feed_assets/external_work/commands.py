@@ -15,6 +15,7 @@ _FACTS = "JSON: what the work has counted, and says of entities; - is standard i
 _MARKING = "A short word for the events of the outputs, by which others may end their batches."
 
 Facts = Annotated[bytes | None, Param(_FACTS, file=True)]
+Key = Annotated[str | None, Param("A key of the call; another one with it takes nothing, and says what this one took.")]
 Marking = Annotated[str | None, Param(_MARKING)]
 Most = Annotated[int | None, Param("A new batch takes so many of the oldest events.", option="max", least=1)]
 Reason = Annotated[str | None, Param("Why it has failed, for people.")]
@@ -27,6 +28,7 @@ def init(
     *,
     process: Process,
     most: Most = None,
+    key: Key = None,
     cluster: ProcessCluster = None,
     author: str,
     dry_run: bool = False,
@@ -34,7 +36,7 @@ def init(
     """Take a batch of PROCESS: the oldest that is to be done again, with the same events, else a new one."""
     from feed_assets.external_work.calls import init_batch
 
-    return init_batch(context, process, cluster=cluster, author=author, most=most, dry_run=dry_run)
+    return init_batch(context, process, cluster=cluster, author=author, most=most, key=key, dry_run=dry_run)
 
 
 @operation("batch step-start", does=Does.NOTIFIES, text="lines", example="load-orders extract")

@@ -10,8 +10,9 @@ from feed_assets.parameters import Process, ProcessCluster
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtWork:
-    """The batch of a process that is under way; `nominal_time` names it if there are several."""
+    """The batch of a process that is under way; `nominal_time` names it if there are several, `attempt` the attempt."""
 
     process: Process
     nominal_time: Annotated[datetime | None, Param("The batch, if several are under way.", option="batch")] = None
+    attempt: Annotated[int | None, Param("Only this attempt at it: a call given again meets no other.", least=1)] = None
     cluster: ProcessCluster = None

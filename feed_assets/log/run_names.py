@@ -2,6 +2,7 @@
 elsewhere, and workers of sweeps, of which a process on the same machine can tell whether they are still alive.
 """
 
+import hashlib
 import os
 import secrets
 import socket
@@ -56,13 +57,16 @@ def name_repair(author: str) -> str:
     return f"{COMMAND}{author}:{name_holder()}"
 
 
-def name_elsewhere(author: str) -> str:
-    """Return a name for one attempt of somebody's program elsewhere.
+def name_elsewhere(author: str, key: str | None = None) -> str:
+    """Return a name for one attempt of somebody's program elsewhere; of a key of theirs it is always the same one.
 
     >>> name_elsewhere("ann").startswith("batch:ann:")
     True
+    >>> name_elsewhere("ann", "k-1")
+    'batch:ann:7c35c5a1785d20704e44d5de4beb81c1'
     """
-    return f"{ELSEWHERE}{author}:{secrets.token_hex(4)}"
+    digest = None if key is None else hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return f"{ELSEWHERE}{author}:{digest or secrets.token_hex(4)}"
 
 
 def is_elsewhere(run_id: str) -> bool:

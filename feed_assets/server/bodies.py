@@ -14,12 +14,12 @@ from feed_assets.definitions.bundles.archive import ZIP_ERRORS, require_plain
 from feed_assets.errors import WrongUsageError
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.operation import Operation
-from feed_assets.server.calls import list_parameters
 
 LARGEST = 8 << 20
 """Bytes of a body at most, and of what is in a zip."""
 MOST_FILES = 10_000
 _KEY = "Idempotency-Key"
+_KEYED = ("feed notify", "batch init")
 _ZIP = b"PK\x03\x04"
 
 
@@ -38,8 +38,8 @@ def read_key(request: Request, operation: Operation) -> dict[str, Any]:
     key = request.headers.get(_KEY)
     if key is None or request.method != "POST":
         return {}
-    if "key" not in list_parameters(operation):
-        raise WrongUsageError(f"{_KEY} is for feed notify: {operation.name} has none. Leave it out.")
+    if operation.name not in _KEYED:
+        raise WrongUsageError(f"{_KEY} is for {' and '.join(_KEYED)}: {operation.name} has none. Leave it out.")
     return {"key": key}
 
 

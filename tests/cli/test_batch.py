@@ -437,6 +437,81 @@ def test_an_output_with_nothing_but_hidden_files_has_none(project: Path) -> None
     ok("batch", "end", "load")
 
 
+class Killed(BaseException):
+    """What ends a call where it is, as if its process had been killed."""
+
+
+def killed(*_: object, **__: object) -> None:
+    raise Killed
+
+
+def lose(patch: pytest.MonkeyPatch, *arguments: str, at: str = "called_fields") -> None:
+    """Give a call that is killed between its effect and its answer."""
+    with patch.context() as context:
+        context.setattr(calls, at, killed)
+        with pytest.raises(Killed):
+            run("batch", *arguments)
+
+
+@on_each
+@of("external_work.attempts.require_new_key: batch fail")
+@pytest.mark.parametrize("at", ["stage_outputs", "called_fields"])
+def test_an_init_whose_answer_was_lost_takes_nothing_again_by_its_key(
+    project: Path, monkeypatch: pytest.MonkeyPatch, paste: Pasting, at: str
+) -> None:
+    batches = [loaded(project, 1), loaded(project, 2)]
+    init = ("init", "copy", "--max", "1", "--key", "k-1")
+    lose(monkeypatch, *init, at=at)
+    before = rows(project)
+    (first,) = shown("batch", "list", "copy")["batches"]
+    sentence = f"the key 'k-1' has taken batch {first['batch']} of process 'copy' on here: attempt 1, work elsewhere"
+    said = refused(f"{sentence} by ann, is RUNNING", "batch", *init)
+    refused(sentence, "batch", "init", "load", "--key", "k-1")
+    assert rows(project) == before
+    paste(said, "batch fail")
+    refused(f"{sentence} by ann, is FAILED (failed elsewhere, says ann). Give the next one another", "batch", *init)
+    again = shown("batch", "init", "copy", "--max", "1", "--key", "k-2")
+    assert (again["batch"], again["attempt"], taken(again)[0][1]) == (first["batch"], 2, 1)
+    assert [each["nominal_time"] for each in again["inputs"][0]["instances"]] == batches[:1]
+
+
+@on_each
+def test_a_call_whose_answer_was_lost_says_what_it_has_done_and_meets_no_other_attempt(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    come(project, 1)
+    ok("feed", "notify", "rates")
+    found = shown("batch", "init", "load")
+    named = ("load", "--batch", str(found["batch"]), "--attempt", "1")
+
+    def again(sentence: str, verb: str, *rest: str) -> None:
+        before = rows(project)
+        refused(sentence, "batch", verb, *named, *rest)
+        assert rows(project) == before
+
+    lose(monkeypatch, "step-start", *named, "extract")
+    again("step 'extract' is already under way", "step-start", "extract")
+    lose(monkeypatch, "step-fail", *named, "extract")
+    again("step 'extract' is not under way, it is FAILED", "step-fail", "extract")
+    ok("batch", "step-start", *named, "extract")
+    lose(monkeypatch, "step-end", *named, "extract")
+    again("step 'extract' is not under way, it is SUCCEEDED", "step-end", "extract")
+    lose(monkeypatch, "fail", *named, "--reason", "no luck")
+    how = "attempt 1, work elsewhere by ann, is FAILED (no luck)"
+    again(f"batch {found['batch']} is FAILED, and not under way; {how}", "fail")
+    found = shown("batch", "init", "load")
+    for verb, *rest in (("fail",), ("end",), ("step-start", "clean")):
+        again(f"is RUNNING, and under way in attempt 2; {how}", verb, *rest)
+    refused("no batch is under way in attempt 1", "batch", "fail", "load", "--attempt", "1")
+    refused("attempt 3 has not begun", "batch", "fail", *named[:-1], "3")
+    work("clean", "store")
+    (staging(found) / "part-0.csv").write_text("a\n")
+    named = (*named[:-1], "2")
+    lose(monkeypatch, "end", *named)
+    again("is SUCCEEDED, and not under way; attempt 2, work elsewhere by ann, is SUCCEEDED", "end")
+    assert len(shown("feed", "events", "loaded")["events"]) == 1
+
+
 def broken(*_: object, **__: object) -> None:
     raise StorageError(store="file:///data", path="loaded", reason="no luck", next_step="Try again.")
 

@@ -150,5 +150,9 @@ def test_a_notice_with_a_key_is_taken_once(client: TestClient, project: tuple[Pa
     ]
     assert [each.status_code for each in told] == [200, 200, 200], told[0].text
     print([each.json() for each in told])
-    refused = client.post("/api/v1/hold/release?name=x", headers={"Idempotency-Key": "k-1"})
-    assert (refused.status_code, "Idempotency-Key is for feed notify" in refused.text) == (400, True)
+    for other in ("hold/release?name=x", "metadata/remove?entity=feed/clicks", "batch/end?process=counting"):
+        refused = client.post(f"/api/v1/{other}", headers={"Idempotency-Key": "k-1"})
+        told = "Idempotency-Key is for feed notify and batch init" in refused.text
+        assert (refused.status_code, told) == (400, True), refused.text
+    taken = client.post("/api/v1/batch/init?process=counting", headers={"Idempotency-Key": "k-1"})
+    assert (taken.status_code, "external" in taken.text) == (409, True), "it has this header"
