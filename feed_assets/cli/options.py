@@ -349,7 +349,7 @@ def _parse_object(text: str) -> dict[str, object]:
     try:
         found = parse_json(text)
     except ValueError as exc:
-        raise ValueError(f"{text[:_SHOWN]!r} is not JSON: {exc}.") from exc
+        raise ValueError(f'{text[:_SHOWN]!r} is not a JSON object, like {{"rows": 12}}: {exc}.') from exc
     if not isinstance(found, dict):
         raise ValueError(f'{text[:_SHOWN]!r} is not a JSON object. Write for example {{"rows": 12}}.')
     return found

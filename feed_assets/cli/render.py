@@ -86,7 +86,9 @@ def confirm(question: str) -> None:
         WrongUsageError: nobody can be asked, as a request is answered.
     """
     if find_door() is not None:
-        raise WrongUsageError(f"{question.splitlines()[-1]} A server cannot ask: give yes, or the digest of the plan.")
+        raise WrongUsageError(
+            f"{question.splitlines()[-1]} A server cannot ask: give yes=true, or the digest of the plan."
+        )
     with status_line.paused():
         click.confirm(shown(question), abort=True, err=True)
 

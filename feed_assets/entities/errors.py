@@ -65,7 +65,7 @@ class AmbiguousNameError(WrongUsageError):
 
     def __init__(self, *, name: str, kinds: Sequence[str]) -> None:
         self.kinds = tuple(kinds)
-        super().__init__(f"{' and '.join(f'a {kind}' for kind in kinds)} have the name {name!r}: give KIND, too.")
+        super().__init__(f"{' and '.join(f'a {kind}' for kind in kinds)} have the name {name!r}: give its kind, too.")
 
 
 class ColumnsError(DefinitionsError):

@@ -16,6 +16,7 @@ from feed_assets.errors import MOST_CHARACTERS, Fault, FeedAssetsError
 from feed_assets.json_form import parse_json, render_document
 from feed_assets.masking import get_logger
 from feed_assets.operation import Does, Operation
+from feed_assets.operation_list import list_operations
 from feed_assets.orchestration.errors import RunsNotStoppedError, WebserverError
 from feed_assets.retention.errors import FeedsUnrestoredError, FeedsUnsweptError
 from feed_assets.server.calls import Outcome, list_parameters
@@ -38,6 +39,7 @@ _STATUS: Mapping[Fault, HTTPStatus] = MappingProxyType(
 )
 _HALF_DONE = (FeedsUnrestoredError, FeedsUnsweptError, RunsNotStoppedError, StorageFullError, WebserverError)
 """Errors of the surroundings after which something may be done already: the same call goes on."""
+_WHOLE = re.compile("a valid integer( range)?")
 _OPTION = re.compile(r"--([a-z][a-z-]*)")  # as in "--num-results"
 _logger = get_logger(__name__)
 
@@ -112,11 +114,19 @@ def _describe(error: Exception, operation: Operation | None, names: Mapping[str,
     if isinstance(error, OSError):
         return f"The system of the server refuses: {error.strerror}."
     if not isinstance(error, click.ClickException):
-        return str(error)
+        return _as_requests(str(error), operation)
     param = error.param if isinstance(error, click.BadParameter) else None
     if isinstance(error, click.MissingParameter) and param is not None:
         return f"The parameter {names.get(name_of(param), name_of(param))} is missing."
-    text = error.message if param is not None else error.format_message()
-    known = list_parameters(operation) if operation is not None else ()
-    text = _OPTION.sub(lambda found: name if (name := found[1].replace("-", "_")) in known else found[0], text)
+    text = _as_requests(error.message if param is not None else error.format_message(), operation)
     return f"The parameter {names.get(name_of(param), name_of(param))}: {text}" if param is not None else text
+
+
+def _as_requests(text: str, operation: Operation | None) -> str:
+    """Return a text in which parameters are called as requests call them, and a command has its route, too."""
+    known = list_parameters(operation) if operation is not None else ()
+    text, command, words = _WHOLE.sub("a whole number", text).partition("feed-assets ")
+    text = _OPTION.sub(lambda found: name if (name := found[1].replace("-", "_")) in known else found[0], text)
+    meant = [each for each in list_operations().items if command and each.has_route and words.startswith(each.name)]
+    route = max(meant, key=lambda each: len(each.name), default=None)
+    return f"{text}{f'{route.method} {route.path}, as by ' if route else ''}{command}{words}"

@@ -27,7 +27,7 @@ from feed_assets.metrics.expositions import build_registry
 from feed_assets.operation import Operation
 from feed_assets.server.aliases.endpoint import mount_aliases
 from feed_assets.server.answers import RETRY_SECONDS, answer, refuse
-from feed_assets.server.bodies import read_body, read_key, read_query
+from feed_assets.server.bodies import is_file, read_body, read_key, read_query
 from feed_assets.server.calls import Outcome, list_parameters, read_given
 from feed_assets.server.definitions import KeptDefinitions
 from feed_assets.server.openapi import describe_routes
@@ -115,10 +115,11 @@ class _Endpoint:
         operation = self._route.operation
         try:
             given = read_key(request, operation) | read_given(operation, await _read_values(request, operation))
-            if operation.file is not None:
+            if is_file(request, operation):
                 given |= await read_body(request, operation)
         except (FeedAssetsError, ValueError) as exc:
-            return refuse(exc if isinstance(exc, FeedAssetsError) else WrongUsageError(str(exc)))
+            is_told = isinstance(exc, FeedAssetsError)
+            return refuse(exc if is_told else WrongUsageError(f"The body must be a JSON object of parameters: {exc}."))
         is_console = CONSOLE in request.headers.get("accept", "")
         if not is_console and "output" in list_parameters(operation):
             given.setdefault("output", "json")
@@ -132,14 +133,14 @@ class _Endpoint:
 
 
 async def _read_values(request: Request, operation: Operation) -> Mapping[str, Any]:
-    """Return the parameters: of the query, or of the JSON object that is the body of what acts and takes no file."""
+    """Return the parameters: of the query, or of the JSON object that is the body of what acts, if it is no file."""
     values = read_query(request)
-    if request.method != "POST" or operation.file is not None:
+    if request.method != "POST" or is_file(request, operation):
         return values
     body = await request.body()
     told = parse_json(body) if body else {}
     if not isinstance(told, dict):
-        raise WrongUsageError("The body is not a JSON object with the parameters.")
+        raise ValueError("it is another value")
     if twice := sorted(values.keys() & told.keys()):
         raise WrongUsageError(f"{', '.join(twice)} stands in the query and in the body.")
     return {**values, **told}
@@ -183,8 +184,7 @@ class _Health:
             with self._served.database.read():
                 return JSONResponse({"status": "ok"})
         except FeedAssetsError:  # everybody may ask, and its text names the database
-            headers = {"Retry-After": str(RETRY_SECONDS)}
-            return problem(HTTPStatus.SERVICE_UNAVAILABLE, "The database does not answer.", headers=headers)
+            return problem(503, "The database does not answer.", headers={"Retry-After": str(RETRY_SECONDS)})
 
 
 class _Metrics:

@@ -4,6 +4,7 @@ names are labels, never paths.
 
 import io
 import zipfile
+from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote
 
@@ -12,8 +13,10 @@ from starlette.requests import Request
 from feed_assets.cli.door import FILE
 from feed_assets.definitions.bundles.archive import ZIP_ERRORS, require_plain
 from feed_assets.errors import WrongUsageError
+from feed_assets.json_form import parse_json
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.operation import Operation
+from feed_assets.server.calls import list_parameters
 
 LARGEST = 8 << 20
 """Bytes of a body at most, and of what is in a zip."""
@@ -43,16 +46,26 @@ def read_key(request: Request, operation: Operation) -> dict[str, Any]:
     return {"key": key}
 
 
+def is_file(request: Request, operation: Operation) -> bool:
+    """Return whether the body is the file of an operation: JSON has its parameters, if it can do without a file."""
+    is_json = request.headers.get("content-type", "").lower().startswith("application/json")
+    return operation.file is not None and (operation.file.is_required or not is_json)
+
+
 async def read_body(request: Request, operation: Operation) -> dict[str, Any]:
     """Return the parameter of an operation that is a file, from the body; nothing if there is no body.
 
     Raises:
-        WrongUsageError: a zip cannot be read, or has too much.
+        WrongUsageError: a zip cannot be read, or has too much, or parameters stand in its place.
     """
     parameter, body = operation.file, await request.body()
     assert parameter is not None
     if not body and "content-type" not in request.headers:
         return {}
+    with suppress(ValueError):
+        told = parse_json(body) if parameter.is_required else None
+        if told and isinstance(told, dict) and told.keys() <= list_parameters(operation).keys():
+            raise WrongUsageError(f"The body is the file of {operation.name}. Give its parameters in the query.")
     if parameter.type is not EntityFile:
         named = EntityFile(name=unquote(request.headers.get(FILE, "the body")), content=body)
         return {parameter.name: body if parameter.type == dict[str, str] else named}

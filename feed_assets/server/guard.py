@@ -49,9 +49,8 @@ class Guard:
 
         async def tell(message: Message) -> None:
             if (status := message.get("status", 0)) in _REFUSED or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-                now = open_clock(self.keeper.settings).now()
                 asked = f"{_client_of(scope) or '-'} {scope['method']} {quote(scope['path'])[:_SHOWN]}"
-                _logger.warning(f"{now:%Y-%m-%dT%H:%M:%SZ} {asked} {status}")
+                _logger.warning(f"{open_clock(self.keeper.settings).now():%Y-%m-%dT%H:%M:%SZ} {asked} {status}")
             await send(message)
 
         if scope["type"] == "lifespan":

@@ -22,20 +22,16 @@ def render_page(document: Mapping[str, Any], server: str, *, needs_token: bool =
     described = [(method, path, told) for path, each in document["paths"].items() for method, told in each.items()]
     curl, names = f"curl{_TOKEN if needs_token else ''}", [each["name"] for each in document["tags"]]
     contents = " · ".join(f'<a href="#{each}">{each}</a>' for each in names)
-    lines = [_HEAD, _paragraphs(document["info"]["description"]), f"<p>{contents}</p>"]
+    lines = [_HEAD, f"<p>{_shown(document['info']['description'])}", f"<p>{contents}</p>"]
     for tag in document["tags"]:
-        lines.append(f'<h2 id="{tag["name"]}">{tag["name"]}</h2>{_paragraphs(tag["description"])}')
+        lines.append(f'<h2 id="{tag["name"]}">{tag["name"]}</h2><p>{_shown(tag["description"])}')
         lines.extend(_render(curl, server, *each) for each in described if tag["name"] in each[2].get("tags", ()))
     return "\n".join(lines)
 
 
-def _paragraphs(text: str) -> str:
-    return "".join(f"<p>{_inline(each)}</p>" for each in text.split("\n\n"))
-
-
-def _inline(text: str) -> str:
-    """Return a text in which what stands in backquotes is code, and nothing is markup."""
-    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
+def _shown(text: str) -> str:
+    """Return a text with its paragraphs, in which what stands in backquotes is code, and nothing is markup."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text)).replace("\n\n", "<p>")
 
 
 def _render(curl: str, server: str, method: str, path: str, told: Mapping[str, Any]) -> str:
@@ -48,13 +44,13 @@ def _render(curl: str, server: str, method: str, path: str, told: Mapping[str, A
     example = {name: name.upper() for name, _, is_needed in given if is_needed} | body.get("example", {})
     example |= {each["name"]: each["example"] for each in told.get("parameters", ()) if "example" in each}
     rows = (
-        f"<tr><td><code>{name}{'*' * is_needed}</code><td>{_type_of(schema)}<td>{_inline(schema['description'])}"
+        f"<tr><td><code>{name}{'*' * is_needed}</code><td>{_type_of(schema)}<td>{_shown(schema['description'])}"
         for name, schema, is_needed in given
     )
     query = f"?{urlencode(example, doseq=True)}" if example and _JSON not in bodies else ""
     sent = f" --json {quote(json.dumps(example))}" if _JSON in bodies else " --data-binary @FILE" if bodies else ""
-    return f"""<details><summary><code>{method.upper()} {path}</code> {_inline(told["summary"])}</summary>
-{_paragraphs(told["description"])}<p>Who asks must be one who {told["x-right"]}.</p><table>{"".join(rows)}</table>
+    return f"""<details><summary><code>{method.upper()} {path}</code> {_shown(told["summary"])}</summary>
+<p>{_shown(told["description"])}<p>Who asks must be one who {told["x-right"]}.</p><table>{"".join(rows)}</table>
 <pre>{escape(f"{curl} {quote(server + path + query)}{sent}")}</pre></details>"""
 
 

@@ -15,7 +15,7 @@ from feed_assets.context.preconditions import demanding
 from feed_assets.errors import FeedAssetsError, WrongUsageError
 from feed_assets.operation import Operation
 from feed_assets.operation_list import find_operation
-from feed_assets.server.calls import Outcome, call, read_given
+from feed_assets.server.calls import Outcome, call, list_parameters, read_given
 from feed_assets.server.errors import RequestRefusedError
 
 _OF_FILES = ("entity update", "apply")
@@ -43,12 +43,17 @@ def call_if_match(door: Door, operation: Operation, given: Mapping[str, Any], ta
         return call(door, operation, given)
 
     def check() -> None:
-        found = call(replace(door, screen=Screen()), reads, asked)
-        if found.error is not None or not has_tag(tags, tag_of(found.out.encode())):
+        known = list_parameters(reads)
+        form = "format" if "format" in known else "output"  # an answer has a tag of its own in each form
+        forms = [read_given(reads, {form: each}) for each in getattr(known[form].type, "choices", ())]
+        found = (call(replace(door, screen=Screen()), reads, {**asked, **each}) for each in forms)
+        if not any(not each.error and has_tag(tags, tag_of(each.out.encode())) for each in found):
             reason = f"It is not as If-Match says: {reads.name} has another ETag, or no such entity."
             raise RequestRefusedError(HTTPStatus.PRECONDITION_FAILED, f"{reason} Read it again. Nothing was changed.")
 
     try:
+        if tags.strip() != "*" and '"' not in tags:
+            raise WrongUsageError("If-Match is * or ETags as they were answered, with their quotes.")
         reads, asked = _seen_of(door, operation, given)
         check()
         with demanding(check):

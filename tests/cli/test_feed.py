@@ -86,7 +86,7 @@ def test_why_can_look_now_and_records_what_has_arrived(project: Path) -> None:
     [
         ('{"rows": 1, "rows": 2}', "the key 'rows' stands twice"),
         ("[" * 100_000, "nested too deep"),
-        ('{"a": "\udcff"', "is not JSON"),
+        ('{"a": "\udcff"', "is not a JSON object"),
         ("[1]", "is not a JSON object"),
     ],
 )

@@ -224,7 +224,7 @@ def test_a_kind_and_a_cluster_are_not_needed_where_there_is_only_one(project: Pa
     for arguments in (["entity", "status", "counting"], ["entity", "suspend", "clicks", "counting"]):
         ambiguous = run(*arguments)
         assert (ambiguous.exit_code, ambiguous.stdout) == (2, "")
-        assert "a cluster and a process have the name 'counting': give KIND, too" in ambiguous.stderr
+        assert "a cluster and a process have the name 'counting': give its kind, too" in ambiguous.stderr
     assert "Write cluster/counting or process/counting" in run("metadata", "get", "counting").stderr
     assert "a cluster and a process have the name 'counting'" in run("export-falcon", "counting").stderr
     assert "Name one of the clusters" in run("entity", "summary", "feed").stderr

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
@@ -35,7 +36,7 @@ def test_definitions_are_planned_and_applied_by_their_digest(
     planned = client.post("/api/v1/plan", content=changed)
     (project[0] / "by-request.yaml").write_text(changed)
     assert planned.text == must("plan", "by-request.yaml", "--output", "json").stdout
-    assert "give yes, or the digest" in client.post("/api/v1/apply", content=changed).json()["detail"]
+    assert "give yes=true, or the digest of" in client.post("/api/v1/apply", content=changed).json()["detail"]
     refused = client.post("/api/v1/apply?digest=00000000", content=changed)
     assert (refused.status_code, "outdated" in refused.text) == (409, True)
     applied = client.post(f"/api/v1/apply?digest={planned.json()['digest'][:8]}", content=changed)
@@ -96,6 +97,54 @@ def test_what_is_away_says_when_to_ask_again_and_our_mistakes_say_nothing_but_in
     assert (mistake.status_code, b"/srv" in mistake.body) == (500, False)
     assert "a path: /srv/project" in caplog.text
     assert b"/srv" not in refuse(PermissionError(13, "Permission denied", "/srv/x")).body
+
+
+def test_a_json_body_has_the_parameters_of_what_can_do_without_a_file(client: TestClient) -> None:
+    wanted = {"kind": "process", "name": "counting", "instance": ["2013-11-03T05:00Z"], "dry_run": True}
+    asked = "/api/v1/instance/rerun?name=counting&instance=2013-11-03T05:00Z&dry_run=true"
+    told = client.post("/api/v1/instance/rerun", json=wanted)
+    assert "no tick has created" in told.text
+    assert [client.post(asked, json={}).text, client.post(asked).text] == [told.text] * 2
+    assert client.post("/api/v1/plan", json={"prune": False}).json()["version"] == 2
+    assert client.post("/api/v1/batch/end", json={"process": "counting"}).status_code == 409  # it is not external
+    for path in ("entity/submit", "bundle/import", "metadata/import"):
+        refused = client.post(f"/api/v1/{path}", json={"dry_run": True})
+        assert (refused.status_code, refused.json()["detail"].partition(". ")[2]) == (
+            400,
+            "Give its parameters in the query.",
+        )
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "given", "said"),
+    [
+        (
+            "POST",
+            "feed/notify",
+            {"data": {"feed": "clicks"}},
+            "The body must be a JSON object of parameters: Expecting",
+        ),
+        ("POST", "feed/notify", {"json": [1]}, "The body must be a JSON object of parameters: it is another value."),
+        (
+            "POST",
+            "feed/notify",
+            {"json": {"feed": "clicks", "instance": "2013-11-03", "payload": "x"}},
+            """payload: 'x' is not a JSON object, like {"rows": 12}""",
+        ),
+        ("GET", "instance/list?name=counting&num_results=a", {}, "num_results: 'a' is not a whole number."),
+        ("GET", "search?text=a&cursor=x", {}, "a cursor needs an order. Write sort 'entity-name asc'."),
+        (
+            "POST",
+            "entity/submit",
+            {"content": "kind: cluster\nname: primary\nstorage: file:///elsewhere\n"},
+            "Change it: POST /api/v1/apply, as by feed-assets apply body.yaml",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told_in_the_words_of_requests(
+    client: TestClient, method: str, path: str, given: Mapping[str, Any], said: str
+) -> None:
+    assert said in client.request(method, f"/api/v1/{path}", **given).json()["detail"]
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,20 @@ def test_a_definition_is_changed_only_as_it_was_seen(client: TestClient) -> None
     assert client.get(DEFINITION).text == second
 
 
+@pytest.mark.parametrize("form", ["written", "yaml", "json"])
+def test_the_tag_of_each_form_of_a_definition_is_known(client: TestClient, form: str) -> None:
+    text, tag = client.get(DEFINITION).text, client.get(f"{DEFINITION}&format={form}").headers["etag"]
+    assert update(client, f"{text}description: x\n", tag).status_code == 200
+    assert update(client, f"{text}description: y\n", tag).status_code == 412
+
+
+def test_the_tag_of_a_table_of_metadata_is_known_and_tags_have_quotes(client: TestClient) -> None:
+    tag = client.get(f"{METADATA}&output=csv").headers["etag"]
+    assert (put(client, "ann", tag), put(client, "bob", tag)) == (200, 412)
+    refused = update(client, client.get(DEFINITION).text, client.get(DEFINITION).headers["etag"].strip('"'))
+    assert (refused.status_code, "with their quotes" in refused.json()["detail"]) == (400, True)
+
+
 def test_if_match_is_refused_where_it_would_say_nothing(client: TestClient) -> None:
     told = client.post("/api/v1/entity/suspend", json={"names": ["counting"]}, headers={"If-Match": "*"})
     assert (told.status_code, "If-Match is for" in told.text) == (400, True)

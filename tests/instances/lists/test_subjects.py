@@ -28,7 +28,7 @@ def context(tmp_path: Path) -> OperationContext:
 
 
 def test_a_shared_name_needs_a_kind_or_a_lifecycle_that_only_one_of_both_has(context: OperationContext) -> None:
-    with pytest.raises(AmbiguousNameError, match="a process and a feed have the name 'clicks': give KIND, too"):
+    with pytest.raises(AmbiguousNameError, match="a process and a feed have the name 'clicks': give its kind, too"):
         resolve_subject(context, "clicks")
     assert resolve_subject(context, "clicks", kind=Kind.FEED).kind is Kind.FEED
     assert resolve_subject(context, "clicks", preferred=Kind.PROCESS).kind is Kind.PROCESS
