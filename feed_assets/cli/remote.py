@@ -39,7 +39,9 @@ from feed_assets.operation import Does, Operation
 ENV_TOKEN = "FEED_ASSETS_TOKEN"
 _CONNECTING, _ANSWERING, _SILENT = 10.0, 600.0, 60.0
 """How many seconds a server has to take a call, to answer it to its end, and for a pause in the answer."""
-_LARGEST = 256 << 20  # bytes of an answer
+_LARGEST, _LARGEST_PROBLEM = 256 << 20, 1 << 20  # bytes of an answer
+_TOLD = re.compile(rb'\{(?:\s*"(?:out|err|exit_code)"\s*:\s*(?:"(?:[^"\\]++|\\.)*+"|\d)\s*,?){3}\s*\}', re.DOTALL)
+"""The form of a `_Told`. Other JSON is not read: it takes fifty times its length in memory."""
 _ADDRESS = re.compile(r"(?ai)https?://[\w.:/%\[\]~+,;=&$'()*!-]+")  # without blanks, user, query and fragment
 _READ = "Nothing was changed: ask again, or for less."
 _KEYED = "It may have been done. Give the command again: what has its key is done once."
@@ -204,7 +206,7 @@ def send(server: str, question: Question, headers: Mapping[str, str]) -> Mapping
         reason = reason if watch.seconds < _ANSWERING else f"it has not answered to the end in {_ANSWERING:g} seconds"
     finally:
         connection.close()
-    raise ServiceError(service=f"server {server}", reason=shown(reason).rstrip("."), next_step=shown(next_step))
+    raise ServiceError(service=f"server {server}", reason=shown(reason).rstrip(".\r\n"), next_step=shown(next_step))
 
 
 def _read_answer(connection: HTTPConnection, watch: Stopwatch) -> tuple[HTTPResponse, bytearray]:
@@ -230,9 +232,9 @@ def _read_answer(connection: HTTPConnection, watch: Stopwatch) -> tuple[HTTPResp
 def _judge(server: str, question: Question, answer: HTTPResponse, content: bytearray) -> Mapping[str, Any]:
     told, kind = None, answer.headers.get_content_type()
     with suppress(ValueError):
-        if kind == CONSOLE and answer.status == HTTPStatus.OK:
+        if kind == CONSOLE and answer.status == HTTPStatus.OK and _TOLD.fullmatch(content):
             return _Told.model_validate_json(content).model_dump()
-        if kind == PROBLEM and answer.status >= HTTPStatus.BAD_REQUEST:
+        if kind == PROBLEM and answer.status >= HTTPStatus.BAD_REQUEST and len(content) <= _LARGEST_PROBLEM:
             told = _Problem.model_validate_json(content)
     match answer.status, told:
         case HTTPStatus.UNAUTHORIZED, _Problem(detail=reason):

@@ -291,6 +291,8 @@ def test_an_answer_that_no_server_of_ours_gives_is_refused() -> None:
         *(_console(out=out) for out in (1, None, ["a"], "a\ud800")),
         *(Response(content, media_type=CONSOLE) for content in (b"[" * 100_000, b"NaN", b"{}", b'{"out": "\xe9"}')),
         Response(_console().body, 500, media_type=CONSOLE),
+        _console(more=[[], []]),
+        JSONResponse({"detail": "No." * 400_000}, 403, media_type=PROBLEM),
         JSONResponse({"out": "a", "err": "", "exit_code": 0}),
         JSONResponse({"detail": "No."}, 403),
         *(JSONResponse({"detail": detail}, 401, media_type=PROBLEM) for detail in (["x"], None)),
