@@ -60,6 +60,8 @@ class Param:
     """How help calls its value."""
     local: bool = False
     """Whether only a command has it: it names a place on this machine, or its answer has no end."""
+    needs: Does | None = None
+    """The right that a request needs, too, which gives it to what only reads: with it, something is recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,6 +216,10 @@ class Operation:
         """
         has_definitions = self.file is not None and self.file.type.__name__ == "EntityFile"  # which stands above
         return Does.DECLARES if has_definitions else self.does
+
+    def find_rights(self, given: Collection[str]) -> tuple[Does, ...]:
+        """Return the rights that a request with some parameters needs, by the names that it gives them."""
+        return (self.right, *(each.param.needs for each in self.parameters if each.param.needs and each.name in given))
 
     @property
     def group(self) -> str:

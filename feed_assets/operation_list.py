@@ -110,5 +110,6 @@ def _describe_parameter(each: Parameter) -> Mapping[str, object]:
         "required": each.is_required,
         "argument": each.param.argument,
         "file": each.param.file,
+        "needs": each.param.needs,
         "help": each.param.help,
     }

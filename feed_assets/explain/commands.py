@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from feed_assets.entities.common import Kind
 from feed_assets.errors import WrongUsageError
-from feed_assets.operation import Param, operation
+from feed_assets.operation import Does, Param, operation
 from feed_assets.parameters import SCHEDULABLE, MaybeInstance, Name
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ KindOfTwo = Annotated[
     Kind | None, Param("For a feed and a process with the same name; by default the process.", of=SCHEDULABLE)
 ]
 Everything = Annotated[bool, Param("Show everything upstream, also what the short form leaves out.", option="all")]
-Look = Annotated[bool, Param("Ask storage now, and record what has arrived and what is gone.")]
+Look = Annotated[bool, Param("Ask storage now, and record what has arrived and what is gone.", needs=Does.NOTIFIES)]
 
 
 @operation("why", rows="instances", example="daily-delays 2013-11-03")

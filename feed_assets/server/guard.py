@@ -93,16 +93,19 @@ class Guard:
         if caller is None:
             next_step, headers = "Send a valid token: Authorization: Bearer TOKEN.", {"WWW-Authenticate": "Bearer"}
             return problem(HTTPStatus.UNAUTHORIZED, "It is not known who asks.", next_step, headers=headers)
-        right = self.rights(scope)
-        if right is None:
+        rights = self.rights(scope)
+        if not rights:
             return self.rights.refuse(scope)
-        if right is not Does.READS and not set(_values(scope, "Sec-Fetch-Site")) <= _OWN_SITE:
+        more = [each for each in rights if each is not Does.READS]
+        if more and not set(_values(scope, "Sec-Fetch-Site")) <= _OWN_SITE:
             return problem(HTTPStatus.FORBIDDEN, _FOREIGN)  # of an image or a link, which have no Origin
-        if right not in caller.may and scope["path"] not in PAGES:
-            detail = f"This needs the right {right}; {caller.name!r} has {', '.join(caller.may)}."
-            return problem(HTTPStatus.FORBIDDEN, detail, "Ask for a token with this right.", needs=right)
-        if self.keeper.address.read_only and right is not Does.READS:
-            return problem(HTTPStatus.FORBIDDEN, f"This server only reads; this needs {right}.", "Ask another server.")
+        lacks = [each for each in rights if each not in caller.may]
+        if lacks and scope["path"] not in PAGES:
+            detail = f"This needs the right {lacks[0]}; {caller.name!r} has {', '.join(caller.may)}."
+            return problem(HTTPStatus.FORBIDDEN, detail, "Ask for a token with this right.", needs=lacks[0])
+        if self.keeper.address.read_only and more:
+            reason = f"This server only reads; this needs {more[0]}."
+            return problem(HTTPStatus.FORBIDDEN, reason, "Ask another server.")
         scope.setdefault("state", {})["author"] = caller.name
         return None
 

@@ -204,7 +204,8 @@ def _schema_of(each: Parameter, in_query: bool) -> Mapping[str, Any]:
     if each.is_several and schema != _TYPES[dict[str, object]]:
         schema = {"type": "array", "items": schema}
     default = {} if each.default in (None, ()) else {"default": each.default}
-    return {**schema, "description": each.param.help, **default}
+    needs = f" It needs the right `{each.param.needs}`, too." if each.param.needs else ""
+    return {**schema, "description": f"{each.param.help}{needs}", **default}
 
 
 def _example_of(operation: Operation, asked: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
+from starlette.datastructures import QueryParams
 from starlette.responses import Response
 from starlette.types import Scope
 
@@ -44,22 +45,22 @@ def list_routes() -> tuple[OperationRoute, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """Which right a request needs; asked before every route."""
+    """Which rights a request needs; asked before every route."""
 
-    of_routes: Mapping[tuple[str, str], Does] = field(
-        default_factory=lambda: {(each.method, each.path): each.operation.right for each in list_routes()}
+    of_routes: Mapping[tuple[str, str], Operation] = field(
+        default_factory=lambda: {(each.method, each.path): each.operation for each in list_routes()}
     )
 
-    def __call__(self, scope: Scope) -> Does | None:
-        """Return the right; None if no rule names it, as of a HEAD of what does more than read."""
+    def __call__(self, scope: Scope) -> tuple[Does, ...]:
+        """Return the rights; none if no rule names them, as of a HEAD of what does more than read."""
         if scope["method"] == "HEAD":
-            return found if (found := self({**scope, "method": "GET"})) is Does.READS else None
+            return found if (found := self({**scope, "method": "GET"})) == (Does.READS,) else ()
         method = scope["method"]
         if scope["path"] in LOOKS:
-            return Does.READS if method == "GET" else None
-        if (found := self.of_routes.get((method, scope["path"]))) is not None:
-            return found
-        return next((each.called.right for each in ALIASES if each.matches(method, scope["path"])), None)
+            return (Does.READS,) if method == "GET" else ()
+        if (operation := self.of_routes.get((method, scope["path"]))) is not None:
+            return operation.find_rights(QueryParams(scope.get("query_string", b"")))
+        return next(((each.called.right,) for each in ALIASES if each.matches(method, scope["path"])), ())
 
     def refuse(self, scope: Scope) -> Response:
         """Return the answer to a request that no rule names: another method, or no such path."""

@@ -31,9 +31,10 @@ def test_each_path_calls_an_operation_that_is_offered_and_needs_its_right() -> N
     for each in ALIASES:
         path = each.path.replace(":path", "").replace("{", "a").replace("}", "")
         assert each.operation in offered, each.path
-        assert rights({"method": each.method, "path": path}) is each.called.right, each.path
-    assert rights({"method": "HEAD", "path": FEED}) is Does.READS
-    assert rights({"method": "PUT", "path": FEED}) is None
+        assert rights({"method": each.method, "path": path}) == (each.called.right,), each.path
+        assert not each.called.find_rights(each.names.values())[1:], each.path
+    assert rights({"method": "HEAD", "path": FEED}) == (Does.READS,)
+    assert rights({"method": "PUT", "path": FEED}) == ()
 
 
 def test_metadata_are_written_and_read_as_in_cdap(client: TestClient) -> None:

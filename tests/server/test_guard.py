@@ -72,7 +72,7 @@ class Server:
 
     def ask(
         self,
-        path: str = LIST,
+        target: str = LIST,
         headers: Mapping[str, str] | None = None,
         *,
         method: str = "GET",
@@ -90,6 +90,7 @@ class Server:
             await send({"type": "http.response.body", "body": b""})
 
         left = list(bodies)
+        path, _, query = target.partition("?")
 
         async def receive() -> Message:
             if not left:
@@ -110,6 +111,7 @@ class Server:
             "type": "http",
             "method": method,
             "path": path,
+            "query_string": query.encode(),
             "scheme": scheme,
             "client": (client, 5),
             "headers": [(name.lower().encode(), value.encode()) for name, value in told.items()],
@@ -204,6 +206,23 @@ def test_definitions_of_the_caller_are_taken_of_who_may_declare(server: Server, 
     assert server.ask(path, make(server, *Does, name="whole"), method="POST").status == 403
 
 
+def test_to_look_into_storage_is_to_notify_too(server: Server) -> None:
+    """It records what has arrived and what is gone."""
+    reads, notifies = make(server, Does.READS), make(server, Does.NOTIFIES, name="notifier")
+    both = make(server, Does.READS, Does.NOTIFIES, name="both")
+    for path in ("/api/v1/why?name=a&look=true", "/api/v1/instance/listing?feed=a&lo%6Fk=true&output=csv"):
+        refused = server.ask(path, reads)
+        assert (refused.status, refused.let_in, refused.told["needs"]) == (403, [], "notifies")
+        assert server.ask(path, notifies).told["needs"] == "reads"
+        assert server.ask(path, both).status == 200
+        assert server.ask(path.replace("look", "all").replace("lo%6Fk", "all"), reads).status == 200
+        assert server.ask(path, {**both, "Sec-Fetch-Site": "cross-site"}).status == 403  # as of an image
+        assert server.ask(path, both, method="HEAD").status == 405
+    server.read_only = True
+    refused = server.ask(path, both)
+    assert (refused.status, refused.told["detail"]) == (403, "This server only reads; this needs notifies.")
+
+
 def test_what_no_rule_names_is_refused(server: Server) -> None:
     for path, method, status in (
         ("/nowhere", "GET", 404),
@@ -262,7 +281,10 @@ def test_the_right_is_that_of_the_route_that_answers(server: Server) -> None:
             scope = {"type": "http", "method": method, "path": asked + end, "headers": []}
             found = [does for route, does in routes if route.matches(scope)[0] is Match.FULL]
             right = rights(scope)
-            assert right is None or right in (*found[:1], *[Does.READS] * (asked in LOOKS)), (method, asked + end)
+            assert right in ((), *((each,) for each in found[:1]), *[(Does.READS,)] * (asked in LOOKS)), (
+                method,
+                asked + end,
+            )
             answered.update([path] if right else [])
     assert answered == {path for path, *_ in needed}
 

@@ -10,6 +10,8 @@ import pytest
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
+from feed_assets.operation import Does
+from feed_assets.operation_list import list_operations
 from feed_assets.server.openapi import describe_routes
 from feed_assets.server.page import render_page
 from feed_assets.server.routes import list_routes
@@ -63,6 +65,19 @@ def test_a_time_is_told_once_with_its_forms(document: Any) -> None:
     (instance,) = [each for each in document["paths"]["/api/v1/why"]["get"]["parameters"] if each["name"] == "instance"]
     assert instance["schema"]["$ref"] == "#/components/schemas/Time"
     assert "now-7d" in document["components"]["schemas"]["Time"]["description"]
+
+
+def test_a_parameter_that_needs_another_right_is_in_a_query_and_says_so(document: Any) -> None:
+    """The guard has read no body. Who only reads has an author only for what such a parameter records."""
+    needing = set()
+    for each in list_operations().items:
+        if more := [one for one in each.parameters if one.param.needs]:
+            assert each.method == "GET"
+            (told,) = [one for one in document["paths"][each.path]["get"]["parameters"] if one["name"] == more[0].name]
+            assert f"It needs the right `{more[0].param.needs}`, too." in told["schema"]["description"]
+            needing.add(each.name)
+    only_read = {each for each in list_operations().items if each.does is Does.READS}
+    assert {each.name for each in only_read if "author" in each.given} == needing == {"why", "instance listing"}
 
 
 def test_the_page_for_people_has_every_operation_and_nothing_from_elsewhere(document: Any) -> None:

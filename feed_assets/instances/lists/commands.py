@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from feed_assets.context.consolidation import PAGE, Lifecycle
 from feed_assets.entities.common import Kind
 from feed_assets.instances.lists.query_fields import FilterField, OrderField
-from feed_assets.operation import Param, operation
+from feed_assets.operation import Does, Param, operation
 from feed_assets.parameters import (
     Clusters,
     End,
@@ -61,7 +61,7 @@ AllAttempts = Annotated[bool, Param("A line for each attempt.")]
 Number = Annotated[int | None, Param("This attempt, counted from 1; by default the newest.", least=1)]
 Statuses = Annotated[tuple[str, ...], Param("STATUS:value; may be repeated.", option="filter-by")]
 Length = Annotated[int | None, Param(_LENGTH, option="num-results", least=1)]
-Look = Annotated[bool, Param("Read storage now instead of the record; what is gone is recorded.")]
+Look = Annotated[bool, Param("Read storage now instead of the record; what is gone is recorded.", needs=Does.NOTIFIES)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
