@@ -27,7 +27,7 @@ from feed_assets.metrics.expositions import build_registry
 from feed_assets.operation import Operation
 from feed_assets.server.aliases.endpoint import mount_aliases
 from feed_assets.server.answers import RETRY_SECONDS, answer, refuse
-from feed_assets.server.bodies import is_file, read_body, read_key, read_query
+from feed_assets.server.bodies import is_file, read_body, read_key, read_list, read_query
 from feed_assets.server.calls import Outcome, list_parameters, read_given
 from feed_assets.server.definitions import KeptDefinitions
 from feed_assets.server.openapi import describe_routes
@@ -114,18 +114,19 @@ class _Endpoint:
         """Read a request, call its operation, and answer."""
         operation = self._route.operation
         try:
-            given = read_key(request, operation) | read_given(operation, await _read_values(request, operation))
+            given = read_given(operation, await _read_values(request, operation))
+            given |= read_key(request, operation, given)
             if is_file(request, operation):
                 given |= await read_body(request, operation)
         except (FeedAssetsError, ValueError) as exc:
             is_told = isinstance(exc, FeedAssetsError)
             return refuse(exc if is_told else WrongUsageError(f"The body must be a JSON object of parameters: {exc}."))
-        is_console = CONSOLE in request.headers.get("accept", "")
+        is_console = CONSOLE in (read_list(request, "accept") or "")
         if not is_console and "output" in list_parameters(operation):
             given.setdefault("output", "json")
         screen = _screen_of(request) if is_console else Screen()
         door = self._served.open_door(request, screen)
-        arguments = door, operation, given, request.headers.get("if-match")
+        arguments = door, operation, given, read_list(request, "if-match")
         outcome = await self._served.threads.answer_who_waits(request, operation, call_if_match, *arguments)
         if is_console:
             return _on_console(outcome)
@@ -162,7 +163,7 @@ def _with_tag(request: Request, response: Response) -> Response:
     if request.method not in ("GET", "HEAD") or response.status_code != HTTPStatus.OK:
         return response
     tag = tag_of(bytes(response.body))
-    if has_tag(request.headers.get("if-none-match", ""), tag, f"W/{tag}"):
+    if has_tag(read_list(request, "if-none-match") or "", tag, f"W/{tag}"):
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers={"ETag": tag})
     response.headers["ETag"] = tag
     return response
@@ -200,7 +201,7 @@ class _Metrics:
         return await to_thread.run_sync(self._scrape, request, limiter=self._limiter)
 
     def _scrape(self, request: Request) -> Response:
-        render, media_type = choose_encoder(request.headers.get("accept", ""))
+        render, media_type = choose_encoder(read_list(request, "accept") or "")
         try:
             return Response(render(self._registry), headers={"Content-Type": media_type})
         except FeedAssetsError as exc:

@@ -4,7 +4,9 @@ names are labels, never paths.
 
 import io
 import zipfile
+from collections.abc import Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote
 
@@ -21,8 +23,8 @@ from feed_assets.server.calls import list_parameters
 LARGEST = 8 << 20
 """Bytes of a body at most, and of what is in a zip."""
 MOST_FILES = 10_000
-_KEY = "Idempotency-Key"
-_KEYED = ("feed notify", "batch init")
+KEY = "Idempotency-Key"
+KEYED = ("feed notify", "batch init")
 _ZIP = b"PK\x03\x04"
 
 
@@ -32,18 +34,26 @@ def read_query(request: Request) -> dict[str, Any]:
     return {name: found if len(found) > 1 else found[0] for name, found in several.items()}
 
 
-def read_key(request: Request, operation: Operation) -> dict[str, Any]:
+def read_list(request: Request, header: str) -> str | None:
+    """Return the list in a header, which may stand in several of its name (RFC 9110, 5.3); None without any."""
+    found = request.headers.getlist(header)
+    return ", ".join(found) if found else None
+
+
+def read_key(request: Request, operation: Operation, given: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
     """Return the key of what is told once, from the header.
 
     Raises:
-        WrongUsageError: the operation has none.
+        WrongUsageError: the operation has none, or it has another one already.
     """
-    key = request.headers.get(_KEY)
-    if key is None or request.method != "POST":
+    keys = request.headers.getlist(KEY)
+    if not keys or request.method != "POST":
         return {}
-    if operation.name not in _KEYED:
-        raise WrongUsageError(f"{_KEY} is for {' and '.join(_KEYED)}: {operation.name} has none. Leave it out.")
-    return {"key": key}
+    if operation.name not in KEYED:
+        raise WrongUsageError(f"{KEY} is for {' and '.join(KEYED)}: {operation.name} has none. Leave it out.")
+    if len(keys) > 1 or given.get("key", keys[0]) != keys[0]:
+        raise WrongUsageError(f"There are several keys. Give one, as {KEY} or as the parameter key.")
+    return {"key": keys[0]}
 
 
 def is_file(request: Request, operation: Operation) -> bool:

@@ -64,10 +64,11 @@ class Keeper:
         Raises:
             StateError: the tokens cannot be read.
         """
-        bearers = [each[7:].strip() for each in headers("Authorization") if each[:7].lower() == "bearer "]
+        told = headers("Authorization")
+        bearers = [each[7:].strip() for each in told if each[:7].lower() == "bearer "]
         if bearers:
             with self.database.read() as connection:
-                token = Tokens(connection).find(bearers[0]) if len(bearers) == 1 else None
+                token = Tokens(connection).find(bearers[0]) if len(told) == 1 else None
             is_valid = token is not None and token.is_valid(open_clock(self.settings).now())
             return Caller(token.name, token.may) if token is not None and is_valid else None
         if self._is_proxy(client):

@@ -3,7 +3,7 @@
 import ast
 import inspect
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from http import HTTPStatus
@@ -21,7 +21,9 @@ from feed_assets.loading.entity_files import EntityFile
 from feed_assets.operation import Operation, Parameter
 from feed_assets.operation_list import describe_group
 from feed_assets.server.answers import JSON, media_type_of
+from feed_assets.server.bodies import KEY, KEYED
 from feed_assets.server.calls import command_of, list_parameters
+from feed_assets.server.preconditions import CONDITIONED
 from feed_assets.server.routes import DOCUMENT, HEALTH, METRICS, OperationRoute
 
 _ABOUT = """Each operation that has a route, with the parameters and the JSON of its command. What only reads is asked
@@ -61,6 +63,13 @@ _TYPES: Mapping[Any, Mapping[str, Any]] = {
     dict[str, object]: {"type": "object"},
 }
 _FILES: Mapping[Any, Sequence[str]] = {EntityFile: ("application/yaml", "application/xml", "application/zip")}
+_HEADERS: Mapping[str, tuple[Collection[str], str]] = {
+    "If-Match": (
+        CONDITIONED,
+        "ETags of `entity/definition` or `metadata/get`: only if it still is as they say.",
+    ),
+    KEY: (KEYED, "The same as `key`: given again, nothing is done twice."),
+}
 _LOOKS: Mapping[str, tuple[str, str]] = {
     HEALTH: ("Whether the database answers.", JSON),
     METRICS: ("The metrics, for Prometheus.", "text/plain"),
@@ -153,11 +162,16 @@ def _describe(route: OperationRoute, results: Sequence[Mapping[str, Any]]) -> Ma
         "x-right": operation.right,
         "responses": _answers(operation.answers, answered, is_asked=route.method == "GET"),
     }
+    described["parameters"] = [
+        {"name": name, "in": "header", "required": False, "schema": {**_TEXT, "description": about}}
+        for name, (operations, about) in _HEADERS.items()
+        if operation.name in operations
+    ]
     if is_body:
         schema = {"type": "object", "properties": asked, "required": required, "additionalProperties": False}
         body = {JSON: {"schema": schema, **({"example": example} if example else {})}}
         return {**described, "requestBody": {"content": body, "required": bool(required)}}
-    described["parameters"] = [
+    described["parameters"] += [
         {"name": name, "in": "query", "required": name in required, "schema": schema}
         | ({"example": example[name]} if name in example else {})
         for name, schema in asked.items()

@@ -21,6 +21,7 @@ from feed_assets.server.errors import RequestRefusedError
 _OF_FILES = ("entity update", "apply")
 _OF_NAMES = ("entity delete",)
 _OF_METADATA = ("metadata put", "metadata tag", "metadata untag", "metadata remove", "metadata drop")
+CONDITIONED = (*_OF_FILES, *_OF_NAMES, *_OF_METADATA)
 
 
 def tag_of(content: bytes) -> str:
@@ -74,7 +75,6 @@ def _seen_of(door: Door, operation: Operation, given: Mapping[str, Any]) -> tupl
             names = [*read_documents(open_entity_context_for(dry_run=True), given["files"])]
             names = names[0] if len(names) == 1 else ()
     if not names:
-        able = ", ".join((*_OF_FILES, *_OF_NAMES, *_OF_METADATA))
-        raise WrongUsageError(f"If-Match is for the change of one entity: {able}. Leave it out.")
+        raise WrongUsageError(f"If-Match is for the change of one entity: {', '.join(CONDITIONED)}. Leave it out.")
     asked = find_operation("entity definition")
     return asked, read_given(asked, dict(zip(("name", "kind"), reversed(names), strict=False)))

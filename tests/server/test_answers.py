@@ -198,7 +198,9 @@ def test_a_notice_with_a_key_is_taken_once(client: TestClient, project: tuple[Pa
         for key in ("k-1", "k-1", "k-2")
     ]
     assert [each.status_code for each in told] == [200, 200, 200], told[0].text
-    print([each.json() for each in told])
+    for key, headers in ((None, [("Idempotency-Key", "k-1")] * 2), ("k-2", [("Idempotency-Key", "k-1")])):
+        refused = client.post("/api/v1/feed/notify", json={**notice, "key": key}, headers=headers)
+        assert (refused.status_code, "several keys" in refused.text) == (400, True), refused.text
     for other in ("hold/release?name=x", "metadata/remove?entity=feed/clicks", "batch/end?process=counting"):
         refused = client.post(f"/api/v1/{other}", headers={"Idempotency-Key": "k-1"})
         told = "Idempotency-Key is for feed notify and batch init" in refused.text

@@ -185,6 +185,8 @@ def test_row_133_expired_revoked_foreign_and_malformed_tokens_are_refused_alike(
     assert answers[0].headers["www-authenticate"] == "Bearer"
     assert not any(each.let_in for each in answers)
     assert server.ask(headers={"Authorization": valid}).status == 200
+    for other in (valid, "Basic eA==", ""):
+        assert server.ask(headers={"Authorization": valid, "authorization": other}).status == 401
 
 
 @pytest.mark.parametrize("alias", AIRFLOW, ids=lambda each: f"{each.method} {each.path}")
@@ -376,6 +378,8 @@ def test_row_135_a_proxy_says_who_asks(server: Server, client: str) -> None:
     for name in ("", " ", "a\nb", "b" * 201, "ann, bob", "a\N{REPLACEMENT CHARACTER}", "a\N{RIGHT-TO-LEFT OVERRIDE}b"):
         assert server.ask(headers={**host, "X-Forwarded-User": name}, client=client).status == 401
     assert server.ask(headers=host, client=client).status == 401
+    several = {**host, "X-Forwarded-User": "bob", "x-forwarded-user": "bob"}
+    assert server.ask(headers=several, client=client).status == 401
 
 
 def test_nobody_else_says_who_asks(server: Server) -> None:

@@ -80,6 +80,16 @@ def test_a_parameter_that_needs_another_right_is_in_a_query_and_says_so(document
     assert {each.name for each in only_read if "author" in each.given} == needing == {"why", "instance listing"}
 
 
+def test_conditions_and_keys_are_headers_of_what_takes_them(document: Any) -> None:
+    told: dict[str, set[str]] = {}
+    for path, each in document["paths"].items():
+        for one in next(iter(each.values())).get("parameters", ()):
+            told.setdefault(f"{one['in']} {one['name']}", set()).add(path.removeprefix("/api/v1/"))
+    of_metadata = {f"metadata/{each}" for each in ("put", "tag", "untag", "remove", "drop")}
+    assert told["header If-Match"] == {"apply", "entity/update", "entity/delete", *of_metadata}
+    assert told["header Idempotency-Key"] == {"batch/init", "feed/notify"}
+
+
 def test_the_page_for_people_has_every_operation_and_nothing_from_elsewhere(document: Any) -> None:
     page = render_page(document, "http://<here>")
     for each in list_routes():

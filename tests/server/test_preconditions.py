@@ -38,6 +38,11 @@ def test_metadata_are_changed_only_as_they_were_seen(client: TestClient) -> None
     assert "bob" not in client.get(METADATA).text
     assert [put(client, "bob", each) for each in ("*", f"W/{client.get(METADATA).headers['etag']}")] == [200, 412]
     assert put(client, "eve", f'"other" , {client.get(METADATA).headers["etag"]}') == 200
+    tag = client.get(METADATA).headers["etag"]
+    for first, last, status in (('"other"', '"older"', 412), ('"other"', tag, 200), ("", "", 400)):
+        several = [("If-Match", first), ("If-Match", last)]
+        said = {"entity": "feed/clicks", "tags": ["several"]}
+        assert client.post("/api/v1/metadata/tag", json=said, headers=several).status_code == status
 
 
 def test_an_answer_that_is_there_already_is_not_sent_again(client: TestClient) -> None:
@@ -45,6 +50,8 @@ def test_an_answer_that_is_there_already_is_not_sent_again(client: TestClient) -
     told = ("*", tag, f'"other", W/{tag}', f"x{tag}", f"{tag}x", '"other"', "")
     statuses = [client.get(METADATA, headers={"If-None-Match": each}).status_code for each in told]
     assert statuses == [304, 304, 304, 200, 200, 200, 200]
+    several = [("If-None-Match", '"other"'), ("If-None-Match", tag)]
+    assert client.get(METADATA, headers=several).status_code == 304
 
 
 def test_a_definition_is_changed_only_as_it_was_seen(client: TestClient) -> None:

@@ -18,7 +18,7 @@ from feed_assets.operation_list import find_operation
 from feed_assets.server.aliases.records import Alias, Asked
 from feed_assets.server.aliases.table import ALIASES
 from feed_assets.server.answers import refuse, status_of
-from feed_assets.server.bodies import read_body, read_key, read_query
+from feed_assets.server.bodies import read_body, read_key, read_list, read_query
 from feed_assets.server.calls import list_parameters, read_given
 from feed_assets.server.errors import RequestRefusedError
 from feed_assets.server.preconditions import call_if_match
@@ -52,7 +52,7 @@ class _AliasEndpoint:
             sent |= read_key(request, operation)
         except FeedAssetsError as exc:
             return self._refuse(exc)
-        values, tags = {**read_query(request), **request.path_params}, request.headers.get("if-match")
+        values, tags = {**read_query(request), **request.path_params}, read_list(request, "if-match")
         arguments = door, values, content, sent, tags
         return await self.threads.answer_who_waits(request, operation, self._answer, *arguments)
 
