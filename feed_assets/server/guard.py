@@ -3,9 +3,10 @@
 What no rule names is refused.
 """
 
+import re
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from anyio import CapacityLimiter, fail_after, to_thread
 from starlette.responses import Response
@@ -23,6 +24,7 @@ from feed_assets.sql.errors import StateError
 _LOOKUPS = 8
 """How many callers are looked up at once: not by the threads of operations, which may all be at work."""
 _DIGITS = 20
+_URL = re.compile(rb"https?://([^/]*)(/.*)?", re.IGNORECASE)  # http://127.0.0.1:3030/health
 _SHOWN = 200
 _REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 _logger = get_logger(__name__)
@@ -55,7 +57,9 @@ class Guard:
 
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
-        elif scope["type"] == "http" and scope["path"] == HEALTH:
+            return
+        scope = _in_origin_form(scope)
+        if scope["type"] == "http" and scope["path"] == HEALTH:
             await self.app(scope, receive, tell)
         elif scope["type"] == "http":
             found = self._look(scope) or await self._ask(scope) or await self._read(scope, receive)
@@ -127,6 +131,15 @@ class Guard:
         except TimeoutError:
             return problem(HTTPStatus.REQUEST_TIMEOUT, f"The body has not come within {self.body_seconds:g} seconds.")
         return None
+
+
+def _in_origin_form(scope: Scope) -> Scope:
+    """Return a request with a path and a host, also if its target is a whole URL (RFC 9112, 3.2.2)."""
+    if (found := _URL.fullmatch(scope.get("raw_path") or b"")) is None:
+        return scope
+    path = found[2] or b"/"
+    headers = [(b"host", found[1]), *(each for each in scope["headers"] if each[0] != b"host")]
+    return {**scope, "path": unquote(path.decode()), "raw_path": path, "headers": headers}
 
 
 def _values(scope: Scope, name: str) -> list[str]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from select import select
 from threading import Event, Thread
 from time import sleep
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -31,6 +32,7 @@ from feed_assets.server.bodies import LARGEST
 from feed_assets.server.callers import Keeper
 from feed_assets.server.guard import Guard
 from feed_assets.server.records import Address
+from feed_assets.server.routes import Rights
 from feed_assets.server.serving import Certificate, PatientProtocol, build_server, listen, require_safe
 from feed_assets.server.tokens import create_token
 from feed_assets.setting_sections import ServerSettings
@@ -64,9 +66,9 @@ def running(application: ASGIApp, certificate: Certificate | None = None) -> Ite
             thread.join()
 
 
-def guarded(database: Database, body_seconds: float = 60.0) -> Guard:
+def guarded(database: Database, body_seconds: float = 60.0, rights: Any = lambda _: (Does.ACTS,)) -> Guard:
     keeper = Keeper(Settings(), database, HERE, "ann")
-    return Guard(echo, keeper, lambda _: Does.ACTS, body_seconds=body_seconds)
+    return Guard(echo, keeper, rights, body_seconds=body_seconds)
 
 
 def sent(port: int, *parts: bytes, pause: float = 0.0) -> bytes:
@@ -87,6 +89,21 @@ def test_headers_that_do_not_come_are_not_waited_for(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(PatientProtocol, "header_seconds", 0.1)
     with running(echo) as port:
         assert sent(port, *parts, pause=0.02).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_target_may_be_a_whole_url_whose_host_counts(database: Database) -> None:
+    with running(guarded(database, rights=Rights())) as port:
+        for target, host, status in (
+            (f"http://127.0.0.1:{port}/health", "evil.example", 200),
+            ("HTTP://LOCALHOST/%64ocs?a", "x", 200),
+            (f"http://127.0.0.1:{port}?a=b", "x", 200),
+            ("http://evil.example/docs", "127.0.0.1", 400),
+            ("http://evil.example@127.0.0.1/docs", "127.0.0.1", 400),
+            ("http:///docs", "127.0.0.1", 400),
+            ("ftp://127.0.0.1/docs", "127.0.0.1", 404),
+        ):
+            asked = f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+            assert sent(port, asked.encode()).startswith(b"HTTP/1.1 %d " % status), target
 
 
 def test_a_body_that_comes_byte_by_byte_is_told_and_left(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
