@@ -262,16 +262,18 @@ def describe_error(error: BaseException) -> str:
     >>> describe_error(ValueError("no such\\n  place"))
     'ValueError: no such place'
     """
-    text = mask(" ".join(text_of(error).split()))
+    text = " ".join(text_of(error).split())
     if not isinstance(error, FeedAssetsError):
         text = f"{type(error).__name__}: {text}".rstrip(": ")
     return shorten(text)
 
 
-def shorten(text: str) -> str:
-    """Return a text with at most `MOST_CHARACTERS` characters.
+def shorten(text: str, most: int = MOST_CHARACTERS) -> str:
+    """Return a text without secrets and with at most so many characters. A part of a secret would not be known as one,
+    so whatever is shown is cut here.
 
-    >>> shorten("x" * 5_000) == "x" * 999 + "…"
-    True
+    >>> shorten("x" * 5_000) == "x" * 999 + "…", shorten("sftp://me:abc@host", 17)
+    (True, 'sftp://me:***@ho…')
     """
-    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"
+    text = mask(text)
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -58,7 +58,7 @@ class Issue:
 
     def __post_init__(self) -> None:
         for name in ("message", "remedy"):
-            object.__setattr__(self, name, shorten(mask(getattr(self, name))))
+            object.__setattr__(self, name, shorten(getattr(self, name)))
 
     def render(self) -> str:
         """Return position, entity, message and remedy on one line, without secrets.

@@ -20,6 +20,7 @@ from feed_assets.cli.render import Output
 from feed_assets.cli.state import current_settings, open_state
 from feed_assets.clock import open_clock
 from feed_assets.entities.common import Kind
+from feed_assets.errors import shorten
 from feed_assets.json_form import parse_json
 from feed_assets.settings import ENV_SETTINGS, Settings, find_settings_file, load_settings, project_environment
 from feed_assets.timing.errors import TimingError
@@ -349,9 +350,9 @@ def _parse_object(text: str) -> dict[str, object]:
     try:
         found = parse_json(text)
     except ValueError as exc:
-        raise ValueError(f'{text[:_SHOWN]!r} is not a JSON object, like {{"rows": 12}}: {exc}.') from exc
+        raise ValueError(f'{shorten(text, _SHOWN)!r} is not a JSON object, like {{"rows": 12}}: {exc}.') from exc
     if not isinstance(found, dict):
-        raise ValueError(f'{text[:_SHOWN]!r} is not a JSON object. Write for example {{"rows": 12}}.')
+        raise ValueError(f'{shorten(text, _SHOWN)!r} is not a JSON object. Write for example {{"rows": 12}}.')
     return found
 
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from feed_assets.engines.errors import EngineError, WorkflowFailedError
 from feed_assets.engines.port import Work
+from feed_assets.errors import shorten
 from feed_assets.masking import text_of
 from feed_assets.timing.dates import render_datetime
 
@@ -66,9 +67,7 @@ def render_cause(exc: BaseException) -> str:
     'ValueError: no such origin'
     """
     text = _APPENDED.split(text_of(exc), maxsplit=1)[0].strip()
-    if len(text) > _LONGEST_REASON:
-        text = f"{text[:_LONGEST_REASON]} …"
-    return f"{type(exc).__name__}: {text}".rstrip(". :\n")
+    return f"{type(exc).__name__}: {shorten(text, _LONGEST_REASON)}".rstrip(". :\n")
 
 
 def last_lines(lines: Iterable[str]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from feed_assets.entities.errors import MetadataRefusedError
 from feed_assets.entities.fields import to_plain_text
 from feed_assets.entities.maps import EMPTY
 from feed_assets.entities.metadata import LONGEST_VALUE, MetadataKey, MetadataKind, Scope, find_fault
+from feed_assets.errors import shorten
 from feed_assets.json_form import parse_json
 
 FactValue: TypeAlias = str | int | float | bool
@@ -171,4 +172,4 @@ def _require_form(subject: str, content: object, kinds: Mapping[str, type]) -> N
 
 
 def _refusal(name: str, reason: str, next_step: str) -> MetadataRefusedError:
-    return MetadataRefusedError(entity=f"fact {name[:60]!r}", reason=reason, next_step=next_step)
+    return MetadataRefusedError(entity=f"fact {shorten(name, 60)!r}", reason=reason, next_step=next_step)

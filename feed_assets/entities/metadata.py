@@ -11,6 +11,8 @@ from typing import NamedTuple, TypeAlias, assert_never
 
 from feed_assets.entities.fields import without_marks
 from feed_assets.entities.maps import EMPTY
+from feed_assets.errors import shorten
+from feed_assets.masking import mask
 
 LONGEST_NAME = 50
 LONGEST_VALUE = 4096
@@ -177,12 +179,12 @@ def find_fault(key: MetadataKey, value: str, *, is_strict: bool = False) -> tupl
     >>> find_fault(MetadataKey(Scope.USER, MetadataKind.PROPERTY, "Tags"), "a")
     ("property 'Tags': the name is reserved for tags", 'Choose another name, or add a tag.')
     """
-    subject = f"{key.kind.value} {key.name[:60]!r}"
+    subject = f"{key.kind.value} {shorten(key.name, 60)!r}"
     if key.scope is not Scope.USER:
         return f"{subject}: metadata in the scope SYSTEM are written by this program", "Write it in the scope USER."
     if _NAME.fullmatch(key.name) is None:
         reason = f"{subject}: a name has 1 to {LONGEST_NAME} letters of the alphabet, digits, '-' and '_'"
-        return reason, f"Write it like {suggest_name(key.name)!r}."
+        return reason, f"Write it like {suggest_name(mask(key.name))!r}."
     if key.kind is MetadataKind.TAG:
         return None
     if key.name.lower() == _RESERVED:
@@ -195,7 +197,7 @@ def find_fault(key: MetadataKey, value: str, *, is_strict: bool = False) -> tupl
         reason = f"{subject}: the value has {len(value):,} characters, more than {LONGEST_VALUE:,}"
         return reason, "Write a link to the text."
     if not value.isprintable():
-        return f"{subject}: the value {value[:20]!r} is not printable", "Write it in one line."
+        return f"{subject}: the value {shorten(value, 20)!r} is not printable", "Write it in one line."
     return None
 
 

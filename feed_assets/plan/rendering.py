@@ -11,6 +11,7 @@ from typing import assert_never
 
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.differences import FieldChange
+from feed_assets.errors import shorten
 from feed_assets.issues import Source
 from feed_assets.json_form import Hidden, NominalTime, ShownKey, shown
 from feed_assets.plan.edges import Key
@@ -417,7 +418,7 @@ def _field_text(field: FieldDifference) -> str:
 def _value(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value)
     text = text.encode("unicode_escape").decode("ascii") if not text.isprintable() else text
-    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1]}…"
+    return shorten(text, _WIDTH)
 
 
 def _process_line(process: ProcessDifference) -> str:

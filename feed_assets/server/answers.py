@@ -14,7 +14,7 @@ from feed_assets.cli.options import name_of
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.errors import MOST_CHARACTERS, Fault, FeedAssetsError
 from feed_assets.json_form import parse_json, render_document
-from feed_assets.masking import get_logger
+from feed_assets.masking import get_logger, mask
 from feed_assets.operation import Does, Operation
 from feed_assets.operation_list import list_operations
 from feed_assets.orchestration.errors import RunsNotStoppedError, WebserverError
@@ -75,7 +75,8 @@ def answer(operation: Operation, outcome: Outcome, given: Mapping[str, Any], not
         return problem(HTTPStatus.CONFLICT, detail, result=told or outcome.out)
     is_tried = click.BOOL.convert(given.get("dry_run", False), None, None) or told.get("is_change") is False
     media_type = media_type_of("json" if is_json else output)
-    headers = {NOTES: "; ".join(notes).encode("ascii", "backslashreplace").decode()[:MOST_CHARACTERS]} if notes else {}
+    noted = mask("; ".join(notes)).encode("ascii", "backslashreplace").decode()[:MOST_CHARACTERS]
+    headers = {NOTES: noted} if notes else {}
     return Response(outcome.out, HTTPStatus.OK if is_tried else operation.answers, headers, media_type)
 
 

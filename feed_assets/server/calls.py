@@ -20,10 +20,12 @@ from feed_assets.cli.groups import Given
 from feed_assets.cli.main import main, recorded, tell_error
 from feed_assets.cli.options import ListType, name_of
 from feed_assets.cli.render import shown
-from feed_assets.errors import WrongUsageError
+from feed_assets.errors import WrongUsageError, shorten
+from feed_assets.masking import mask_values
 from feed_assets.operation import Operation
 
 ABORTED = 1
+_SHOWN = 80
 _NOT_GIVEN = ("author", "help")
 
 
@@ -137,4 +139,5 @@ def _text(name: str, value: Any) -> str:
         case int() | float():
             return str(value)
         case _:
-            raise WrongUsageError(f"The parameter {name!r} is a text or a list of texts, not {json.dumps(value)[:80]}.")
+            told = shorten(json.dumps(mask_values(value)), _SHOWN)
+            raise WrongUsageError(f"The parameter {name!r} is a text or a list of texts, not {told}.")

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from feed_assets.clock import open_clock
-from feed_assets.masking import get_logger
+from feed_assets.masking import get_logger, mask
 from feed_assets.operation import Does
 from feed_assets.server.bodies import LARGEST
 from feed_assets.server.callers import Keeper
@@ -51,7 +51,7 @@ class Guard:
 
         async def tell(message: Message) -> None:
             if (status := message.get("status", 0)) in _REFUSED or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-                asked = f"{_client_of(scope) or '-'} {scope['method']} {quote(scope['path'])[:_SHOWN]}"
+                asked = f"{_client_of(scope) or '-'} {scope['method']} {quote(mask(scope['path']), safe='/*')[:_SHOWN]}"
                 _logger.warning(f"{open_clock(self.keeper.settings).now():%Y-%m-%dT%H:%M:%SZ} {asked} {status}")
             await send(message)
 

@@ -10,6 +10,7 @@ from importlib.resources import files
 from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
 
+from feed_assets.errors import shorten
 from feed_assets.timing.calls import Argument, Call, Word
 from feed_assets.timing.errors import ExpressionError
 
@@ -32,7 +33,7 @@ def parse_call(text: str) -> Call:
     """
     if len(text) > MOST_CHARACTERS:
         reason = f"it has more than {MOST_CHARACTERS:,} characters"
-        raise ExpressionError(text=f"{text[:_SHOWN]}…", position=MOST_CHARACTERS, reason=reason)
+        raise ExpressionError(text=shorten(text, _SHOWN), position=MOST_CHARACTERS, reason=reason)
     try:
         tree = _parser().parse(text)
     except UnexpectedInput as exc:

@@ -268,6 +268,8 @@ def test_what_is_refused_is_a_line_in_the_log_without_what_is_secret(
     assert told[1:] == [f"127.0.0.1 POST {RERUN} 403", f"127.0.0.1 GET {LIST} 503"]
     assert re.fullmatch(rf"127.0.0.1 GET {LIST}%0Ax{{50,200}} 401", told[0])
     assert not re.search("fa_|Bearer", caplog.text.replace("fa_tokens", ""))
+    server.ask(f"{LIST}{'/x' * 70}/fa_{'0a' * 32}")
+    assert caplog.messages[-1].endswith("/x/fa_*** 503")
 
 
 def test_the_right_is_that_of_the_route_that_answers(server: Server) -> None:

@@ -28,6 +28,7 @@ from feed_assets.catalog.search.records import (
 from feed_assets.catalog.search.tokens import PUNCTUATION, fold, parse_number, small
 from feed_assets.catalog.store import MetadataStore, render_metadata
 from feed_assets.entities.errors import MetadataRefusedError
+from feed_assets.errors import shorten
 from feed_assets.json_form import parse_json
 from feed_assets.pages import tell_shown
 from feed_assets.sql.database import Database
@@ -250,7 +251,7 @@ def _parse_cursor(text: str, order: SearchOrder) -> _PageStart:
         return _PageStart(offset=int(offset), limit=int(limit), after=Position(place, int(entity)))
     except (ValueError, TypeError) as exc:
         raise MetadataRefusedError(
-            entity=f"cursor {text[:40]!r}",
+            entity=f"cursor {shorten(text, 40)!r}",
             reason="no search in this order has given it",
             next_step="Search again without a cursor.",
         ) from exc

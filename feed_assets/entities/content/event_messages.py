@@ -4,6 +4,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from feed_assets.errors import shorten
+
 PAYLOAD_AT_MOST = 65_536
 """The bytes of a payload's JSON."""
 
@@ -43,4 +45,4 @@ def find_marking_fault(marking: object) -> str | None:
         return f"its marking is a {type(marking).__name__}, not a text"
     if 0 < len(marking) <= LONGEST_MARKING and marking.isprintable():
         return None
-    return f"its marking {marking[:20]!r} is empty, longer than {LONGEST_MARKING} characters or not printable"
+    return f"its marking {shorten(marking, 20)!r} is empty, longer than {LONGEST_MARKING} characters or not printable"

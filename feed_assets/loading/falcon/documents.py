@@ -4,6 +4,7 @@ from collections import Counter
 from typing import Any
 
 from feed_assets.entities.common import Kind
+from feed_assets.errors import shorten
 from feed_assets.issues import FieldPath
 from feed_assets.loading.documents import Note, NoteKind, PlainDocument, Problem
 from feed_assets.loading.falcon.grammar import SCHEMAS, namespace_of
@@ -21,7 +22,7 @@ def read_falcon(text: str) -> PlainDocument:
     if kind is None:
         problem = Problem(
             code="xml-root",
-            message=f"<{root.name[:60]}> is not a document of Falcon",
+            message=f"<{shorten(root.name, 60)}> is not a document of Falcon",
             remedy=f"Documents are {', '.join(f'<{each.value}>' for each in Kind)}.",
             line=root.line,
             column=root.column,

@@ -6,6 +6,7 @@ Each deviation from the grammar becomes a problem with its position, and reading
 from dataclasses import dataclass, field
 from typing import Any
 
+from feed_assets.errors import shorten
 from feed_assets.issues import FieldPath
 from feed_assets.loading.documents import Problem
 from feed_assets.loading.falcon.grammar import Element, Form, Part
@@ -197,7 +198,7 @@ def _read_entry(reading: Reading, node: XmlElement, element: Element, values: di
 
 
 def _note_unknown(reading: Reading, node: XmlElement, child: XmlElement, element: Element) -> None:
-    message = f"<{child.name[:_LONGEST_QUOTE]}> is not an element of <{node.name}>"
+    message = f"<{shorten(child.name, _LONGEST_QUOTE)}> is not an element of <{node.name}>"
     reading.note("xml-unknown-element", message, _suggest(child.name, element.child_names), child.line, child.column)
 
 
@@ -245,4 +246,4 @@ def _suggest(name: str, known: tuple[str, ...] | list[str]) -> str:
 
 def quote(text: str) -> str:
     """Quote a text, shortened if it is long."""
-    return repr(text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…")
+    return repr(shorten(text, _LONGEST_QUOTE))

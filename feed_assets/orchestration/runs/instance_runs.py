@@ -32,7 +32,7 @@ from feed_assets.entities.content.column_lineage import SourceKind
 from feed_assets.entities.content.columns import parse_columns
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.entities.process import Order
-from feed_assets.errors import FeedAssetsError, describe_error
+from feed_assets.errors import FeedAssetsError, describe_error, shorten
 from feed_assets.instances.attempts.attempts import Published, offer_approval
 from feed_assets.instances.attempts.execution import InstanceRunner
 from feed_assets.instances.attempts.verdicts import Verdict
@@ -218,8 +218,8 @@ def _render(rows: list[Row], types: dict[str, str]) -> dg.TableMetadataValue:
 
 
 def _cell(value: object) -> str:
-    text = "null" if value is None else f"{len(value)} bytes" if isinstance(value, bytes) else mask(str(value))
-    return text if len(text) <= CELL else f"{text[: CELL - 1]}…"
+    text = "null" if value is None else f"{len(value)} bytes" if isinstance(value, bytes) else str(value)
+    return shorten(text, CELL)
 
 
 OnEnded: TypeAlias = Callable[[str, tuple[Published, ...] | Exception], None]

@@ -10,6 +10,7 @@ from itertools import groupby
 from operator import ge, gt, le, lt
 from typing import Any
 
+from feed_assets.errors import shorten
 from feed_assets.log.records import MESSAGE
 from feed_assets.log.run_names import find_run
 from feed_assets.server.aliases.records import Alias, Asked
@@ -32,7 +33,7 @@ def _read(asked: Asked, name: str, parse: Any, default: Any = None) -> Any:
     try:
         return parse(asked.one(name)) if name in asked.values else default
     except ValueError as exc:
-        raise RequestRefusedError(422, f"{name} cannot be {asked.one(name)[:40]!r}.") from exc
+        raise RequestRefusedError(422, f"{name} cannot be {shorten(asked.one(name), 40)!r}.") from exc
 
 
 def _read_body(asked: Asked, types: Mapping[str, type]) -> _Json:

@@ -12,7 +12,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from feed_assets.entities.graph import find_reached
-from feed_assets.errors import WrongUsageError
+from feed_assets.errors import WrongUsageError, shorten
 from feed_assets.server.aliases.records import Alias, Asked
 from feed_assets.server.errors import RequestRefusedError
 from feed_assets.timing.sequence import parse_time
@@ -160,7 +160,7 @@ def _moment(asked: Asked, name: str) -> datetime:
     try:
         return datetime.fromtimestamp(int(text), UTC)
     except (ValueError, OverflowError, OSError) as exc:
-        raise WrongUsageError(f"The {name} {text[:40]} is too far away.") from exc
+        raise WrongUsageError(f"The {name} {shorten(text, 40)} is too far away.") from exc
 
 
 def _window(asked: Asked) -> Mapping[str, datetime]:
