@@ -171,7 +171,10 @@ def finish(operation: Operation, context: Any, result: Any, output: str) -> None
     and reload the webserver if that `reload_needed`. Say that none of the `tick_clusters` has ticks, which would go on
     with it. The command fails if the result `has_failed`; if it is one that `tells_difference`, its exit code says so.
     """
-    _print(operation, result, output)
+    if (door := find_door()) is not None and door.screen.takes_results:
+        door.screen.result = result
+    else:
+        _print(operation, result, output)
     if clusters := getattr(result, "tick_clusters", ()):
         state.say_silence(context, {*clusters})
     if hasattr(result, "stopped") and not result.dry_run:
@@ -202,21 +205,21 @@ def _print(operation: Operation, result: Any, output: str) -> None:
         if output == Output.TABLE and (heading := getattr(result, "heading", "")):
             say_state(heading)
         columns = getattr(result, "shown_columns", operation.table)
-        print_records(columns, _rows_of(operation, result), output, spare=operation.spare)
+        print_records(columns, rows_of(operation, result), output, spare=operation.spare)
     else:
-        for line in _iter_lines(operation, result, output if output in operation.forms else operation.text):
+        for line in iter_lines(operation, result, output if output in operation.forms else operation.text):
             say(line)
     for note in filter(None, (*getattr(result, "notes", ()), getattr(result, "summary", ""))):
         say(note, err=True)
 
 
-def _rows_of(operation: Operation, result: Any) -> Iterable[Any]:
+def rows_of(operation: Operation, result: Any) -> Iterable[Any]:
     of_page = getattr(result, "rows", result.items) if hasattr(result, "document") else result
     found = getattr(result, operation.rows or " ", of_page)
     return found if isinstance(found, tuple | list) else (found,)
 
 
-def _iter_lines(operation: Operation, result: Any, name: str) -> Iterator[str]:
-    for each in _rows_of(operation, result):
+def iter_lines(operation: Operation, result: Any, name: str) -> Iterator[str]:
+    for each in rows_of(operation, result):
         said = getattr(each, name) if name else each
         yield from [said] if isinstance(said, str) else said or ()

@@ -28,6 +28,9 @@ class Screen:
     has_colours: bool = False
     out: list[str] = field(default_factory=list)
     err: list[str] = field(default_factory=list)
+    takes_results: bool = False
+    """Whether a result is kept as it is, for a page, and not printed."""
+    result: object = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -136,9 +136,15 @@ def print_table(
 
 
 def print_records(columns: str, records: Iterable[Any], output: str, *, spare: Collection[str] = ()) -> None:
-    """Print a row for each record. A column is an attribute of it, maybe by another name and in a form, one of `_FORMS`
-    or of `format`: `batch, since=mark.since, level=level:upper, miss=share:.1%`; a word if it is None:
-    `feed|every`. A tuple is a row as it is.
+    """Print a row for each record, as `read_cells` returns them."""
+    header, rows = read_cells(columns, records)
+    print_table(header, rows, output, spare=spare)
+
+
+def read_cells(columns: str, records: Iterable[Any]) -> tuple[list[str], Sequence[Sequence[object]]]:
+    """Return the names of columns and a row for each record. A column is an attribute of it, maybe by another name and
+    in a form, one of `_FORMS` or of `format`: `batch, since=mark.since, level=level:upper, miss=share:.1%`; a word if
+    it is None: `feed|every`. A tuple is a row as it is.
     """
     named = [column.partition("=") for column in columns.split(", ")]
     paths = [(path or name).partition(":") for name, _, path in named]
@@ -146,7 +152,7 @@ def print_records(columns: str, records: Iterable[Any], output: str, *, spare: C
         record if type(record) is tuple else [_cell(record, path, form) for path, _, form in paths]
         for record in records
     ]
-    print_table([re.split("[:|]", name)[0] for name, _, _ in named], rows, output, spare=spare)
+    return [re.split("[:|]", name)[0] for name, _, _ in named], rows
 
 
 def render_lag(lag: timedelta) -> str:
@@ -212,9 +218,14 @@ def _cell(value: object, path: str, form: str) -> object:
     return ", ".join(map(str, value)) if isinstance(value, tuple) else value
 
 
+def colour_of(state: str) -> str:
+    """Return the colour of a state; empty of any other text."""
+    return _COLOUR_OF.get(state.upper(), "")
+
+
 def paint_state(state: str) -> str:
     """Return a state in its colour, and any other text as it is."""
-    colour = _COLOUR_OF.get(state.upper())
+    colour = colour_of(state)
     return click.style(state, fg=colour) if colour else state
 
 

@@ -105,13 +105,16 @@ def refuse(
     if status is HTTPStatus.INTERNAL_SERVER_ERROR:
         _logger.error("a request ends with an internal error", exc_info=error)
         return problem(status, f"An internal error, {type(error).__name__}. The server's log has more.")
-    refused = problem(status, _describe(error, operation, names), **members)
+    refused = problem(status, describe_error(error, operation, names), **members)
     if status is HTTPStatus.SERVICE_UNAVAILABLE:
         refused.headers["Retry-After"] = str(RETRY_SECONDS)
     return refused
 
 
-def _describe(error: Exception, operation: Operation | None, names: Mapping[str, str]) -> str:
+def describe_error(
+    error: Exception, operation: Operation | None = None, names: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """Return the sentence of an error, in which parameters are called as requests call them."""
     if isinstance(error, OSError):
         return f"The system of the server refuses: {error.strerror}."
     if not isinstance(error, click.ClickException):

@@ -35,6 +35,7 @@ from feed_assets.server.page import POLICY, render_page
 from feed_assets.server.preconditions import call_if_match, has_tag, tag_of
 from feed_assets.server.problems import problem
 from feed_assets.server.routes import DOCUMENT, HEALTH, METRICS, PAGES, OperationRoute, Rights, list_routes
+from feed_assets.server.ui.endpoint import mount_pages
 from feed_assets.server.waiting import Threads
 from feed_assets.settings import Settings
 from feed_assets.sql.database import Database
@@ -83,6 +84,7 @@ def build_application(settings: Settings, database: Database) -> Starlette:
         routes=[
             *(Route(each.path, _Endpoint(served, each).respond, methods=[each.method]) for each in routes),
             *mount_aliases(served.open_door, served.threads),
+            *mount_pages(served.open_door, served.threads),
             Route(HEALTH, _Health(served).respond),
             Route(METRICS, _Metrics(served).respond),
             *(Route(path, document.respond) for path in PAGES),
@@ -127,7 +129,7 @@ class _Endpoint:
         screen = _screen_of(request) if is_console else Screen()
         door = self._served.open_door(request, screen)
         arguments = door, operation, given, read_list(request, "if-match")
-        outcome = await self._served.threads.answer_who_waits(request, operation, call_if_match, *arguments)
+        outcome = await self._served.threads.answer_who_waits(request, operation.does, call_if_match, *arguments)
         if is_console:
             return _on_console(outcome)
         return _with_tag(request, answer(operation, outcome, given, self._served.notes))

@@ -10,8 +10,12 @@ from starlette.types import Scope
 
 from feed_assets.operation import Does, Operation
 from feed_assets.operation_list import list_operations
+from feed_assets.server.aliases.records import Alias
 from feed_assets.server.aliases.table import ALIASES
 from feed_assets.server.problems import problem
+from feed_assets.server.ui.addresses import STYLE
+from feed_assets.server.ui.records import Page
+from feed_assets.server.ui.table import PAGES as UI_PAGES
 
 HEALTH, METRICS, DOCUMENT, PAGE, HOME = "/health", "/metrics", "/openapi.json", "/docs", "/"
 PAGES = (DOCUMENT, PAGE, HOME)
@@ -56,11 +60,12 @@ class Rights:
         if scope["method"] == "HEAD":
             return found if (found := self({**scope, "method": "GET"})) == (Does.READS,) else ()
         method = scope["method"]
-        if scope["path"] in LOOKS:
+        if scope["path"] in LOOKS or scope["path"] == STYLE:
             return (Does.READS,) if method == "GET" else ()
         if (operation := self.of_routes.get((method, scope["path"]))) is not None:
             return operation.find_rights(QueryParams(scope.get("query_string", b"")))
-        return next(((each.called.right,) for each in ALIASES if each.matches(method, scope["path"])), ())
+        others: tuple[Page | Alias, ...] = (*UI_PAGES, *ALIASES)
+        return next(((each.right,) for each in others if each.matches(method, scope["path"])), ())
 
     def refuse(self, scope: Scope) -> Response:
         """Return the answer to a request that no rule names: another method, or no such path."""

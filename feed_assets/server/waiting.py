@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from anyio import CapacityLimiter, create_task_group, sleep, to_thread
 from starlette.requests import Request
 
-from feed_assets.operation import Does, Operation
+from feed_assets.operation import Does
 from feed_assets.sql.questions import Question, asking
 
 _READERS, _OTHERS = 16, 4
@@ -24,11 +24,11 @@ class Threads:
         self._limiters = {each: CapacityLimiter(_READERS if each is Does.READS else _OTHERS) for each in Does}
 
     async def answer_who_waits(
-        self, request: Request, operation: Operation, function: Callable[..., _Answer], *arguments: Any
+        self, request: Request, right: Does, function: Callable[..., _Answer], *arguments: Any
     ) -> _Answer:
-        """Call a function in a thread. A client that goes away stops its question, if the operation only reads."""
-        limiter = self._limiters[operation.does]
-        if operation.does is not Does.READS:
+        """Call a function in a thread. A client that goes away stops its question, if that only reads."""
+        limiter = self._limiters[right]
+        if right is not Does.READS:
             return await to_thread.run_sync(function, *arguments, limiter=limiter)
         question, answers = Question(), list[_Answer]()
 

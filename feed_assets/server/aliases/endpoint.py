@@ -54,7 +54,7 @@ class _AliasEndpoint:
             return self._refuse(exc)
         values, tags = {**read_query(request), **request.path_params}, read_list(request, "if-match")
         arguments = door, values, content, sent, tags
-        return await self.threads.answer_who_waits(request, operation, self._answer, *arguments)
+        return await self.threads.answer_who_waits(request, operation.does, self._answer, *arguments)
 
     def _answer(self, door: Door, values: _Values, content: bytes, sent: _Values, tags: str | None) -> Response:
         def ask(name: str, /, **parameters: Any) -> Any:

@@ -13,7 +13,7 @@ from starlette.routing import compile_path
 
 from feed_assets.errors import WrongUsageError
 from feed_assets.json_form import parse_json
-from feed_assets.operation import Operation
+from feed_assets.operation import Does, Operation
 from feed_assets.operation_list import find_operation
 
 
@@ -92,6 +92,11 @@ class Alias:
     def called(self) -> Operation:
         """The operation."""
         return find_operation(self.operation)
+
+    @property
+    def right(self) -> Does:
+        """The right that it needs."""
+        return self.called.right
 
     @cached_property
     def _pattern(self) -> Any:

@@ -1,0 +1,77 @@
+"""The addresses of pages: each has all that its page shows."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from urllib.parse import quote, urlencode, urlsplit
+
+from feed_assets.entities.common import Kind
+from feed_assets.timing.dates import render_datetime
+
+HOME = "/ui"
+STYLE = f"{HOME}/style.css"
+_KINDS = frozenset(Kind)
+
+
+def address_of(*parts: str, **values: object) -> str:
+    """Return the address of a page by the parts of its path; values that are None or empty are left out.
+
+    >>> address_of("search", text="delay*", scope=None)
+    '/ui/search?text=delay%2A'
+    """
+    query = urlencode({name: each for name, each in values.items() if each not in (None, "", ())}, doseq=True)
+    return "/".join((HOME, *(quote(each, safe=":+,@=") for each in parts))) + (f"?{query}" if query else "")
+
+
+def entity_address(kind: str, name: str) -> str:
+    """Return the address of an entity.
+
+    >>> entity_address("feed", "flights")
+    '/ui/feed/flights'
+    """
+    return address_of(kind, name)
+
+
+def described_address(path: str) -> str:
+    """Return the address of what has words: of an entity, a column of a feed, a run, or of another thing by its path.
+
+    >>> described_address("feed/flights/column/origin"), described_address("dashboard/otd")
+    ('/ui/feed/flights/column/origin', '/ui/words?entity=dashboard%2Fotd')
+    """
+    kind, _, name = path.partition("/")
+    if kind in _KINDS and name and "/" not in name:
+        return entity_address(kind, name)
+    if kind == Kind.FEED and name.split("/")[1:2] == ["column"] and name.count("/") == 2:
+        return address_of(kind, *name.split("/"))
+    return address_of("run", name) if kind == "run" and name else address_of("words", entity=path)
+
+
+def instance_address(kind: str, name: str, nominal_time: datetime | str) -> str:
+    """Return the address of an instance of a feed or process.
+
+    >>> instance_address("feed", "flights", "2013-11-03T05:00Z")
+    '/ui/feed/flights/at/2013-11-03T05:00Z'
+    """
+    time = nominal_time if isinstance(nominal_time, str) else render_datetime(nominal_time)
+    return address_of(kind, name, "at", time)
+
+
+def question_address(operation: str, given: Mapping[str, object] | None = None, /, **more: object) -> str:
+    """Return the address of what an operation finds.
+
+    >>> question_address("queue show", process="load")
+    '/ui/ask/queue/show?process=load'
+    """
+    return address_of("ask", *operation.split(" "), **(given or {}), **more)
+
+
+def is_link(text: str) -> bool:
+    """Return whether a text is an address that a browser may be led to.
+
+    >>> is_link("https://a.example/x"), is_link("javascript:alert(1)"), is_link("http:x")
+    (True, False, False)
+    """
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.netloc) and text.isprintable()

@@ -1,0 +1,130 @@
+"""Answers the requests for pages: a page asks operations in one thread, and is whole before its first byte is sent."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from feed_assets.cli.door import Door, Screen
+from feed_assets.cli.render import colour_of, shown
+from feed_assets.clock import open_clock
+from feed_assets.command_lines import command_line
+from feed_assets.operation import Operation
+from feed_assets.operation_list import find_operation
+from feed_assets.server.answers import describe_error, status_of
+from feed_assets.server.bodies import read_query
+from feed_assets.server.calls import call, read_given
+from feed_assets.server.ui import addresses
+from feed_assets.server.ui.records import Asked, Page, View
+from feed_assets.server.ui.table import PAGES
+from feed_assets.server.waiting import Threads
+from feed_assets.timing.dates import render_datetime
+
+_FOLDER = Path(__file__).parent / "templates"
+POLICY = "default-src 'self'; frame-ancestors 'none'; form-action 'self'; base-uri 'none'"
+"""What a browser may load for a page: what comes of this server."""
+_OpenDoor = Callable[[Request, Screen], Door]
+
+
+def mount_pages(open_door: _OpenDoor, threads: Threads) -> list[Route]:
+    """Return the routes of all pages, and of their style."""
+    endpoints = [_PageEndpoint(each, open_door, threads) for each in PAGES]
+    return [
+        Route(addresses.STYLE, lambda _: FileResponse(_FOLDER / "style.css", media_type="text/css")),
+        *(Route(each.page.path, each.respond, methods=[each.page.method]) for each in endpoints),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _PageEndpoint:
+    page: Page
+    open_door: _OpenDoor
+    threads: Threads
+
+    async def respond(self, request: Request) -> Response:
+        """Let a thread make the page."""
+        door = self.open_door(request, Screen())
+        values = {**read_query(request), **request.path_params}
+        return await self.threads.answer_who_waits(request, self.page.right, self._make, door, request.url.path, values)
+
+    def _make(self, door: Door, path: str, values: dict[str, Any]) -> Response:
+        asked = _ask_through(door, path, values)
+        try:
+            view = self.page.show(asked)
+        except Exception as exc:  # noqa: BLE001 - as what an operation raises
+            status, parts = status_of(exc), {"error": describe_error(exc)}
+            view = View(template="error.html", title=status.phrase, parts=parts, status=status)
+        if isinstance(view, str):
+            return RedirectResponse(view, HTTPStatus.SEE_OTHER)
+        return HTMLResponse(render(view, asked), view.status, headers={"Content-Security-Policy": POLICY})
+
+
+def _ask_through(door: Door, path: str, values: dict[str, Any]) -> Asked:
+    kept = replace(door, open_context=cache(door.open_context))  # one look at the definitions for the whole page
+
+    def ask(name: str, /, **given: Any) -> Any:
+        told = {each: value for each, value in given.items() if value not in (None, "", ())}
+        return ask_operation(kept, find_operation(name), told)
+
+    return Asked(path=path, values=values, now=open_clock(door.settings).now(), door=kept, ask=ask)
+
+
+def ask_operation(door: Door, operation: Operation, given: dict[str, Any]) -> Any:
+    """Return the result of an operation.
+
+    Raises:
+        Exception: what the operation raises.
+    """
+    screen = Screen(takes_results=True)
+    outcome = call(replace(door, screen=screen), operation, read_given(operation, given))
+    if outcome.error is not None:
+        raise outcome.error
+    return screen.result
+
+
+def render(view: View, asked: Asked) -> str:
+    """Return a page as HTML."""
+    return _environment().get_template(view.template).render(title=view.title, asked=asked, **view.parts)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_finalize,
+    )
+    environment.filters |= {"time": _time, "colour": colour_of, "nominal": render_datetime}
+    environment.globals |= {"link": addresses, "command": command_line}
+    return environment
+
+
+def _finalize(value: object) -> object:
+    """Return a value without secrets; nothing for None."""
+    if isinstance(value, Markup):
+        return value
+    return "" if value is None else shown(str(value))
+
+
+def _time(moment: datetime | None, zone: ZoneInfo | None = None) -> Markup:
+    """Return a time in a zone, and in UTC."""
+    if moment is None:
+        return Markup()
+    utc = f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    if zone is None or zone.key == "UTC":
+        return Markup('<time datetime="{}">{}</time>').format(moment.isoformat(), utc)
+    local = f"{moment.astimezone(zone):%Y-%m-%d %H:%M %Z}"
+    return Markup('<time datetime="{}">{} <small>{}</small></time>').format(moment.isoformat(), local, utc)

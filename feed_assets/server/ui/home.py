@@ -1,0 +1,30 @@
+"""The first page: what needs somebody now, and what is new."""
+
+from datetime import timedelta
+
+from feed_assets.server.ui.addresses import question_address
+from feed_assets.server.ui.records import Asked, View
+from feed_assets.server.ui.tables import Table, ask_table
+from feed_assets.timing.dates import render_datetime
+
+_FEW = 10
+_LATE_SINCE = timedelta(days=30)
+
+
+def show_home(asked: Asked) -> View:
+    """Show what waits, failed, is late or was evicted, and the newest changes."""
+    since = render_datetime(asked.now - _LATE_SINCE)
+    questions: dict[str, tuple[str, dict[str, object]]] = {
+        "Failed": ("instance search", {"status": ["FAILED", "TIMEDOUT", "KILLED"], "num_results": _FEW}),
+        "Waiting": ("instance search", {"status": ["WAITING", "READY"], "num_results": _FEW}),
+        "Running": ("instance search", {"status": ["RUNNING"], "num_results": _FEW}),
+        "Late": ("sla alerts", {"start": since}),
+        "Queues": ("queue list", {}),
+        "Sweeps": ("retention list", {"limit": _FEW}),
+        "Changes": ("admin audit", {"limit": _FEW}),
+    }
+    found: dict[str, tuple[Table, str]] = {
+        title: (ask_table(asked, name, given), question_address(name, given))
+        for title, (name, given) in questions.items()
+    }
+    return View(template="home.html", title="Today", parts={"found": found})

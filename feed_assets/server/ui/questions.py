@@ -1,0 +1,118 @@
+"""A page for each operation that only reads: a form of its parameters, and what it finds."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+import click
+
+from feed_assets.errors import FeedAssetsError, WrongUsageError
+from feed_assets.operation import Does, Operation
+from feed_assets.operation_list import find_operations, list_operations
+from feed_assets.server.answers import describe_error, status_of
+from feed_assets.server.calls import list_parameters
+from feed_assets.server.ui.addresses import question_address
+from feed_assets.server.ui.records import Asked, View
+from feed_assets.server.ui.tables import Table, ask_table
+
+_IN_PATH = "operation"
+_NOT_ASKED = ("output", "look")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """A parameter as a field of a form."""
+
+    name: str
+    help: str
+    is_required: bool
+    is_flag: bool
+    choices: Sequence[str]
+    value: str
+
+
+def show_question(asked: Asked) -> View:
+    """Show what an operation finds; only its form, if something is required and missing."""
+    operation = _find_operation(asked.one(_IN_PATH))
+    given = {name: value for name, value in asked.values.items() if name != _IN_PATH and value != ""}
+    fields = _list_fields(operation, given)
+    missing = [each.name for each in fields if each.is_required and not each.value]
+    table, error = (None, None) if missing else _ask(asked, operation, given)
+    parts = {
+        "operation": operation,
+        "fields": fields,
+        "given": given,
+        "found": table,
+        "address": question_address(operation.name),
+        "error": describe_error(error, operation) if error is not None and given else "",
+        "pages": _find_pages(fields, operation, given, table),
+    }
+    status = status_of(error) if error is not None and given else HTTPStatus.OK
+    return View(template="question.html", title=operation.name, parts=parts, status=status)
+
+
+def _ask(asked: Asked, operation: Operation, given: Mapping[str, Any]) -> tuple[Table | None, Exception | None]:
+    try:
+        return ask_table(asked, operation.name, given), None
+    except (FeedAssetsError, click.ClickException) as exc:
+        if status_of(exc) not in (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND):
+            raise
+        return None, exc
+
+
+def show_questions(_: Asked) -> View:
+    """List what can be asked."""
+    found = [each for each in list_operations().items if is_question(each)]
+    return View(template="questions.html", title="All questions", parts={"operations": found})
+
+
+def is_question(operation: Operation) -> bool:
+    """Return whether a page can ask an operation."""
+    return operation.has_route and operation.does is Does.READS and operation.file is None
+
+
+def _find_operation(path: str) -> Operation:
+    name = path.replace("/", " ")
+    found = next((each for each in find_operations(name.partition(" ")[0]) if each.name == name), None)
+    if found is None or not is_question(found):
+        raise WrongUsageError(f"There is no page of {name!r}. See {question_address('').rstrip('/')}.")
+    return found
+
+
+def _list_fields(operation: Operation, given: Mapping[str, Any]) -> list[Field]:
+    fields = []
+    for name, each in list_parameters(operation).items():
+        if name in _NOT_ASKED:
+            continue
+        choices = getattr(each.type, "choices", ()) if not each.multiple else ()
+        told = given.get(name, "")
+        fields.append(
+            Field(
+                name=name,
+                help=getattr(each, "help", None) or "",
+                is_required=each.required,
+                is_flag=bool(getattr(each, "is_flag", False)),
+                choices=[str(getattr(choice, "value", choice)) for choice in choices],
+                value=told if isinstance(told, str) else ",".join(told),
+            )
+        )
+    return fields
+
+
+def _find_pages(
+    fields: Sequence[Field], operation: Operation, given: Mapping[str, Any], table: Any
+) -> Mapping[str, str]:
+    """Return the addresses of the pages before and behind this one, of an operation that has an offset."""
+    names = {each.name for each in fields}
+    if table is None or "offset" not in names:
+        return {}
+    size = len(table.rows)
+    offset = int(given.get("offset", "0") or 0)
+    pages = {}
+    if offset:
+        before = int(given.get("num_results", 0) or given.get("limit", 0) or size or 10)
+        pages["Before"] = question_address(operation.name, {**given, "offset": max(offset - before, 0)})
+    if getattr(table, "has_more", False):
+        pages["Further"] = question_address(operation.name, {**given, "offset": offset + size})
+    return pages

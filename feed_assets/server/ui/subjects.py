@@ -1,0 +1,78 @@
+"""The pages of an entity, of an instance and of a run."""
+
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from feed_assets.entities.common import Kind
+from feed_assets.server.ui.addresses import question_address
+from feed_assets.server.ui.catalog import words_of
+from feed_assets.server.ui.records import Asked, View
+from feed_assets.server.ui.tables import ask_table, find_table
+from feed_assets.timing.dates import parse_datetime
+
+_MORE = {
+    Kind.FEED: (
+        "instance listing",
+        "feed events",
+        "feed files",
+        "quality history",
+        "replication status",
+        "hold list",
+        "queue consumers",
+    ),
+    Kind.PROCESS: ("instance list", "facts history", "queue show", "batch list", "sla backlog"),
+}
+"""What else may be asked about a feed or a process, each a page of its own."""
+
+
+def show_entity(asked: Asked) -> View:
+    """Show an entity: its state, words, definition, neighbours and newest instances."""
+    kind, name = asked.one("kind"), asked.one("name")
+    given = {"kind": kind, "name": name}
+    has_instances = kind in _MORE
+    parts: dict[str, Any] = {
+        "status": ask_table(asked, "entity status", given),
+        "neighbours": ask_table(asked, "entity dependency", given),
+        "history": ask_table(asked, "entity history", given),
+        "definition": asked.ask("entity definition", **given),
+        "instances": ask_table(asked, "instance list", given) if has_instances else None,
+        "more": {each: _address_about(each, kind, name) for each in _MORE.get(Kind(kind), ())},
+    }
+    return View(template="entity.html", title=name, parts={**given, **parts, **words_of(asked, f"{kind}/{name}")})
+
+
+def _address_about(operation: str, kind: str, name: str) -> str:
+    if operation == "instance list":
+        return question_address(operation, {"kind": kind, "name": name})
+    return question_address(operation, {kind: name})
+
+
+def show_instance(asked: Asked) -> View:
+    """Show an instance: why it is as it is, its attempts and steps, its quality, and what is one step away."""
+    kind, name, instance = asked.one("kind"), asked.one("name"), asked.one("instance")
+    given, subject = {"kind": kind, "name": name, "instance": instance}, {kind: name, "instance": instance}
+    parts: dict[str, Any] = {
+        "moment": parse_datetime(instance),
+        "zone": _find_zone(asked, kind, name),
+        "why": asked.ask("why", **given),
+        "neighbours": find_table(asked, "instance dependency", given),
+    }
+    if kind == Kind.FEED:
+        parts |= {"tables": {"Quality": find_table(asked, "quality show", subject)}}
+    else:
+        tables = {"Steps": ("instance steps", subject), "Properties": ("instance params", given)}
+        parts |= {"tables": {title: find_table(asked, *each) for title, each in tables.items()}}
+    return View(template="instance.html", title=f"{name} {instance}", parts={**given, **parts})
+
+
+def _find_zone(asked: Asked, kind: str, name: str) -> ZoneInfo | None:
+    records = asked.context.records(Kind(kind))
+    return next((record.sequence.timezone for (found, _), record in records.items() if found == name), None)
+
+
+def show_run(asked: Asked) -> View:
+    """Show a run as it was."""
+    run = asked.one("run")
+    then = ask_table(asked, "lineage run", {"run": run})
+    parts = {"run": run, "then": then, "url": asked.context.run_url(run), **words_of(asked, f"run/{run}")}
+    return View(template="run.html", title=f"Run {run}", parts=parts)

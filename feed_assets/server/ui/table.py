@@ -1,0 +1,20 @@
+"""All pages."""
+
+from feed_assets.server.ui import catalog, home, questions, subjects
+from feed_assets.server.ui.addresses import HOME
+from feed_assets.server.ui.records import Page
+
+PAGES = (
+    Page(HOME, home.show_home),
+    Page(f"{HOME}/search", catalog.show_search),
+    Page(f"{HOME}/keys", catalog.show_keys),
+    Page(f"{HOME}/keys/{{key}}", catalog.show_key),
+    Page(f"{HOME}/entities", catalog.show_entities),
+    Page(f"{HOME}/words", catalog.show_words),
+    Page(f"{HOME}/run/{{run}}", subjects.show_run),
+    Page(f"{HOME}/ask", questions.show_questions),
+    Page(f"{HOME}/ask/{{operation:path}}", questions.show_question),
+    Page(f"{HOME}/{{kind}}/{{name}}", subjects.show_entity),
+    Page(f"{HOME}/{{kind}}/{{name}}/at/{{instance}}", subjects.show_instance),
+)
+"""Of several that match a path, the first is shown."""

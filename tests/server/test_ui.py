@@ -1,0 +1,52 @@
+"""Pages: what they show, where they lead, and what they never do."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from tests.server.project import open_project, serve
+
+
+@pytest.fixture
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
+    database = open_project(tmp_path, monkeypatch)
+    with serve(database) as client:
+        yield client
+    database.close()
+
+
+def addresses_in(text: str) -> set[str]:
+    return {each.replace("&amp;", "&") for each in re.findall(r'href="(/ui[^"#]*)"', text)}
+
+
+def test_whatever_a_page_leads_to_is_a_page(client: TestClient) -> None:
+    seen, new = set[str](), {"/ui"}
+    while new:
+        page = new.pop()
+        seen.add(page)
+        answer = client.get(page)
+        assert answer.status_code == 200, (page, answer.text)
+        assert "frame-ancestors 'none'" in answer.headers.get("content-security-policy", "") or page.endswith(".css")
+        new |= addresses_in(answer.text) - seen
+    assert {"/ui/feed/clicks", "/ui/process/counts", "/ui/ask/queue/list", "/ui/keys"} <= seen
+
+
+def test_what_is_not_there_is_told_on_a_page(client: TestClient) -> None:
+    answer = client.get("/ui/feed/nothing")
+    assert answer.status_code == 404
+    assert "nothing" in answer.text
+    assert answer.headers["content-type"].startswith("text/html")
+
+
+def test_texts_of_people_are_never_markup(client: TestClient) -> None:
+    wild = "<script>alert(1)</script>"
+    told = {"entity": "feed/clicks", "properties": {"note": wild, "where": "javascript:alert(1)"}}
+    assert client.post("/api/v1/metadata/put", json=told).status_code == 200
+    for page in ("/ui/feed/clicks", "/ui/keys/note", "/ui/search?text=note:script", f"/ui/keys?beginning={wild}"):
+        text = client.get(page).text
+        assert "<script" not in text
+        assert 'href="javascript' not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in client.get("/ui/feed/clicks").text
