@@ -16,8 +16,8 @@ METADATA = "/api/v1/metadata/get?entity=feed/clicks"
 
 
 @pytest.fixture
-def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
-    database = open_project(tmp_path, monkeypatch)
+def client(tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
+    database = open_project(tmp_path, monkeypatch, state=database_url)
     yield serve(database)
     database.close()
 
@@ -31,6 +31,7 @@ def update(client: TestClient, text: str, tag: str, verb: str = "entity/update")
     return client.post(f"/api/v1/{verb}", content=text, headers={"If-Match": tag})
 
 
+@pytest.mark.both_databases
 def test_metadata_are_changed_only_as_they_were_seen(client: TestClient) -> None:
     tag = client.get(METADATA).headers["etag"]
     assert (put(client, "ann", tag), put(client, "bob", tag)) == (200, 412)
@@ -54,6 +55,7 @@ def test_an_answer_that_is_there_already_is_not_sent_again(client: TestClient) -
     assert client.get(METADATA, headers=several).status_code == 304
 
 
+@pytest.mark.both_databases
 def test_a_definition_is_changed_only_as_it_was_seen(client: TestClient) -> None:
     seen = client.get(DEFINITION)
     first, second = (f"{seen.text}description: {word}\n" for word in ("first", "second"))
@@ -89,6 +91,7 @@ def test_if_match_is_refused_where_it_would_say_nothing(client: TestClient) -> N
     assert update(client, "kind: feed\nname: nothing\n", "*").status_code == 422
 
 
+@pytest.mark.both_databases
 def test_a_change_between_the_look_and_the_lock_is_seen(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     ask = preconditions.call
 
