@@ -278,7 +278,7 @@ def _tell_story(folder: Path, patch: pytest.MonkeyPatch) -> _Story:
 
     def note(name: str) -> None:
         nonlocal audited
-        with open_database(f"sqlite:///{folder}/state.db").read() as connection:
+        with open_database(str(load_settings().state)).read() as connection:
             rows = Audit(connection).newest(1000)
         story.audited.setdefault(name, []).extend(each.author for each in rows[: len(rows) - audited])
         audited = len(rows)
@@ -360,7 +360,7 @@ def _record_late(folder: Path) -> None:
     )
     came = replace(late, nominal_time=first, told_at=None, recovered_at=at("03T02:30"), recovered_by=Recovery.ARRIVED)
     mirror = replace(late, kind="process", name="models", nominal_time=first, level=SlaLevel.HIGH)
-    with open_database(f"sqlite:///{folder}/state.db").begin() as connection:
+    with open_database(str(load_settings().state)).begin() as connection:
         SlaMisses(connection).add([late, came, mirror])
 
 
@@ -481,7 +481,7 @@ def record_instances(folder: Path) -> None:
         ended_at=succeeded.ended_at,
         frames={"rows": {"counts": 1}},
     )
-    with open_database(f"sqlite:///{folder}/state.db").begin() as connection:
+    with open_database(str(load_settings().state)).begin() as connection:
         ProcessInstances(connection).add_waiting(rows)
         Attempts(connection).begin(attempt)
         Steps(connection).add([step])

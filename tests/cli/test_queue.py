@@ -47,7 +47,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def context(project: Path) -> OperationContext:
     settings = load_settings({}, start=project)
-    return open_context(settings, open_database(f"sqlite:///{project}/state.db"))
+    return open_context(settings, open_database(str(settings.state)))
 
 
 def tick(project: Path, cluster: str = "here", *feeds: str) -> list[str]:

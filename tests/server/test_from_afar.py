@@ -32,7 +32,7 @@ from feed_assets.settings import load_settings
 from tests.cli.project import must, run
 from tests.cli.test_golden import COMMANDS, GOLDEN, prepare, run_commands, stable
 from tests.cli.test_terminal import in_terminal
-from tests.databases import open_migrated
+from tests.databases import create_schema, open_migrated
 from tests.drills import drill
 from tests.receivers import make_certificate
 from tests.server.project import listen, open_project
@@ -52,9 +52,11 @@ class _Told:
     """What those say that a server does not offer, which are then given where the project is."""
 
 
-def _tell(folder: Path, patch: pytest.MonkeyPatch, *, is_plain: bool) -> _Told:
+def _tell(folder: Path, patch: pytest.MonkeyPatch, state: str, *, is_plain: bool) -> _Told:
     """Tell the story of the golden files from afar; `is_plain` is by requests for JSON alone."""
     prepare(folder, patch)
+    written, file = Path("feed_assets.yaml"), f"sqlite:///{folder}/state.db"
+    written.write_text(written.read_text().replace(file, state))
     patch.setenv("LOGNAME", "ann")
     told, plain, refused = _Told(), list[str](), list[str]()
     send = remote.send
@@ -68,7 +70,7 @@ def _tell(folder: Path, patch: pytest.MonkeyPatch, *, is_plain: bool) -> _Told:
 
     patch.setattr(remote, "send", note)
     with (
-        closing(open_migrated(f"sqlite:///{folder}/state.db")) as database,
+        closing(open_migrated(state)) as database,
         listen(build_application(load_settings(), database)) as server,
     ):
 
@@ -80,18 +82,34 @@ def _tell(folder: Path, patch: pytest.MonkeyPatch, *, is_plain: bool) -> _Told:
             return run(*words)
 
         for name, result in run_commands(folder, "--output", "json", give=give):
-            told.from_afar[name] = stable(result.stdout, folder)
-            told.by_http.update((name, stable(text, folder)) for text in plain)
+            told.from_afar[name], *texts = (
+                stable(text.replace(state, file), folder) for text in (result.stdout, *plain)
+            )
+            told.by_http.update((name, text) for text in texts)
             told.refused.update((name, text) for text in refused)
             plain.clear()
             refused.clear()
     return told
 
 
-@pytest.fixture(scope="module", params=["as on a terminal", drill("as JSON")])
+FORMS = ("as on a terminal", "as JSON")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        (FORMS[0], "sqlite"),
+        drill((FORMS[1], "sqlite")),
+        *(pytest.param((each, "postgresql"), marks=[pytest.mark.server, pytest.mark.drill]) for each in FORMS),
+    ],
+    ids="-".join,
+)
 def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> _Told:
+    (form, kind), folder = request.param, tmp_path_factory.mktemp("afar")
+    is_file = kind == "sqlite"
+    state = f"sqlite:///{folder}/state.db" if is_file else create_schema(request.getfixturevalue("postgres_url"))
     with pytest.MonkeyPatch.context() as patch:
-        return _tell(tmp_path_factory.mktemp("afar"), patch, is_plain=request.param == "as JSON")
+        return _tell(folder, patch, state, is_plain=form == FORMS[1])
 
 
 @pytest.mark.parametrize("name", COMMANDS)
