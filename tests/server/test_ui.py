@@ -31,7 +31,7 @@ def test_whatever_a_page_leads_to_is_a_page(client: TestClient) -> None:
         assert answer.status_code == 200 or 'role="alert"' in answer.text, (page, answer.text)
         assert "frame-ancestors 'none'" in answer.headers.get("content-security-policy", "") or page.endswith(".css")
         new |= addresses_in(answer.text) - seen
-    assert {"/ui/feed/clicks", "/ui/process/counts", "/ui/ask/queue/list", "/ui/keys"} <= seen
+    assert {"/ui/feed/clicks", "/ui/process/counting", "/ui/ask/queue/list", "/ui/keys"} <= seen
 
 
 def test_what_is_not_there_is_told_on_a_page(client: TestClient) -> None:

@@ -5,6 +5,7 @@ from datetime import datetime
 from urllib.parse import quote, urlencode, urlsplit
 
 from feed_assets.entities.common import Kind
+from feed_assets.entities.flow_names import declared_by, is_flow
 from feed_assets.timing.dates import render_datetime
 
 HOME = "/ui"
@@ -23,12 +24,12 @@ def address_of(*parts: str, **values: object) -> str:
 
 
 def entity_address(kind: str, name: str) -> str:
-    """Return the address of an entity.
+    """Return the address of an entity; of a flow that of its feed.
 
-    >>> entity_address("feed", "flights")
-    '/ui/feed/flights'
+    >>> entity_address("feed", "flights"), entity_address("process", "flights@east")
+    ('/ui/feed/flights', '/ui/feed/flights')
     """
-    return address_of(kind, name)
+    return address_of(*declared_by(name)) if is_flow(name) else address_of(kind, name)
 
 
 def described_address(path: str) -> str:

@@ -151,3 +151,21 @@ def test_a_jump_of_the_clock_is_told_with_both_times() -> None:
 def test_without_a_record_the_clock_is_believed() -> None:
     assert decide_clock(HOURLY, NOW, KnownTimes()) == ()
     assert decide_clock(HOURLY, NOW, KnownTimes(newest=NOW + timedelta(days=99))) == ()
+
+
+def test_the_first_sweep_asks_if_the_clock_is_far_behind_the_newest_instance() -> None:
+    jump = timedelta(days=3)  # more than three cadences, and than ten of its hours
+
+    def ask(newest: datetime | None, **known: Any) -> tuple[Any, ...]:
+        return decide_limits(
+            policy(), Amounts(instances=1, stay=9, bytes=1, newest=newest), HOURLY, NOW, KnownTimes(**known)
+        )
+
+    (found,) = ask(NOW - jump - SECOND)
+    assert found.code == ObstacleCode.CLOCK_JUMP
+    assert found.sentence == (
+        "The clock stands at 2013-11-11T12:00Z, and the newest instance of the feed is that of "
+        "2013-11-08T11:59:59Z: it has jumped, or nothing has arrived since."
+    )
+    assert ask(NOW - jump) == ask(None) == ()
+    assert ask(NOW - jump - SECOND, last_sweep=NOW - SECOND) == ()
