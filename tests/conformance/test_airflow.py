@@ -4,26 +4,39 @@ A queue row of theirs is a pending event here, and a partition an instance.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from datetime import datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.entities.process import Process
 from feed_assets.instances.lists.ranges import InstanceFilter
+from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import ProcessInstanceStatus
+from feed_assets.server.aliases import airflow
+from feed_assets.sql.database import Database
 from feed_assets.timing.errors import InstanceError
 from feed_assets.triggers.input_windows import input_states
 from feed_assets.triggers.queues import QueuedEvent
 from tests.conformance.what_comes import Flow, flow, signal, taking
+from tests.context import contexts
 from tests.context.contexts import listed
+from tests.databases import open_migrated
 from tests.instances.harness import START, feed, process
+from tests.projects import declare, enter
+from tests.server.paths import serve_paths
+from tests.server.project import serve
 
 Case = dict[str, Any]
 TABLE = "airflow.json"
+ASSETS = "/api/v2/assets"
 DAY = timedelta(days=1)
 EVERY_DAY = "days(1)"
 
@@ -235,7 +248,94 @@ def show_pending(pending: Sequence[str], finished: Sequence[str], expect: Mappin
         assert (page.total, len(page.instances)) == (totals[2], sizes[2])
 
 
+@contextmanager
+def served(*entities: Mapping[str, object]) -> Iterator[tuple[TestClient, Database]]:
+    """A project with feeds and processes on one cluster, by HTTP."""
+    cluster = {"kind": "cluster", "name": "primary", "storage": "file://${PROJECT_ROOT}/data"}
+    defaults = {"clusters": {"primary": {"validity": {"start": "2013-11-01T00:00Z"}}}}
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        enter(Path(folder), patch)
+        declare(Path(folder), cluster, *({**defaults, **each} for each in entities))
+        with closing(open_migrated(f"sqlite:///{folder}/state.db")) as database:
+            yield serve(database), database
+
+
+def comes(name: str) -> Mapping[str, object]:
+    return {"kind": "feed", "name": name, "signal": True}
+
+
+def hourly(kind: str, name: str, **more: object) -> Mapping[str, object]:
+    return {"kind": kind, "name": name, "frequency": "hours(1)", **more}
+
+
+def ask_by_http(case: Case) -> None:
+    """Airflow's own paths: `/datasets` is `/assets` by now, and ids are names."""
+    match case:
+        case {"given": {"datasets": _}, "expect": {"counts": counts}}:
+            with (
+                served(*(comes(f"d{number}") for number in range(199))) as (client, _),
+                pytest.MonkeyPatch.context() as patch,
+            ):
+                patch.setattr(airflow, "_asset", lambda _, name: {"id": name})  # else each asks for its neighbours
+                sizes = [len(client.get(f"{ASSETS}{query}").json()["assets"]) for query in ("", "?limit=180")]
+            if sizes[0] != counts[0]:
+                pytest.fail(f"a page has {sizes[0]} by default")
+            assert sizes == counts
+        case {"given": {"events": _}, "steps": steps}:
+            makers = [process(f"dag{number}", outputs={f"d{number}": "now(0,0)"}) for number in (1, 2)]
+            with flow(feed("d1"), feed("d2"), *makers) as found:
+                for number in (1, 2):
+                    found.lifecycle.run(f"dag{number}", START, START + DAY, f"run-{number}")
+                answers = [serve_paths(found.later).get(_path(each["GET"])).json() for each in steps]
+            assert [[each["source_dag_id"] for each in answer["asset_events"]] for answer in answers] == [["dag2"]] * 2
+        case {"given": {"asset": _}, "steps": steps, "expect": expect}:
+            with served(comes("d1")) as (client, _):
+                asked = [{**each["body"], "asset_id": "d1"} for each in steps]
+                answers = [client.post(f"{ASSETS}/events", json=each) for each in asked]
+                assert [each.status_code for each in answers] == expect["status"]
+                told = answers[-1].json()
+                assert told["extra"]["password"] == expect["extra.password"]
+                assert client.get(f"{ASSETS}/d1").json()["last_asset_event"]["id"] == told["id"]
+        case {"given": {"producers": producers}, "expect": expect}:
+            materialize(producers, expect)
+        case {"given": {}, "steps": steps, "expect": expect}:
+            with served(comes("d1")) as (client, _):
+                assert [client.get(_path(each["GET"])).status_code for each in steps] == expect["status"]
+        case _:
+            raise LookupError(case)
+
+
+def materialize(producers: Mapping[str, int], expect: Mapping[str, Any]) -> None:
+    """Ask for assets with so many producers each, one after the other in time."""
+    day = "2013-11-0{}T00:00Z"
+    makers = [
+        hourly(
+            "process",
+            f"{name}-{maker}",
+            outputs={"made": {"feed": name, "instance": "now(0,0)"}},
+            workflow={"engine": "sql", "path": "made.sql"},
+            clusters={"primary": {"validity": {"start": day.format(1 + maker), "end": day.format(2 + maker)}}},
+        )
+        for name, count in producers.items()
+        for maker in range(count)
+    ]
+    place = "/${YEAR}-${MONTH}-${DAY}/${HOUR}"
+    feeds = [hourly("feed", name, locations={"data": f"/{name}{place}"}) for name in producers]
+    with served(*feeds, *makers) as (client, database):
+        Path("made.sql").write_text("select 1 as n")
+        with database.begin() as connection:
+            ProcessInstances(connection).add_waiting([contexts.row("asset1-0", START, ProcessInstanceStatus.KILLED)])
+        answers = [client.post(f"{ASSETS}/{name}/materialize") for name in producers]
+    assert [each.status_code for each in answers] == expect["status"]
+    assert expect["run 1"].items() <= answers[0].json().items()
+
+
+def _path(theirs: str) -> str:
+    return theirs.replace("/datasets", ASSETS).replace("dataset_id=", "asset_id=d")
+
+
 RUNNERS = {
+    "rest": ask_by_http,
     "condition": evaluate,
     "event": record_event,
     "runs": create_runs,
