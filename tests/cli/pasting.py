@@ -15,13 +15,12 @@ from click.testing import Result
 
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import Cause, ProcessInstance, ProcessInstanceStatus
-from tests.cli.project import prepare, run
-from tests.cli.replication_project import project as replicated
-from tests.cli.retention_project import ok, set_clock
-from tests.cli.retention_project import project as expired
+from tests.cli.project import ok, prepare, run, set_clock
 from tests.commands import Offer, commands_in, words_of
 from tests.databases import open_migrated
 from tests.definitions.verbs.harness import NOON
+from tests.replication.project import project as replicated
+from tests.retention.project import project as expired
 
 __all__ = ["expired", "replicated"]
 

@@ -58,3 +58,27 @@ def must(*arguments: str, code: int = 0, stdin: str | None = None) -> Result:
 def shown(*arguments: str, code: int = 0) -> Any:
     """The JSON form of what a command says."""
     return json.loads(must(*arguments, "--output", "json", code=code).stdout)
+
+
+def set_clock(project: Path, now: str) -> None:
+    """Let the time of the data stand still."""
+    replay = {"origin": now, "real_start": now, "speed": 1, "until": now}
+    settings = {"state": f"sqlite:///{project}/state.db", "demo": {"replay": replay}}
+    (project / "feed_assets.yaml").write_text(yaml.safe_dump(settings))
+
+
+def ok(result: Result) -> str:
+    """What a command prints that succeeds."""
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def refused(result: Result) -> str:
+    """What a command says that ends with 1."""
+    assert result.exit_code == 1, result.output
+    return result.stderr
+
+
+def table(result: Result) -> list[list[str]]:
+    """The rows of what a command prints."""
+    return rows(ok(result))

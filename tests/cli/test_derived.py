@@ -28,8 +28,7 @@ from feed_assets.pages import Page
 from feed_assets.parameters import Clusters, Files, KindFirst, Name, Names, OnlyKind, OnlyName
 from feed_assets.sql.database import open_database
 from feed_assets.timing.sequence import Frequency, Unit
-from tests.cli.project import prepare, rows, run
-from tests.cli.retention_project import ok, set_clock
+from tests.cli.project import ok, prepare, rows, run, set_clock
 
 HOURLY = Frequency(unit=Unit.HOURS, count=1)
 

@@ -36,15 +36,14 @@ from feed_assets.settings import load_settings
 from feed_assets.sql.database import open_database
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
-from tests.cli.project import must, run
-from tests.cli.retention_project import set_clock
-from tests.cli.test_queue import ENTITIES as ORDERS
-from tests.cli.test_queue import tick
+from tests.cli.project import must, run, set_clock
 from tests.definitions.verbs.harness import CLICKS, COUNTING, COUNTS
 from tests.instances.harness import LifecycleHarness, at
 from tests.projects import enter
 from tests.retention.sweeps.test_mirror_runs import run as run_mirror
 from tests.retention.sweeps.test_mirror_runs import write
+from tests.triggers.test_queues import ENTITIES as ORDERS
+from tests.triggers.test_queues import tick
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = Path(__file__).parent / "golden"

@@ -33,7 +33,9 @@ from feed_assets.log.records import Cause, FrozenInput, ProcessInstanceStatus
 from feed_assets.orchestration.errors import NoAssetError
 from feed_assets.orchestration.location.health import describe_behind
 from feed_assets.orchestration.sensors.overdue_notices import MOST_LINES, render_most
-from tests.cli import test_batch, test_hints_of_definitions, test_hints_of_instances, test_inbox, test_notify, test_sla
+from tests.alerts.deadlines import test_sla_commands
+from tests.alerts.delivery import test_notify_commands
+from tests.cli import test_hints_of_definitions, test_hints_of_instances
 from tests.cli.pasting import (
     AT,
     CLAIMED,
@@ -51,16 +53,25 @@ from tests.cli.pasting import (
     schedule_by_hand,
     status_of,
 )
-from tests.cli.project import let_ticks_come, must, run
-from tests.cli.retention_project import ok, planned, set_clock
+from tests.cli.project import let_ticks_come, must, ok, run, set_clock
 from tests.commands import offered_in_code, written_by_hand
 from tests.databases import open_migrated
 from tests.definitions.verbs.harness import CLICKS, CLUSTER, COUNTING, COUNTS, NOON
+from tests.external_work import test_calls
+from tests.instances.inbox import test_inbox_commands
 from tests.log.samples import feed_instance, late_check, process_instance
+from tests.retention.project import planned
 
 __all__ = ["counted", "expired", "paste", "replicated"]
 
-OTHERS = (test_batch, test_hints_of_definitions, test_hints_of_instances, test_inbox, test_notify, test_sla)
+OTHERS = (
+    test_calls,
+    test_hints_of_definitions,
+    test_hints_of_instances,
+    test_inbox_commands,
+    test_notify_commands,
+    test_sla_commands,
+)
 """Modules with the other tests, which say on import what they paste."""
 ELSEWHERE = {
     "engines.workflow.sql_code.<module>: validate": "starts Spark: tests/definitions/checks/test_code_trials.py",

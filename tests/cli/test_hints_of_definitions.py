@@ -17,8 +17,7 @@ from tests.cli.pasting import (
     replicated,
     schedule_by_hand,
 )
-from tests.cli.project import run
-from tests.cli.retention_project import ok, refused
+from tests.cli.project import ok, refused, run
 from tests.definitions.verbs.harness import CLICKS, CLUSTER, COUNTING
 
 __all__ = ["counted", "expired", "paste", "replicated"]

@@ -17,7 +17,6 @@ from feed_assets.retention.errors import SweepRefusedError
 from feed_assets.retention.sweeps.sweep_context import require_sweep
 from feed_assets.settings import load_settings
 from feed_assets.transfer.errors import RemovalLimitError
-from tests.cli import replication_project
 from tests.cli.pasting import (
     AT,
     TIME,
@@ -31,12 +30,13 @@ from tests.cli.pasting import (
     replicated,
     status_of,
 )
-from tests.cli.project import must, run
-from tests.cli.retention_project import daily_sweep, ok, planned, refused
+from tests.cli.project import must, ok, refused, run
 from tests.commands import words_of
 from tests.databases import open_migrated
 from tests.definitions.verbs.harness import CLICKS, CLUSTER
 from tests.instances.harness import START
+from tests.replication import project as replication_project
+from tests.retention.project import daily_sweep, planned
 from tests.retention.sweeps import test_mirror_runs as mirror_runs
 
 __all__ = ["counted", "expired", "paste", "replicated"]

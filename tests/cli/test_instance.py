@@ -5,8 +5,7 @@ import pytest
 import yaml
 
 from feed_assets.clock import FrozenClock
-from tests.cli.project import below, let_ticks_come, must, prepare, rows, run, shown
-from tests.cli.retention_project import ok
+from tests.cli.project import below, let_ticks_come, must, ok, prepare, rows, run, shown
 from tests.definitions.verbs.harness import ALL, COUNTING, NOON
 from tests.projects import land
 

@@ -17,9 +17,9 @@ from feed_assets.log.instances.tables import process_instances
 from feed_assets.log.records import ProcessInstance, ProcessInstanceStatus
 from feed_assets.sql.database import Database
 from tests.cli.project import run
-from tests.cli.test_simulate import ENTITIES
 from tests.databases import open_migrated
 from tests.log.samples import process_instance
+from tests.simulate.test_simulate_command import ENTITIES
 
 START = datetime(2015, 1, 1, tzinfo=UTC)
 S = ProcessInstanceStatus

@@ -9,8 +9,8 @@ import pytest
 
 from feed_assets import open_metadata
 from feed_assets.entities.metadata import LONGEST_NAME, LONGEST_VALUE, MOST_BYTES, Origin
+from tests.catalog.project import prepare
 from tests.catalog.test_descriptions import ALL, described
-from tests.cli.metadata_project import prepare
 from tests.cli.project import run
 from tests.documents.markdown import ROOT, Table, codes, fences, plain, tables_of
 

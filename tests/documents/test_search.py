@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from tests.catalog.search.test_search_commands import demo
 from tests.cli.project import run
-from tests.cli.test_search import demo
 from tests.commands import words_of
 from tests.documents.markdown import codes, tables_of
 from tests.documents.shell import commands_of

@@ -12,10 +12,10 @@ from feed_assets.alerts.deadlines.store import SlaMisses
 from feed_assets.clock import SystemClock
 from feed_assets.log.messages.levels import SlaLevel
 from feed_assets.log.records import ProcessInstanceStatus
-from tests.cli.metadata_project import prepare as prepare_metadata
+from tests.catalog.project import prepare as prepare_metadata
 from tests.cli.pasting import TIME, begin
 from tests.cli.project import prepare as prepare_clicks
-from tests.cli.retention_project import set_clock
+from tests.cli.project import set_clock
 from tests.databases import lay_tables, open_migrated
 from tests.definitions.verbs.harness import CLICKS, CLUSTER, COUNTING, COUNTS
 from tests.documents.markdown import DOCS, ROOT, fences
@@ -29,14 +29,14 @@ ELSEWHERE = {
     "eval": "a line for a shell's start-up file: tests/cli/test_completion.py",
     "feed-assets completion fish | source": "a line for a shell's start-up file: tests/cli/test_completion.py",
     "feed-assets serve": "never ends: tests/server/test_serving.py",
-    "feed-assets mirror new --file job.properties": "needs a file of Falcon's: tests/cli/test_mirror.py",
+    "feed-assets mirror new --file job.properties": "needs a file: tests/replication/mirrors/test_mirror_commands.py",
     "feed-assets mirror new": "named without its options",
     "feed-assets validate --live": "needs PostgreSQL and S3: tests/documents/test_newcomer.py",
     "feed-assets serve --host 0.0.0.0": "never ends: tests/server/test_serving.py",
     "make": "people and CI run its targets; `make help` is run by tests/test_documents.py",
     "pg_dump": "of PostgreSQL",
     "pip": "installs into an environment of its own: tests/documents/newcomer.py",
-    "pytest": "runs the test of a new project: tests/cli/test_init.py",
+    "pytest": "runs the test of a new project: tests/scaffolding/test_init.py",
 }
 """Programs and lines of the pages that are not run here: why, and what runs them."""
 PAGES = {

@@ -12,11 +12,11 @@ from feed_assets.settings import load_settings
 from feed_assets.testing import open_project
 from feed_assets.timing.dates import parse_datetime
 from tests.cli.project import must, shown
-from tests.cli.test_queue import ENTITIES, tick
 from tests.databases import open_migrated
 from tests.projects import declare, enter
 from tests.server.project import listen
 from tests.spark_session import spark
+from tests.triggers.test_queues import ENTITIES, tick
 
 __all__ = ["spark"]
 

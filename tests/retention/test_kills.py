@@ -20,14 +20,14 @@ from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.records import FeedInstanceStatus
 from feed_assets.settings import load_settings
 from feed_assets.sql.database import open_database
-from tests.cli.project import run
-from tests.cli.retention_project import ok, retention, set_clock
+from tests.cli.project import ok, run, set_clock
 from tests.databases import open_migrated
 from tests.definitions.verbs.harness import CLICKS, CLUSTER, with_validity
 from tests.drills import drill_seed, sized
 from tests.instances.harness import at
 from tests.projects import enter
 from tests.retention.harness import Tree, tree_of
+from tests.retention.project import retention
 
 KILLS = sized(2, 40)
 FEEDS = [f"clicks-{letter}" for letter in "abcdefghij"]

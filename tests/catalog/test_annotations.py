@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.metadata_project import prepare
+from tests.catalog.project import prepare
 from tests.cli.scripts import run_script
 
 SCRIPT = {

@@ -8,8 +8,7 @@ from feed_assets.alerts.deadlines.records import Recovery, SlaMiss
 from feed_assets.alerts.deadlines.store import SlaMisses
 from feed_assets.log.messages.levels import SlaLevel
 from tests.cli.pasting import TIME, Pasting, counted, declare, of, paste
-from tests.cli.project import rows, run
-from tests.cli.retention_project import ok, refused
+from tests.cli.project import ok, refused, rows, run
 from tests.databases import open_migrated
 from tests.definitions.verbs.harness import CLICKS, CLUSTER, COUNTING, COUNTS
 from tests.instances.harness import at

@@ -4,9 +4,8 @@ from pathlib import Path
 
 from feed_assets.context.safe_mode import is_restored, record_restore
 from feed_assets.sql.database import open_database
-from tests.cli.project import must, run, shown
-from tests.cli.replication_project import project, replication
-from tests.cli.retention_project import ok, table
+from tests.cli.project import must, ok, run, shown, table
+from tests.replication.project import project, replication
 
 __all__ = ["project"]
 

@@ -10,21 +10,10 @@ from feed_assets.log.removals.records import SweepState
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.patience import Patience
 from feed_assets.sql.database import open_database
-from tests.cli.project import rows, run
-from tests.cli.retention_project import (
-    EXPIRED,
-    NOON,
-    daily_sweep,
-    ok,
-    planned,
-    project,
-    refused,
-    retention,
-    set_clock,
-    table,
-)
+from tests.cli.project import ok, refused, rows, run, set_clock, table
 from tests.projects import land
 from tests.retention.harness import Tree, tree_of
+from tests.retention.project import EXPIRED, NOON, daily_sweep, planned, project, retention
 from tests.storage.hanging import hanging
 
 __all__ = ["project"]

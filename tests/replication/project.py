@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.project import shown
-from tests.cli.retention_project import set_clock
+from tests.cli.project import set_clock, shown
 from tests.definitions.verbs.harness import CLICKS, COUNTING, COUNTS
 from tests.projects import declare, enter, land
 

@@ -16,8 +16,7 @@ from feed_assets.instances.inbox.ingest import apply_inboxes
 from feed_assets.settings import load_settings
 from feed_assets.sql.database import open_database
 from tests.cli.pasting import Pasting, of, paste
-from tests.cli.project import run, shown
-from tests.cli.retention_project import ok
+from tests.cli.project import ok, run, shown
 from tests.projects import declare, enter
 
 __all__ = ["paste"]

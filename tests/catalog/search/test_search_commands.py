@@ -13,7 +13,7 @@ from tests.projects import enter
 
 pytestmark = pytest.mark.both_databases
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DEMO = ROOT / "examples" / "flights" / "entities" / "flights.yaml"
 DELAYS = "Delays of each airline on a local day, with the weather of its hours."
 SAID = "aV1 av2 ,  -  ,  av3 - av4_av5 av6"

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 import yaml
-from click.testing import Result
 
-from tests.cli.project import rows, shown
+from tests.cli.project import set_clock, shown
 from tests.definitions.verbs.harness import CLICKS, CLUSTER, with_validity
 from tests.projects import declare, enter, land
 
@@ -31,30 +30,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     declare(tmp_path, CLUSTER, *feeds)
     set_clock(tmp_path, NOON)
     return tmp_path
-
-
-def set_clock(project: Path, now: str) -> None:
-    """Let the time of the data stand still."""
-    replay = {"origin": now, "real_start": now, "speed": 1, "until": now}
-    settings = {"state": f"sqlite:///{project}/state.db", "demo": {"replay": replay}}
-    (project / "feed_assets.yaml").write_text(yaml.safe_dump(settings))
-
-
-def ok(result: Result) -> str:
-    """What a command prints that succeeds."""
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
-def refused(result: Result) -> str:
-    """What a command says that ends with 1."""
-    assert result.exit_code == 1, result.output
-    return result.stderr
-
-
-def table(result: Result) -> list[list[str]]:
-    """The rows of what a command prints."""
-    return rows(ok(result))
 
 
 def retention(*arguments: str, exit_code: int = 0) -> Any:

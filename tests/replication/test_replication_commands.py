@@ -9,9 +9,8 @@ import pytest
 import yaml
 
 from feed_assets.clock import TimeBudget
-from tests.cli.project import must, run
-from tests.cli.replication_project import EAST, REPLICATED, WEST, instance, project, replication
-from tests.cli.retention_project import ok, refused, table
+from tests.cli.project import must, ok, refused, run, table
+from tests.replication.project import EAST, REPLICATED, WEST, instance, project, replication
 
 __all__ = ["project"]
 

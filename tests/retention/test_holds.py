@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cli.project import run, shown
-from tests.cli.retention_project import ok, planned, project, refused, retention, set_clock, table
+from tests.cli.project import ok, refused, run, set_clock, shown, table
 from tests.definitions.verbs.harness import CLICKS
+from tests.retention.project import planned, project, retention
 
 __all__ = ["project"]
 

@@ -10,8 +10,7 @@ import yaml
 
 from feed_assets.catalog.store import MetadataStore
 from feed_assets.sql.database import open_database
-from tests.cli.project import must, prepare, run, shown
-from tests.cli.retention_project import set_clock
+from tests.cli.project import must, prepare, run, set_clock, shown
 from tests.definitions.verbs.harness import ALL, COUNTING, changed
 from tests.projects import enter
 

@@ -5,7 +5,7 @@ import pytest
 
 from tests.cli.project import must, run, shown
 
-DOCUMENTS = Path(__file__).parents[1] / "loading" / "falcon" / "documents"
+DOCUMENTS = Path(__file__).parents[2] / "loading" / "falcon" / "documents"
 
 
 @pytest.fixture
