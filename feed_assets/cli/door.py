@@ -16,6 +16,7 @@ from feed_assets.settings import Settings
 
 if TYPE_CHECKING:
     from feed_assets.context.operation import OperationContext
+    from feed_assets.definitions.store import DefinitionStore
     from feed_assets.sql.database import Database
 
 
@@ -41,6 +42,7 @@ class Door:
     database: "Database"
     author: str
     open_context: "Callable[[], OperationContext]"
+    open_store: "Callable[[], DefinitionStore]"
     screen: Screen
 
 

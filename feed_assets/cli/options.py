@@ -425,7 +425,8 @@ def open_entity_context_for(
 
     settings = project_settings(paths)
     database, now = open_state(settings, may_take_over=may_take_over), open_clock(settings).now()
-    return open_entity_context(settings, database, author=author_of(author), now=now, **asked)
+    store = door.open_store() if (door := find_door()) is not None else None
+    return open_entity_context(settings, database, author=author_of(author), now=now, store=store, **asked)
 
 
 def author_of(author: str | None) -> str:

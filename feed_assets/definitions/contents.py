@@ -105,12 +105,14 @@ class Contents:
 
 
 class ContentsReader:
-    """A reader of the files of a folder. Caches what it has parsed."""
+    """A reader of the files of a folder. Keeps what it has parsed; threads may share it."""
 
     def __init__(self, folder: DefinitionFolder, values: Values) -> None:
         self._folder = folder
         self._values = values
         self._kept: dict[str, StoredFile] = {}
+        self._last: tuple[tuple[EntityFile, ...], frozenset[tuple[str, str | None]], Contents | None]
+        self._last = (), frozenset(), None
 
     def read(self) -> Contents:
         """Read all files in their present state.
@@ -118,9 +120,14 @@ class ContentsReader:
         Raises:
             LocationUnreadableError: the location does not exist or cannot be read.
         """
-        files = [self._stored(self._folder.name_of(file.name), file) for file in self._folder.read()]
-        self._kept = {file.name: file for file in files}
-        return self._gathered(files)
+        raw = self._folder.read()
+        seen, used, contents = self._last
+        if contents is None or raw is not seen or not self._values.hold(used):
+            files = [self._stored(self._folder.name_of(file.name), file) for file in raw]
+            self._kept = {file.name: file for file in files}
+            contents, used = self._gathered(files), frozenset(pair for file in files for pair in file.references)
+            self._last = raw, used, contents
+        return contents
 
     def empty(self) -> Contents:
         """Return the contents of a location that does not exist yet."""

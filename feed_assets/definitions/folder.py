@@ -19,13 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from feed_assets.clock import SystemClock
 from feed_assets.definitions.errors import DefinitionStoreError, FileRefusedError
 from feed_assets.entities.bundle import AnyEntity, entity_digest
 from feed_assets.entities.common import Kind
 from feed_assets.issues import EntityKey
 from feed_assets.loading.bundles import ParsedFile
 from feed_assets.loading.entity_documents import iter_entities
-from feed_assets.loading.entity_files import EntityFile, Values, is_entity_file, read_entity_files
+from feed_assets.loading.entity_files import EntityFile, Values, is_entity_file, read_entity_files, stamp_files
 from feed_assets.log.definitions.records import DefinitionVersion, DocumentFormat
 
 _WHOLE_OBJECTS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "memory"})
@@ -67,13 +68,20 @@ class DefinitionFolder(ABC):
     def shown(self, name: str) -> str:
         """Return the name of a file in messages; the inverse of `name_of`."""
 
+    _seen: tuple[object, tuple[EntityFile, ...]] = (None, ())  # replaced as a whole, since threads share it
+
     def read(self) -> tuple[EntityFile, ...]:
-        """Read all files in their present state, under their names in messages.
+        """Read all files in their present state, under their names in messages. While none has changed, the tuple is
+        the same object, and no file is opened.
 
         Raises:
             LocationUnreadableError: the location does not exist or cannot be read.
         """
-        return read_entity_files(self.location)
+        stamp, seen = stamp_files(self.location, SystemClock().now()), self._seen
+        if stamp is None or stamp != seen[0]:
+            files = read_entity_files(self.location)
+            self._seen = seen = (stamp, seen[1] if files == seen[1] else files)
+        return seen[1]
 
     def read_file(self, name: str) -> bytes | None:
         """Return the content of a file; None if there is no such file."""

@@ -100,9 +100,9 @@ class _Position:
 class DefinitionStore:
     """The definitions in a folder, with their history in the state database.
 
-    Several processes may use one store at a time; their changes are serialized. Keep the object: it parses a file again
-    only after the file has changed. `unconfirmed_deletions` is the share of the declared entities that may disappear
-    from the files at once without a confirmation.
+    Several processes and threads may use one store at a time; their changes are serialized. Keep the object: it reads
+    and parses a file again only after the file has changed. `unconfirmed_deletions` is the share of the declared
+    entities that may disappear from the files at once without a confirmation.
     """
 
     def __init__(

@@ -8,7 +8,7 @@ expressions) is left alone; `$${` is a literal `${`.
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -57,6 +57,11 @@ class Values:
         if is_secret and found is not None:
             remember(found, name)
         return found
+
+    def hold(self, used: Iterable[tuple[str, str | None]]) -> bool:
+        """Return whether references, as `iter_used` yields them, still have the same values."""
+        known = ((name.removeprefix("env:"), name.startswith("env:"), value) for name, value in used)
+        return all(self.find(name, is_environment=is_environment) == value for name, is_environment, value in known)
 
     def places_tried(self, name: str) -> tuple[str, ...]:
         """Return where the value of `${name}` is looked for, the strongest first."""
@@ -184,14 +189,16 @@ def read_entity_files(location: str | Path) -> tuple[EntityFile, ...]:
         ) from exc
 
 
-def read_declared_files(settings: Settings) -> tuple[EntityFile, ...]:
-    """Return the entity files of the location that the settings name.
+def read_declared_files(
+    settings: Settings, read: Callable[[str], tuple[EntityFile, ...]] = read_entity_files
+) -> tuple[EntityFile, ...]:
+    """Return the entity files of the location that the settings name, as they are read.
 
     Raises:
         LocationUnreadableError: the location does not exist or cannot be read; lists where the setting was looked for.
     """
     try:
-        return read_entity_files(settings.entities_location)
+        return read(settings.entities_location)
     except LocationUnreadableError as exc:
         tried = f"The setting 'entities' is {settings.entities!r}, from {settings.origin_of('entities')}; "
         tried += f"tried in this order: {', '.join(settings.tried)}."

@@ -71,6 +71,7 @@ class Served:
             database=self.database,
             author=author,
             open_context=self.definitions.open_context,
+            open_store=lambda: self.definitions.store,
             screen=screen,
         )
 

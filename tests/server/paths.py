@@ -9,6 +9,7 @@ from starlette.testclient import TestClient
 
 from feed_assets.cli.door import Door, Screen
 from feed_assets.context.operation import OperationContext
+from feed_assets.definitions.store import open_store
 from feed_assets.server.aliases.endpoint import mount_aliases
 from feed_assets.server.waiting import Threads
 from feed_assets.settings import Settings
@@ -22,7 +23,14 @@ def serve_paths(open_context: Callable[[], OperationContext]) -> TestClient:
     def open_door(_: Request, screen: Screen) -> Door:
         settings = Settings(actions="off")
         database = open_context().database
-        return Door(settings=settings, database=database, author="ann", open_context=open_context, screen=screen)
+        return Door(
+            settings=settings,
+            database=database,
+            author="ann",
+            open_context=open_context,
+            open_store=lambda: open_store(database, settings),
+            screen=screen,
+        )
 
     return TestClient(Starlette(routes=mount_aliases(open_door, Threads())), raise_server_exceptions=False)
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from feed_assets.clock import FrozenClock, SystemClock
+from feed_assets.definitions import contents, folder
 from feed_assets.loading.entity_files import stamp_files
-from feed_assets.server import definitions
 from feed_assets.server.definitions import KeptDefinitions
 from feed_assets.settings import load_settings
 from feed_assets.sql.database import Database
-from tests.server.project import open_project
+from tests.server.project import open_project, serve
 
 LATER = SystemClock().now() + timedelta(days=1)
 
@@ -49,24 +49,64 @@ def test_the_stamp_of_files_is_another_after_each_change_and_none_just_after_one
     assert stamp_files(str(file), LATER) is None
 
 
-def test_contents_are_read_again_only_after_a_change(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    times, read = list[None](), definitions.read_declared_files
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The locations whose files are read, in order."""
+    found, read = list[str](), folder.read_entity_files
 
-    def count(settings: Any) -> Any:
-        times.append(None)
-        return read(settings)
+    def count(location: str) -> Any:
+        found.append(location)
+        return read(location)
 
-    monkeypatch.setattr(definitions, "read_declared_files", count)
+    monkeypatch.setattr(folder, "read_entity_files", count)
+    return found
+
+
+def test_contents_are_read_again_only_after_a_change(
+    database: Database, reads: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     kept = KeptDefinitions(load_settings(), database)
     kept.open_context()
     kept.open_context()
-    assert len(times) == 2, "the files have been changed just now"
-    monkeypatch.setattr(definitions, "SystemClock", lambda: FrozenClock(LATER))
+    assert len(reads) == 2, "the files have been changed just now"
+    monkeypatch.setattr(folder, "SystemClock", lambda: FrozenClock(LATER))
     first, second = (kept.open_context() for _ in range(2))
-    assert len(times) == 3
+    assert len(reads) == 3
     assert first.timeline is not second.timeline, "one request refreshes it while another one reads it"
     assert first.plan is second.plan
     (file,) = Path("entities").rglob("counting.yaml")
     file.write_text(f"{file.read_text()}description: changed\n")
     changed = kept.open_context()
-    assert (len(times), changed.plan is first.plan) == (4, False)
+    assert (len(reads), changed.plan is first.plan) == (4, False)
+
+
+def test_questions_about_entities_share_what_is_kept_and_see_each_edit_at_once(
+    database: Database, reads: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = serve(database)
+
+    def declared() -> str:
+        return str(client.get("/api/v1/entity/definition?kind=process&name=counting").text)
+
+    parsed, parse = list[str](), contents.parse_file
+    monkeypatch.setattr(contents, "parse_file", lambda file, values: (parsed.append(file.name), parse(file, values))[1])
+    before, number = declared(), len(parsed)
+    assert declared() == before
+    assert number > 1 == len(parsed) - number + 1, "each file is parsed once"
+    (file,) = Path("entities").rglob("counting.yaml")
+    text = file.read_text()
+    for word in ("one", "two", "six"):  # of one size, within a second
+        file.write_text(f"{text}description: {word}\n")
+        assert f"description: {word}" in declared()
+    moved = file.rename(file.with_name("moved.yaml"))
+    assert "description: six" in declared()
+    moved.write_text(f"{text}description: [")
+    assert "description: six" not in declared(), "the file is half written"
+    moved.write_text(text)
+    monkeypatch.setattr(folder, "SystemClock", lambda: FrozenClock(LATER))
+    assert declared() == before
+    read = len(reads)
+    assert client.get("/api/v1/entity/list").status_code == client.get("/api/v1/entity/list").status_code == 200
+    assert (len(reads), declared()) == (read, before)
+    moved.unlink()
+    assert (declared() == before, len(reads)) == (False, read + 1)

@@ -74,14 +74,15 @@ def open_entity_context(
     *,
     author: str,
     now: datetime,
+    store: DefinitionStore | None = None,
     dry_run: bool = False,
     skip_checks: bool = False,
 ) -> EntityContext:
-    """Open the context of the location that the settings name."""
+    """Open the context of the location that the settings name; `store` is that of a server, which keeps it."""
     return EntityContext(
         settings=settings,
         database=database,
-        store=open_store(database, settings),
+        store=store or open_store(database, settings),
         author=author,
         now=now,
         dry_run=dry_run,
