@@ -34,7 +34,7 @@ from feed_assets.server.openapi import describe_routes
 from feed_assets.server.page import POLICY, render_page
 from feed_assets.server.preconditions import call_if_match, has_tag, tag_of
 from feed_assets.server.problems import problem
-from feed_assets.server.routes import DOCUMENT, HEALTH, METRICS, PAGES, OperationRoute, Rights, list_routes
+from feed_assets.server.routes import DOCUMENT, HEALTH, METRICS, PAGES, Rights, list_routes
 from feed_assets.server.ui.endpoint import mount_pages
 from feed_assets.server.waiting import Threads
 from feed_assets.settings import Settings
@@ -109,13 +109,13 @@ async def _miss(request: Request, _: Exception) -> Response:
 class _Endpoint:
     """Answers the requests of one route."""
 
-    def __init__(self, served: Served, route: OperationRoute) -> None:
+    def __init__(self, served: Served, operation: Operation) -> None:
         self._served = served
-        self._route = route
+        self._operation = operation
 
     async def respond(self, request: Request) -> Response:
         """Read a request, call its operation, and answer."""
-        operation = self._route.operation
+        operation = self._operation
         try:
             given = read_given(operation, await _read_values(request, operation))
             given |= read_key(request, operation, given)
@@ -214,7 +214,7 @@ class _Metrics:
 class _Document:
     """Answers with the OpenAPI document, and with the page that is made of it; each is made once."""
 
-    def __init__(self, routes: Sequence[OperationRoute]) -> None:
+    def __init__(self, routes: Sequence[Operation]) -> None:
         self._limiter = CapacityLimiter(1)
         self._describe = cache(partial(describe_routes, routes))
         self._render = cache(lambda: JSONResponse(self._describe()).body)

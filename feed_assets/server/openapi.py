@@ -24,7 +24,7 @@ from feed_assets.server.answers import JSON, media_type_of
 from feed_assets.server.bodies import KEY, KEYED
 from feed_assets.server.calls import command_of, list_parameters
 from feed_assets.server.preconditions import CONDITIONED
-from feed_assets.server.routes import DOCUMENT, HEALTH, METRICS, OperationRoute
+from feed_assets.server.routes import DOCUMENT, HEALTH, METRICS
 
 _ABOUT = """Each operation that has a route, with the parameters and the JSON of its command. What only reads is asked
 by GET. What acts takes its parameters as the JSON object in the body or, if the body is a file, in the query.
@@ -85,9 +85,9 @@ class _Schemas(GenerateJsonSchema):
         return {}
 
 
-def describe_routes(routes: Sequence[OperationRoute]) -> Mapping[str, Any]:
+def describe_routes(routes: Sequence[Operation]) -> Mapping[str, Any]:
     """Return the OpenAPI document."""
-    kinds = {(each.operation, at): kind for each in routes for at, kind in enumerate(_results_of(each.operation))}
+    kinds = {(each, at): kind for each in routes for at, kind in enumerate(_results_of(each))}
     asked = [(key, _MODE, TypeAdapter(kind)) for key, kind in kinds.items()]
     found, shared = TypeAdapter.json_schemas(asked, ref_template=f"{_SHARED}{{model}}", schema_generator=_Schemas)
     results: dict[Operation, list[Mapping[str, Any]]] = {}
@@ -98,14 +98,13 @@ def describe_routes(routes: Sequence[OperationRoute]) -> Mapping[str, Any]:
         path: {"get": {"summary": text, "responses": _answers(HTTPStatus.OK, {kind: {"schema": {}}})}}
         for path, (text, kind) in _LOOKS.items()
     }
-    groups = dict.fromkeys(each.operation.group for each in routes)
+    groups = dict.fromkeys(each.group for each in routes)
     return {
         "openapi": "3.1.0",
         "info": {"title": "feed-assets", "version": metadata.version("feed-assets"), "description": _ABOUT},
         "security": [{}, {"token": []}],
         "tags": [{"name": each, "description": describe_group(each)} for each in groups],
-        "paths": looks
-        | {each.path: {each.method.lower(): _describe(each, results[each.operation])} for each in routes},
+        "paths": looks | {each.path: {each.method.lower(): _describe(each, results[each])} for each in routes},
         "components": {
             "schemas": {**shared["$defs"], **_SCHEMAS},
             "responses": {
@@ -144,10 +143,9 @@ def _document_of(operation: Operation, kind: Any, schema: Any, defined: Mapping[
     return {"allOf": [{"$ref": f"{_SHARED}Document"}, schema]}
 
 
-def _describe(route: OperationRoute, results: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+def _describe(operation: Operation, results: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Return the description of an operation whose JSON is one of some results."""
-    operation = route.operation
-    is_body = operation.file is None and route.method == "POST"
+    is_body = operation.file is None and operation.method == "POST"
     asked = _schemas_of(operation, in_query=not is_body)
     example = _example_of(operation, asked)
     required = [name for name, each in list_parameters(operation).items() if each.required]
@@ -160,7 +158,7 @@ def _describe(route: OperationRoute, results: Sequence[Mapping[str, Any]]) -> Ma
         "description": operation.about,
         "tags": [operation.group],
         "x-right": operation.right,
-        "responses": _answers(operation.answers, answered, is_asked=route.method == "GET"),
+        "responses": _answers(operation.answers, answered, is_asked=operation.method == "GET"),
     }
     described["parameters"] = [
         {"name": name, "in": "header", "required": False, "schema": {**_TEXT, "description": about}}

@@ -25,26 +25,9 @@ LOOKS = (HEALTH, METRICS, *PAGES)
 _METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
 
 
-@dataclass(frozen=True, slots=True)
-class OperationRoute:
-    """The route of an operation: `GET` of what only reads and takes no file, else `POST`."""
-
-    operation: Operation
-
-    @property
-    def path(self) -> str:
-        """The words of the command."""
-        return self.operation.path
-
-    @property
-    def method(self) -> str:
-        """The method."""
-        return self.operation.method
-
-
-def list_routes() -> tuple[OperationRoute, ...]:
-    """Return the routes of all operations that have one."""
-    return tuple(OperationRoute(each) for each in list_operations().items if each.has_route)
+def list_routes() -> tuple[Operation, ...]:
+    """Return the operations that have a route."""
+    return tuple(each for each in list_operations().items if each.has_route)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +35,7 @@ class Rights:
     """Which rights a request needs; asked before every route."""
 
     of_routes: Mapping[tuple[str, str], Operation] = field(
-        default_factory=lambda: {(each.method, each.path): each.operation for each in list_routes()}
+        default_factory=lambda: {(each.method, each.path): each for each in list_routes()}
     )
 
     def __call__(self, scope: Scope) -> tuple[Does, ...]:

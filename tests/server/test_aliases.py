@@ -26,7 +26,7 @@ def client(project: Database) -> TestClient:
 
 
 def test_each_path_calls_an_operation_that_is_offered_and_needs_its_right() -> None:
-    offered = {each.operation.name for each in list_routes()}
+    offered = {each.name for each in list_routes()}
     rights = Rights()
     for each in ALIASES:
         path = each.path.replace(":path", "").replace("{", "a").replace("}", "")

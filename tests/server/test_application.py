@@ -46,7 +46,7 @@ def test_an_answer_is_what_the_command_prints_as_json(client: TestClient) -> Non
 def test_every_operation_has_a_right_and_a_route_or_a_reason() -> None:
     rights = Rights()
     for each in list_operations().items:
-        found = [route for route in list_routes() if route.operation.name == each.name]
+        found = [route for route in list_routes() if route.name == each.name]
         assert bool(found) is not bool(each.no_route), each.name
         for route in found:
             assert rights({"method": route.method, "path": route.path}) == (each.right,)

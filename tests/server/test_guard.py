@@ -275,7 +275,7 @@ def test_what_is_refused_is_a_line_in_the_log_without_what_is_secret(
 def test_the_right_is_that_of_the_route_that_answers(server: Server) -> None:
     """Also for paths that a parameter spoils: else who may read could act."""
     rights, answered = Rights(), set[str]()
-    needed = [(each.path, each.method, each.operation.right) for each in list_routes()]
+    needed = [(each.path, each.method, each.right) for each in list_routes()]
     needed += [(each.path, each.method, each.called.right) for each in ALIASES]
     routes = [(Route(path, str, methods=[method]), does) for path, method, does in needed]
     values, methods = ("a", "", "a/b", "status", "a\n"), {method for _, method, _ in needed}

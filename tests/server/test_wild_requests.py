@@ -84,7 +84,7 @@ def test_nothing_that_a_request_gives_is_a_place_of_the_server(asker: Asker, fol
     opened.clear()
     for route in list_routes():
         answers = [asker.ask(route, {name: each}) for name, _ in asker.iter_parameters(route) for each in places]
-        if route.operation.file is not None:
+        if route.file is not None:
             answers += [asker.ask(route, {}, each) for each in bodies]
         assert [each.text for each in answers if "of-another\n" in each.text or each.status_code >= 500] == [], (
             route.path
@@ -113,7 +113,7 @@ def test_wild_values_have_answers_that_the_document_knows(asker: Asker, folder: 
                     answer = asker.ask(route, {name: value})
                     if str(answer.status_code) not in asker.describe(route)["responses"]:
                         wrong.append((route.path, name, repr(value)[:40], answer.status_code, answer.text[:300]))
-        if route.operation.does is not Does.READS:
+        if route.does is not Does.READS:
             asker.client.post("/api/v1/admin/safemode", json={"switch": "off"})
             asker.client.post("/api/v1/entity/submit-and-schedule", content=(folder / "all.yaml").read_bytes())
     assert wrong == []

@@ -8,7 +8,7 @@ from typing import Any
 from starlette.responses import Response
 from starlette.testclient import TestClient
 
-from feed_assets.server.routes import OperationRoute
+from feed_assets.operation import Operation
 
 KNOWN: Mapping[str, Any] = {
     "cluster": "primary",
@@ -79,27 +79,27 @@ class Asker:
     client: TestClient
     document: Any
 
-    def describe(self, route: OperationRoute) -> Any:
+    def describe(self, route: Operation) -> Any:
         """Return the description of a route."""
         return self.document["paths"][route.path][route.method.lower()]
 
-    def iter_parameters(self, route: OperationRoute) -> Iterator[tuple[str, bool]]:
+    def iter_parameters(self, route: Operation) -> Iterator[tuple[str, bool]]:
         """Yield the parameters of a route, and whether they are required."""
         told = self.describe(route)
         yield from ((each["name"], each["required"]) for each in told.get("parameters", ()))
         if (body := self._body_of(route)) is not None:
             yield from ((name, name in body["schema"]["required"]) for name in body["schema"]["properties"])
 
-    def _body_of(self, route: OperationRoute) -> Any:
+    def _body_of(self, route: Operation) -> Any:
         return self.describe(route).get("requestBody", {}).get("content", {}).get("application/json")
 
-    def takes_json(self, route: OperationRoute) -> bool:
+    def takes_json(self, route: Operation) -> bool:
         """Return whether the parameters are the body."""
         return self._body_of(route) is not None
 
-    def ask(self, route: OperationRoute, given: Mapping[str, Any], content: bytes = b"") -> Response:
+    def ask(self, route: Operation, given: Mapping[str, Any], content: bytes = b"") -> Response:
         """Ask with what the project has, but for what is given."""
-        name = route.operation.name
+        name = route.name
         needed = {each: KNOWN.get(each, "x") for each, needs in self.iter_parameters(route) if needs}
         wanted = {**needed, **_OF.get(name, {}), **given}
         if self.takes_json(route):
