@@ -5,13 +5,14 @@ A request is a call of an operation in a thread; its answer is whole before the 
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache, partial
 from http import HTTPStatus
 from typing import Any
 
 from anyio import CapacityLimiter, to_thread
+from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -75,20 +76,41 @@ class Served:
             screen=screen,
         )
 
+    async def respond(self, operation: Operation, request: Request) -> Response:
+        """Read a request for an operation, call it, and answer."""
+        try:
+            given = read_given(operation, await _read_values(request, operation))
+            given |= read_key(request, operation, given)
+            if is_file(request, operation):
+                given |= await read_body(request, operation)
+        except (FeedAssetsError, ValueError) as exc:
+            is_told = isinstance(exc, FeedAssetsError)
+            return refuse(exc if is_told else WrongUsageError(f"The body must be a JSON object of parameters: {exc}."))
+        is_console = CONSOLE in (read_list(request, "accept") or "")
+        if not is_console and "output" in list_parameters(operation):
+            given.setdefault("output", "json")
+        door = self.open_door(request, _screen_of(request) if is_console else Screen())
+        arguments = door, operation, given, read_list(request, "if-match")
+        outcome = await self.threads.answer_who_waits(request, operation.does, call_if_match, *arguments)
+        if is_console:
+            return _on_console(outcome)
+        return _with_tag(request, answer(operation, outcome, given, self.notes))
+
 
 def build_application(settings: Settings, database: Database) -> Starlette:
     """Return the application of a project, without a guard before it."""
     served = Served(settings, database, KeptDefinitions(settings, database), _stamp_of(settings))
-    routes = list_routes()
-    document = _Document(routes)
+    operations = list_routes()
+    document = _one_by_one(_Document(operations).tell)
+    registry = build_registry(Scraper(settings, database, SERIES_LIMIT).scrape)
     return Starlette(
         routes=[
-            *(Route(each.path, _Endpoint(served, each).respond, methods=[each.method]) for each in routes),
+            *(Route(each.path, partial(served.respond, each), methods=[each.method]) for each in operations),
             *mount_aliases(served.open_door, served.threads),
             *mount_pages(served.open_door, served.threads),
-            Route(HEALTH, _Health(served).respond),
-            Route(METRICS, _Metrics(served).respond),
-            *(Route(path, document.respond) for path in PAGES),
+            Route(HEALTH, _one_by_one(partial(_tell_health, database))),
+            Route(METRICS, _one_by_one(partial(_tell_metrics, registry))),
+            *(Route(path, document) for path in PAGES),
         ],
         exception_handlers={HTTPStatus.NOT_FOUND: _miss, HTTPStatus.METHOD_NOT_ALLOWED: _miss},
     )
@@ -104,36 +126,6 @@ def _stamp_of(settings: Settings) -> object:
 
 async def _miss(request: Request, _: Exception) -> Response:
     return Rights().refuse(request.scope)
-
-
-class _Endpoint:
-    """Answers the requests of one route."""
-
-    def __init__(self, served: Served, operation: Operation) -> None:
-        self._served = served
-        self._operation = operation
-
-    async def respond(self, request: Request) -> Response:
-        """Read a request, call its operation, and answer."""
-        operation = self._operation
-        try:
-            given = read_given(operation, await _read_values(request, operation))
-            given |= read_key(request, operation, given)
-            if is_file(request, operation):
-                given |= await read_body(request, operation)
-        except (FeedAssetsError, ValueError) as exc:
-            is_told = isinstance(exc, FeedAssetsError)
-            return refuse(exc if is_told else WrongUsageError(f"The body must be a JSON object of parameters: {exc}."))
-        is_console = CONSOLE in (read_list(request, "accept") or "")
-        if not is_console and "output" in list_parameters(operation):
-            given.setdefault("output", "json")
-        screen = _screen_of(request) if is_console else Screen()
-        door = self._served.open_door(request, screen)
-        arguments = door, operation, given, read_list(request, "if-match")
-        outcome = await self._served.threads.answer_who_waits(request, operation.does, call_if_match, *arguments)
-        if is_console:
-            return _on_console(outcome)
-        return _with_tag(request, answer(operation, outcome, given, self._served.notes))
 
 
 async def _read_values(request: Request, operation: Operation) -> Mapping[str, Any]:
@@ -172,62 +164,48 @@ def _with_tag(request: Request, response: Response) -> Response:
     return response
 
 
-class _Health:
-    """Answers whether the server can do its work."""
+def _one_by_one(tell: Callable[[Request], Response]) -> Callable[[Request], Awaitable[Response]]:
+    """Return an endpoint with a thread of its own, so that it never waits for operations."""
+    limiter = CapacityLimiter(1)
 
-    def __init__(self, served: Served) -> None:
-        self._served = served
-        self._limiter = CapacityLimiter(1)  # never behind operations
+    async def respond(request: Request) -> Response:
+        return await to_thread.run_sync(tell, request, limiter=limiter)
 
-    async def respond(self, _: Request) -> Response:
-        """Ask the database."""
-        return await to_thread.run_sync(self._look, limiter=self._limiter)
-
-    def _look(self) -> Response:
-        try:
-            with self._served.database.read():
-                return JSONResponse({"status": "ok"})
-        except FeedAssetsError:  # everybody may ask, and its text names the database
-            return problem(503, "The database does not answer.", headers={"Retry-After": str(RETRY_SECONDS)})
+    return respond
 
 
-class _Metrics:
-    """Answers with the metrics of the record, collected anew for each scrape, one after the other."""
+def _tell_health(database: Database, _: Request) -> Response:
+    """Answer whether the server can do its work."""
+    try:
+        with database.read():
+            return JSONResponse({"status": "ok"})
+    except FeedAssetsError:  # everybody may ask, and its text names the database
+        return problem(503, "The database does not answer.", headers={"Retry-After": str(RETRY_SECONDS)})
 
-    def __init__(self, served: Served) -> None:
-        self._limiter = CapacityLimiter(1)
-        self._scraper = Scraper(served.settings, served.database, SERIES_LIMIT)
-        self._registry = build_registry(self._scraper.scrape)
 
-    async def respond(self, request: Request) -> Response:
-        """Collect them, in the form that the scraper accepts."""
-        return await to_thread.run_sync(self._scrape, request, limiter=self._limiter)
-
-    def _scrape(self, request: Request) -> Response:
-        render, media_type = choose_encoder(read_list(request, "accept") or "")
-        try:
-            return Response(render(self._registry), headers={"Content-Type": media_type})
-        except FeedAssetsError as exc:
-            return refuse(exc)
+def _tell_metrics(registry: CollectorRegistry, request: Request) -> Response:
+    """Collect the metrics of the record anew, in the form that the scraper accepts."""
+    render, media_type = choose_encoder(read_list(request, "accept") or "")
+    try:
+        return Response(render(registry), headers={"Content-Type": media_type})
+    except FeedAssetsError as exc:
+        return refuse(exc)
 
 
 class _Document:
-    """Answers with the OpenAPI document, and with the page that is made of it; each is made once."""
+    """Tells the OpenAPI document, and the page that is made of it; each is made once."""
 
-    def __init__(self, routes: Sequence[Operation]) -> None:
-        self._limiter = CapacityLimiter(1)
-        self._describe = cache(partial(describe_routes, routes))
+    def __init__(self, operations: Sequence[Operation]) -> None:
+        self._describe = cache(partial(describe_routes, operations))
         self._render = cache(lambda: JSONResponse(self._describe()).body)
         self._render_page = lru_cache(_PAGES)(self._make_page)
 
-    async def respond(self, request: Request) -> Response:
+    def tell(self, request: Request) -> Response:
         """Describe the routes."""
-        if request.url.path != DOCUMENT:
-            given = str(request.base_url).rstrip("/"), "authorization" in request.headers
-            page = await to_thread.run_sync(self._render_page, *given, limiter=self._limiter)
-            return HTMLResponse(page, headers={"Content-Security-Policy": POLICY})
-        document = await to_thread.run_sync(self._render, limiter=self._limiter)
-        return _with_tag(request, Response(document, media_type="application/json"))
+        if request.url.path == DOCUMENT:
+            return _with_tag(request, Response(self._render(), media_type="application/json"))
+        page = self._render_page(str(request.base_url).rstrip("/"), "authorization" in request.headers)
+        return HTMLResponse(page, headers={"Content-Security-Policy": POLICY})
 
     def _make_page(self, server: str, needs_token: bool) -> bytes:
         return render_page(self._describe(), server, needs_token=needs_token).encode()
