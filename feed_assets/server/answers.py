@@ -25,7 +25,6 @@ from feed_assets.server.problems import problem
 from feed_assets.sql.errors import StateError
 from feed_assets.storage.errors import StorageFullError
 
-RETRY_SECONDS = 5
 JSON = "application/json"
 NOTES = "Feed-Assets-Notes"
 """The header with what is to be known besides a result, such as what is left out for its errors."""
@@ -105,10 +104,7 @@ def refuse(
     if status is HTTPStatus.INTERNAL_SERVER_ERROR:
         _logger.error("a request ends with an internal error", exc_info=error)
         return problem(status, f"An internal error, {type(error).__name__}. The server's log has more.")
-    refused = problem(status, describe_error(error, operation, names), **members)
-    if status is HTTPStatus.SERVICE_UNAVAILABLE:
-        refused.headers["Retry-After"] = str(RETRY_SECONDS)
-    return refused
+    return problem(status, describe_error(error, operation, names), **members)
 
 
 def describe_error(

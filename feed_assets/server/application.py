@@ -27,7 +27,7 @@ from feed_assets.metrics.collecting import SERIES_LIMIT, Scraper
 from feed_assets.metrics.expositions import build_registry
 from feed_assets.operation import Operation
 from feed_assets.server.aliases.endpoint import mount_aliases
-from feed_assets.server.answers import RETRY_SECONDS, answer, refuse
+from feed_assets.server.answers import answer, refuse
 from feed_assets.server.bodies import is_file, read_body, read_key, read_list, read_query
 from feed_assets.server.calls import Outcome, list_parameters, read_given
 from feed_assets.server.definitions import KeptDefinitions
@@ -180,7 +180,7 @@ def _tell_health(database: Database, _: Request) -> Response:
         with database.read():
             return JSONResponse({"status": "ok"})
     except FeedAssetsError:  # everybody may ask, and its text names the database
-        return problem(503, "The database does not answer.", headers={"Retry-After": str(RETRY_SECONDS)})
+        return problem(503, "The database does not answer.")
 
 
 def _tell_metrics(registry: CollectorRegistry, request: Request) -> Response:

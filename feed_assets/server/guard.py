@@ -92,8 +92,8 @@ class Guard:
                 find, _client_of(scope), lambda name: _values(scope, name), limiter=self.lookups
             )
         except StateError:
-            detail, headers = "Who asks cannot be looked up now.", {"Retry-After": "5"}
-            return problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, "Ask again later.", headers=headers)
+            detail = "Who asks cannot be looked up now."
+            return problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, "Ask again later.")
         if caller is None:
             next_step, headers = "Send a valid token: Authorization: Bearer TOKEN.", {"WWW-Authenticate": "Bearer"}
             return problem(HTTPStatus.UNAUTHORIZED, "It is not known who asks.", next_step, headers=headers)

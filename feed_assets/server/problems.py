@@ -8,11 +8,13 @@ from starlette.responses import JSONResponse
 from feed_assets.cli.door import PROBLEM
 from feed_assets.masking import mask_values
 
+_RETRY_SECONDS = 5
+
 
 def problem(
     status: int, detail: str, next_step: str = "", *, headers: Mapping[str, str] | None = None, **members: object
 ) -> JSONResponse:
-    """Return the answer for what went wrong, with further members; without secrets.
+    """Return the answer for what went wrong, with further members; without secrets. What is away may be back soon.
 
     >>> problem(404, "There is no such feed.", "List the feeds.").body.decode()[42:]
     '"status":404,"detail":"There is no such feed.","next_step":"List the feeds."}'
@@ -25,4 +27,5 @@ def problem(
         **({"next_step": next_step} if next_step else {}),
         **members,
     }
-    return JSONResponse(mask_values(document), status, headers=headers, media_type=PROBLEM)
+    retry = {"Retry-After": str(_RETRY_SECONDS)} if status == HTTPStatus.SERVICE_UNAVAILABLE else {}
+    return JSONResponse(mask_values(document), status, headers={**retry, **(headers or {})}, media_type=PROBLEM)
