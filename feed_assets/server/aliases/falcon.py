@@ -6,8 +6,10 @@ Source: `docs/src/site/twiki/restapi` and `prism/src/main/java/org/apache/falcon
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from importlib.metadata import version
+from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
 
@@ -25,11 +27,22 @@ _PAGE = {"orderBy": "order_by", "sortOrder": "sort_order", "offset": "offset", "
 _CHOSEN = {"filterBy": "filter_by", **_PAGE}
 _LISTED = {"fields": "fields", "nameseq": "nameseq", "tagkeys": "tagkeys", "tags": "tags", **_CHOSEN}
 _RANGE = {"start": "start", "end": "end", "lifecycle": "lifecycle", "clusters": "clusters"}
+_NAMED = {"type": "kind", "name": "name"}
+_BODY = {"skipDryRun": ""}
 _ENTITY_TYPES = {f"{kind}_entity": kind.value for kind in Kind}
 _GROUPS = {"user": "owner", "colo": "colo", "tags": "tag", "groups": "group", "pipelines": "pipeline"}
 _LABELS = {"owner": "owned-by", "colo": "collocated", "group": "grouped-as", "pipeline": "pipeline"}
 
-Form = Callable[[Any, Asked], Any]
+_INSTANCE = {
+    "instance": "nominal_time",
+    "cluster": "cluster",
+    "sourceCluster": "source_cluster",
+    "startTime": "started_at",
+    "endTime": "ended_at",
+    "logFile": "log",
+    "runId": "run_id",
+}
+_NEIGHBOUR = {"cluster": "cluster", "entityName": "name", "instanceTime": "nominal_time", "tags": "tag"}
 
 
 def _told(message: str, status: str = "SUCCEEDED", **members: Any) -> Mapping[str, Any]:
@@ -44,30 +57,30 @@ def _consolidated(document: Mapping[str, Any], done: str, **members: Any) -> Map
     return _told(document.get("message") or done, document.get("result", "SUCCEEDED"), **members)
 
 
+def _renamed(found: Mapping[str, Any], **names: str) -> dict[str, Any]:
+    """Return members of ours, by their names there; without those that are not known or empty."""
+    return {theirs: found[ours] for theirs, ours in names.items() if found.get(ours)}
+
+
+def _entries(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [{"key": key, "value": value} for key, value in found.items()]
+
+
 def refuse(detail: str, _: int) -> Mapping[str, Any]:
     """Return Falcon's form of what is refused."""
     return _told(detail, "FAILED")
 
 
-def _require_colo(asked: Asked) -> None:
+def _require_colo(asked: Asked) -> Mapping[str, Any]:
     if asked.one("colo", "*") not in ("*", _COLO, ""):
         raise WrongUsageError(f"There is no colo {asked.one('colo')!r} here. Leave it out, and choose with clusters.")
-
-
-def _subject(asked: Asked) -> Mapping[str, Any]:
-    _require_colo(asked)
-    return {"kind": asked.one("type"), "name": asked.one("name")}
-
-
-def _subjects(asked: Asked) -> Mapping[str, Any]:
-    _require_colo(asked)
-    return {"kind": asked.one("type"), "names": [asked.one("name")]}
+    return {}
 
 
 def _range(asked: Asked) -> Mapping[str, Any]:
     if not (asked.one("start") and asked.one("end")):
         raise WrongUsageError("Give start and end: what acts on instances does so in a range.")
-    return _subject(asked)
+    return _require_colo(asked)
 
 
 def _declared(asked: Asked) -> Mapping[str, Any]:
@@ -89,17 +102,11 @@ def _entities(document: Any, _: Asked) -> Mapping[str, Any]:
 
 def _entity(found: Mapping[str, Any]) -> Mapping[str, Any]:
     lists = {f"{each}s": {each: found[f"{each}s"]} for each in ("tag", "pipeline", "cluster") if found.get(f"{each}s")}
-    status = {"status": found["status"]} if found.get("status") else {}
-    return {"type": found["kind"], "name": found["name"], **status, **lists}
+    return _renamed(found, type="kind", name="name", status="status") | lists
 
 
 def _dependencies(document: Any, _: Asked) -> Mapping[str, Any]:
-    return {
-        "entity": [
-            {"name": each["name"], "type": each["kind"], **({"tag": each["tags"]} if each["tags"] else {})}
-            for each in document["dependencies"]
-        ]
-    }
+    return {"entity": [_renamed(each, name="name", type="kind", tag="tags") for each in document["dependencies"]]}
 
 
 def _outcomes(document: Any, _: Asked) -> Mapping[str, Any]:
@@ -113,42 +120,21 @@ def _instances(document: Any, _: Asked) -> Mapping[str, Any]:
 
 
 def _instance(found: Mapping[str, Any]) -> Mapping[str, Any]:
-    members = {
-        "instance": found["nominal_time"],
-        "status": found.get("status") or found.get("after"),
-        "cluster": found["cluster"],
-        "sourceCluster": found.get("source_cluster"),
-        "startTime": found.get("started_at"),
-        "endTime": found.get("ended_at"),
-        "logFile": found.get("log"),
-        "runId": found.get("run_id"),
-        "details": ", ".join(map(str, found.get("details") or ())) or found.get("reason") or "",
-    }
-    return {name: value for name, value in members.items() if value is not None}
+    details = ", ".join(map(str, found.get("details") or ())) or found.get("reason") or ""
+    status = found.get("status") or found.get("after")
+    return {**_renamed(found, **_INSTANCE), "status": status, "details": details}
 
 
 def _summary(document: Any, _: Asked) -> Mapping[str, Any]:
-    counts = [
-        {
-            "cluster": each["cluster"],
-            "map": {"entry": [{"key": status, "value": str(count)} for status, count in each["counts"].items()]},
-        }
-        for each in document["clusters"]
-    ]
+    counts = []
+    for each in document["clusters"]:
+        found = {status: str(count) for status, count in each["counts"].items()}
+        counts.append({"cluster": each["cluster"], "map": {"entry": _entries(found)}})
     return _consolidated(document, "SUMMARY", instancesSummary=counts)
 
 
 def _neighbours(document: Any, _: Asked) -> Mapping[str, Any]:
-    found = [
-        {
-            "cluster": each["cluster"],
-            "entityName": each["name"],
-            "entityType": each["kind"].upper(),
-            "instanceTime": each["nominal_time"],
-            "tags": each["tag"],
-        }
-        for each in document["dependencies"]
-    ]
+    found = [{**_renamed(each, **_NEIGHBOUR), "entityType": each["kind"].upper()} for each in document["dependencies"]]
     return _consolidated(document, "Success!", dependencies=found)
 
 
@@ -207,58 +193,46 @@ def _dimensions(document: Any, asked: Asked) -> Mapping[str, Any]:
     return {"results": results, "totalSize": len(results)}
 
 
-def _relations(kind: str) -> Form:
-    """Return the form of what an entity of a kind has to do with."""
-
-    def show(document: Any, asked: Asked) -> Mapping[str, Any]:
-        name, into, out = asked.one("name"), list[Mapping[str, str]](), list[Mapping[str, str]]()
-        for each in document["dependencies"]:
-            of = each["kind"] if kind == "cluster" else kind
-            for tag in each["tags"] or ("runs-on" if of == "process" else "stored-in",):
-                comes = (tag == "Input") is (kind == "process") if each["tags"] else kind == "cluster"
-                (into if comes else out).append(_vertex(each["name"], f"{each['kind']}_entity", tag.lower()))
-        (found,) = asked.ask("entity list", kind=kind, filter_by=f"NAME:{name}", fields="TAGS,PIPELINES")["entities"]
-        out += [_vertex(each, "pipelines", "pipeline") for each in found["pipelines"] or ()]
-        out += [_vertex(each, "tags", each.partition("=")[0]) for each in found["tags"] or ()]
-        return {"name": name, "type": f"{kind}_entity".upper(), "inVertices": into, "outVertices": out}
-
-    return show
+def _relations(document: Any, asked: Asked, kind: str, dimension: str) -> Mapping[str, Any]:
+    """Return what an entity has to do with."""
+    name, into, out = asked.one("name"), list[Mapping[str, str]](), list[Mapping[str, str]]()
+    for each in document["dependencies"]:
+        of = each["kind"] if kind == "cluster" else kind
+        for tag in each["tags"] or ("runs-on" if of == "process" else "stored-in",):
+            comes = (tag == "Input") is (kind == "process") if each["tags"] else kind == "cluster"
+            (into if comes else out).append(_vertex(each["name"], f"{each['kind']}_entity", tag.lower()))
+    (found,) = asked.ask("entity list", kind=kind, filter_by=f"NAME:{name}", fields="TAGS,PIPELINES")["entities"]
+    out += [_vertex(each, "pipelines", "pipeline") for each in found["pipelines"] or ()]
+    out += [_vertex(each, "tags", each.partition("=")[0]) for each in found["tags"] or ()]
+    return {"name": name, "type": dimension.upper(), "inVertices": into, "outVertices": out}
 
 
-def _members(kind: str, dimension: str) -> Form:
-    """Return the form of the entities that belong to a group, of an owner or of a colo."""
-
-    def show(document: Any, asked: Asked) -> Mapping[str, Any]:
-        name = asked.one("name")
-        label = _LABELS.get(kind, name.partition("=")[0])
-        found = [each["target"].split("/", 1) for each in document["edges"] if each["kind"] == "has"]
-        into = [_vertex(each, f"{kind_of_it}_entity", label) for kind_of_it, each in found]
-        return {"name": name, "type": dimension.upper(), "inVertices": into, "outVertices": []}
-
-    return show
+def _members(document: Any, asked: Asked, kind: str, dimension: str) -> Mapping[str, Any]:
+    """Return the entities that belong to a group, to an owner or to a colo."""
+    name = asked.one("name")
+    label = _LABELS.get(kind, name.partition("=")[0])
+    found = [each["target"].split("/", 1) for each in document["edges"] if each["kind"] == "has"]
+    into = [_vertex(each, f"{kind_of_it}_entity", label) for kind_of_it, each in found]
+    return {"name": name, "type": dimension.upper(), "inVertices": into, "outVertices": []}
 
 
 def _vertex(name: str, kind: str, label: str) -> Mapping[str, str]:
     return {"name": name, "type": kind.upper(), "label": label}
 
 
-def _properties(found: Mapping[str, object]) -> Mapping[str, Any]:
-    return {"properties": [{"key": key, "value": value} for key, value in found.items()]}
-
-
 def _version(_: Any, asked: Asked) -> Mapping[str, Any]:
     is_on = asked.ask("admin safemode")["is_on"]
     told = {"Version": version("feed-assets"), "Mode": "embedded", "safemode": str(is_on).lower()}
-    return _properties(told)
+    return {"properties": _entries(told)}
 
 
 def _configuration(document: Any, asked: Asked) -> Mapping[str, Any]:
     kind = asked.one("type")
     if kind == "build":
-        return _properties({"build.version": version("feed-assets")})
+        return {"properties": _entries({"build.version": version("feed-assets")})}
     if kind not in ("deploy", "startup", "runtime"):
         raise WrongUsageError(f"{kind!r} is no type of configuration. Types are build, deploy, startup and runtime.")
-    return _properties({each["name"]: each["value"] for each in document["settings"]})
+    return {"properties": _entries({each["name"]: each["value"] for each in document["settings"]})}
 
 
 def _stack(*_: Any) -> str:
@@ -273,104 +247,104 @@ def _switch(asked: Asked) -> Mapping[str, Any]:
     return {"switch": modes[asked.one("mode")]}
 
 
-def _reading(path: str, operation: str, names: Mapping[str, str], form: Form, **others: Any) -> Alias:
-    told: dict[str, Any] = {"method": "GET", "given": _subject, "refusal": refuse, "statuses": _REFUSED, **others}
+def _row(path: str, operation: str, form: Any, names: Mapping[str, str] = MappingProxyType({}), **others: Any) -> Alias:
+    told: dict[str, Any] = {"method": "GET", "refusal": refuse, "statuses": _REFUSED, **others}
     return Alias(path=f"/api/{path}", operation=operation, names={**_WHO, **names}, form=form, **told)
 
 
-def _acting(path: str, operation: str, names: Mapping[str, str], form: Form, **others: Any) -> Alias:
-    return _reading(path, operation, names, form, **{"method": "POST", "given": _subjects, **others})
+def _of_one(path: str, operation: str, form: Any, names: Mapping[str, str] = _NAMED, **others: Any) -> Alias:
+    """Return a row whose path has the type and the name of an entity."""
+    told = {"given": _require_colo, **others}
+    return _row(f"{path}/{{type}}/{{name}}", operation, form, {**_NAMED, **names}, **told)
 
 
-def _of_metadata(path: str, operation: str, names: Mapping[str, str], form: Form, **given: Any) -> Alias:
-    """Return an alias whose refusals are texts, and of what is not there 404."""
-    give = (lambda asked: {**given, "name": asked.one("name")}) if given else _dimension
-    return _reading(
-        f"metadata/{path}", operation, names, form, given=give, refusal=lambda detail, _: detail, statuses={}
-    )
+def _said_plainly(path: str, operation: str, form: Any, names: Mapping[str, str], **others: Any) -> Alias:
+    """Return a row whose refusals are texts."""
+    return _row(path, operation, form, names, refusal=lambda detail, _: detail, **others)
 
 
-_ONE = "{type}/{name}"
-_BODY = {"skipDryRun": ""}
+def _of_kind(kind: str) -> Callable[[Asked], Mapping[str, Any]]:
+    return lambda _: {"kind": kind}
+
 
 FALCON = (
-    _reading("entities/list", "entity list", _LISTED, _entities, given=lambda _: {}),
-    _reading("entities/list/{types}", "entity list", {**_LISTED, "types": "kind"}, _entities, given=lambda _: {}),
-    _reading(f"entities/status/{_ONE}", "entity status", {}, lambda document, _: _told(document["state"])),
-    _reading(
-        f"entities/definition/{_ONE}",
+    _row("entities/list", "entity list", _entities, _LISTED),
+    _row("entities/list/{types}", "entity list", _entities, {**_LISTED, "types": "kind"}),
+    _of_one("entities/status", "entity status", lambda document, _: _told(document["state"])),
+    _of_one(
+        "entities/definition",
         "entity definition",
-        {},
         lambda text, _: text,
-        given=lambda asked: {**_subject(asked), "format": "xml"},
+        given=lambda asked: {**_require_colo(asked), "format": "xml"},
         media_type="text/xml; charset=utf-8",
     ),
-    _reading(f"entities/dependencies/{_ONE}", "entity dependency", {}, _dependencies),
+    _of_one("entities/dependencies", "entity dependency", _dependencies),
     *(
-        _acting(f"entities/{verb}/{{type}}", operation, _BODY, _outcomes, given=_declared)
-        for verb, operation in (
-            ("validate", "entity validate"),
-            ("submit", "entity submit"),
-            ("submitAndSchedule", "entity submit-and-schedule"),
+        _row(f"entities/{path}", f"entity {verb}", _outcomes, _BODY, method="POST", given=_declared)
+        for path, verb in (
+            ("validate/{type}", "validate"),
+            ("submit/{type}", "submit"),
+            ("submitAndSchedule/{type}", "submit-and-schedule"),
+            ("update/{type}/{name}", "update"),
         )
     ),
-    _acting(f"entities/update/{_ONE}", "entity update", _BODY, _outcomes, given=_declared),
     *(
-        _acting(f"entities/{verb}/{_ONE}", f"entity {verb}", _BODY, _outcomes)
+        _of_one(f"entities/{verb}", f"entity {verb}", _outcomes, {**_BODY, "name": "names"}, method="POST")
         for verb in ("schedule", "suspend", "resume")
     ),
-    _acting(f"entities/delete/{_ONE}", "entity delete", {}, _outcomes, method="DELETE"),
+    _of_one("entities/delete", "entity delete", _outcomes, {"name": "names"}, method="DELETE"),
     *(
-        _reading(
-            f"instance/{verb}/{_ONE}",
-            f"instance {verb}",
-            {**_RANGE, **_CHOSEN, "allAttempts": "all_attempts"},
-            _instances,
+        _of_one(f"instance/{verb}", f"instance {verb}", _instances, names)
+        for verb, names in (
+            ("status", {**_RANGE, **_CHOSEN, "allAttempts": "all_attempts"}),
+            ("list", {**_RANGE, **_CHOSEN, "allAttempts": "all_attempts"}),
+            ("running", {"lifecycle": "lifecycle", **_CHOSEN}),
         )
-        for verb in ("status", "list")
     ),
-    _reading(f"instance/running/{_ONE}", "instance running", {"lifecycle": "lifecycle", **_CHOSEN}, _instances),
-    _reading(
-        f"instance/summary/{_ONE}",
+    _of_one(
+        "instance/summary",
         "instance summary",
-        {**_RANGE, "filterBy": "filter_by", "orderBy": "order_by", "sortOrder": "sort_order"},
         _summary,
+        {**_RANGE, "filterBy": "filter_by", "orderBy": "order_by", "sortOrder": "sort_order"},
     ),
-    _reading(f"instance/dependencies/{_ONE}", "instance dependency", {"instanceTime": "instance"}, _neighbours),
-    _reading(f"instance/triage/{_ONE}", "instance triage", {"start": "instance"}, _triage),
+    _of_one("instance/dependencies", "instance dependency", _neighbours, {"instanceTime": "instance"}),
+    _of_one("instance/triage", "instance triage", _triage, {"start": "instance"}),
     *(
-        _acting(f"instance/{verb}/{_ONE}", f"instance {verb}", _RANGE, _instances, given=_range)
-        for verb in ("kill", "suspend", "resume")
-    ),
-    _acting(f"instance/rerun/{_ONE}", "instance rerun", {**_RANGE, "force": "force"}, _instances, given=_range),
-    _of_metadata("discovery/{type}/list", "entity list", {"cluster": ""}, _dimensions),
-    *(
-        _of_metadata(f"discovery/{each}/{{name}}/relations", "entity dependency", {}, _relations(kind), kind=kind)
-        for each, kind in _ENTITY_TYPES.items()
-    ),
-    *(
-        _of_metadata(f"discovery/{each}/{{name}}/relations", "lineage group", {}, _members(kind, each), kind=kind)
-        for each, kind in _GROUPS.items()
-    ),
-    *(
-        _reading(
-            path,
-            "lineage group",
-            {"pipeline": "name"},
-            _pipeline,
-            given=lambda _: {"kind": "pipeline"},
-            refusal=lambda detail, _: detail,
+        _of_one(f"instance/{verb}", f"instance {verb}", _instances, names, method="POST", given=_range)
+        for verb, names in (
+            *((each, _RANGE) for each in ("kill", "suspend", "resume")),
+            ("rerun", {**_RANGE, "force": "force"}),
         )
+    ),
+    _said_plainly(
+        "metadata/discovery/{type}/list", "entity list", _dimensions, {"cluster": ""}, given=_dimension, statuses={}
+    ),
+    *(
+        _said_plainly(
+            f"metadata/discovery/{each}/{{name}}/relations",
+            operation,
+            partial(form, kind=kind, dimension=each),
+            {"name": "name"},
+            given=_of_kind(kind),
+            statuses={},
+        )
+        for operation, form, kinds in (
+            ("entity dependency", _relations, _ENTITY_TYPES),
+            ("lineage group", _members, _GROUPS),
+        )
+        for each, kind in kinds.items()
+    ),
+    *(
+        _said_plainly(path, "lineage group", _pipeline, {"pipeline": "name"}, given=_of_kind("pipeline"))
         for path in ("metadata/lineage/entities", "entities/lineage")
     ),
-    _reading("admin/version", "settings", {}, _version, given=lambda _: {}),
-    _reading("admin/config/{type}", "settings", {}, _configuration, given=lambda _: {}),
-    _reading("admin/getuser", "settings", {}, lambda _, asked: asked.author, given=lambda _: {}),
-    _reading("admin/stack", "admin safemode", {}, _stack, given=lambda _: {}),
-    _reading(
+    _row("admin/version", "settings", _version),
+    _row("admin/config/{type}", "settings", _configuration),
+    _row("admin/getuser", "settings", lambda _, asked: asked.author),
+    _row("admin/stack", "admin safemode", _stack),
+    _row(
         "admin/setSafeMode/{mode}",
         "admin safemode",
-        {},
         lambda document, _: _told(f"safemode is {'on' if document['is_on'] else 'off'}"),
         given=_switch,
     ),
