@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from feed_assets.engines.plan_tree import Node, parse_tree
 from feed_assets.entities.content.column_lineage import ColumnLineage, ColumnSource, SourceKind
+from feed_assets.errors import shorten
 from feed_assets.masking import mask
 
 INPUT_MARK = "feed_assets_input:"
@@ -177,7 +178,7 @@ class _Scope:
     def sources(self, text: str, label: str) -> Sources:
         """Return all that a condition or a list of keys is made of."""
         found = self.find(text)
-        shown = _shorten(f"{label} {_expand(text, 0, len(text), found)}".strip())
+        shown = shorten(f"{label} {_expand(text, 0, len(text), found)}".strip(), _LONGEST_TEXT)
         columns = [each.column for each in found] + [self.values] * bool(_SUBQUERY.search(text))
         sources = dict.fromkeys(chain(*((*column.direct, *column.indirect) for column in columns)), shown)
         return sources | self.sequence if _BY_SEQUENCE.search(text) else sources
@@ -459,7 +460,7 @@ def _make(text: str, begin: int, end: int, plain: str, parts: Sequence[_Referenc
     keys = plain.find("windowspecdefinition(", begin, end)
     values = [each.column for each in parts if keys < 0 or each.start < keys]
     others = [each.column for each in parts if each.start > keys >= 0]
-    shown = _shorten(_expand(text, begin, cut, parts))
+    shown = shorten(_expand(text, begin, cut, parts), _LONGEST_TEXT)
     if _SUBQUERY.search(plain, begin, end):
         values.append(scope.values)
     direct = dict.fromkeys(chain(*(each.direct for each in values)), shown)
@@ -504,11 +505,6 @@ def _expand(text: str, begin: int, end: int, found: Iterable[_Reference]) -> str
         if len(shown) <= _LONGEST_TEXT:
             break
     return shown
-
-
-def _shorten(text: str) -> str:
-    text = mask(text)
-    return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 2]} …"
 
 
 def _depth(text: str, brackets: str = "()") -> int:

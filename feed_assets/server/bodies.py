@@ -36,8 +36,7 @@ def read_query(request: Request) -> dict[str, Any]:
 
 def read_list(request: Request, header: str) -> str | None:
     """Return the list in a header, which may stand in several of its name (RFC 9110, 5.3); None without any."""
-    found = request.headers.getlist(header)
-    return ", ".join(found) if found else None
+    return ", ".join(found) if (found := request.headers.getlist(header)) else None
 
 
 def read_key(request: Request, operation: Operation, given: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:

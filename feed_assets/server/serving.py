@@ -23,6 +23,7 @@ from feed_assets.masking import mask_logs
 from feed_assets.server.application import build_application
 from feed_assets.server.callers import Keeper, is_loopback
 from feed_assets.server.guard import Guard
+from feed_assets.server.problems import problem
 from feed_assets.server.records import Address
 from feed_assets.server.routes import Rights
 from feed_assets.server.tokens import Tokens
@@ -181,6 +182,13 @@ class PatientProtocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         self._watch()
+
+    def send_400_response(self, msg: str) -> None:
+        refused = problem(400, msg, headers={"Connection": "close"})
+        head = h11.Response(status_code=400, headers=refused.raw_headers, reason=b"Bad Request")
+        for event in (head, h11.Data(data=bytes(refused.body)), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()

@@ -2,6 +2,7 @@
 
 import asyncio
 import http.client
+import json
 import os
 import signal
 import socket
@@ -89,6 +90,13 @@ def test_headers_that_do_not_come_are_not_waited_for(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(PatientProtocol, "header_seconds", 0.1)
     with running(echo) as port:
         assert sent(port, *parts, pause=0.02).startswith(b"HTTP/1.1 408 ")
+
+
+def test_what_is_no_request_is_refused_with_a_problem_document() -> None:
+    with running(echo) as port:
+        head, _, body = sent(port, b"GET / HTTP/1.1\r\nHost : x\r\n\r\n").partition(b"\r\n\r\n")
+    assert (head[:24], json.loads(body)["detail"]) == (b"HTTP/1.1 400 Bad Request", "Invalid HTTP request received.")
+    assert b"application/problem+json" in head
 
 
 def test_a_target_may_be_a_whole_url_whose_host_counts(database: Database) -> None:

@@ -218,8 +218,7 @@ def _render(rows: list[Row], types: dict[str, str]) -> dg.TableMetadataValue:
 
 
 def _cell(value: object) -> str:
-    text = "null" if value is None else f"{len(value)} bytes" if isinstance(value, bytes) else str(value)
-    return shorten(text, CELL)
+    return shorten("null" if value is None else f"{len(value)} bytes" if isinstance(value, bytes) else str(value), CELL)
 
 
 OnEnded: TypeAlias = Callable[[str, tuple[Published, ...] | Exception], None]
