@@ -35,6 +35,8 @@ GROUPS = {
     """
 }
 
+_OUTDATED_PLANS = 50  # each is one that another change came before
+
 Prune = Annotated[bool, Param("Remove the entities that FILES do not contain.")]
 
 
@@ -85,21 +87,29 @@ def apply(
     at its effective times. If nothing differs, nothing happens.
 
     Shows the change and asks for confirmation, unless --digest or --yes is given. A change that deletes most of the
-    declared entities at once needs --digest or --delete-all instead of --yes.
+    declared entities at once needs --digest or --delete-all instead of --yes. With --yes alone, a change that another
+    one comes before is planned anew.
     """
+    from feed_assets.context.errors import PlanOutdatedError
     from feed_assets.definitions.verbs.planning import apply_planned, plan_files, require_digest
     from feed_assets.plan.rendering import render_difference
 
-    planned = plan_files(context, files, prune=prune)
-    if digest is not None and not planned.difference.is_empty:
-        require_digest(planned, digest)
-    if context.dry_run:
-        return planned
-    is_confirmed = delete_all or digest is not None
-    if not (is_confirmed or yes or planned.difference.is_empty or planned.errors):
-        confirm(f"{render_difference(planned.difference)}\nApply this?")
-        is_confirmed = True
-    return apply_planned(context, planned, may_delete_all=is_confirmed)
+    for is_last in (*(False,) * _OUTDATED_PLANS, True):
+        planned = plan_files(context, files, prune=prune)
+        if digest is not None and not planned.difference.is_empty:
+            require_digest(planned, digest)
+        if context.dry_run:
+            break
+        is_confirmed = delete_all or digest is not None
+        if not (is_confirmed or yes or planned.difference.is_empty or planned.errors):
+            confirm(f"{render_difference(planned.difference)}\nApply this?")
+            is_confirmed = True
+        try:
+            return apply_planned(context, planned, may_delete_all=is_confirmed)
+        except PlanOutdatedError:  # with --yes alone nobody has seen the plan
+            if is_last or is_confirmed:
+                raise
+    return planned
 
 
 @operation("entity validate", checks=True, text="lines")

@@ -244,6 +244,17 @@ def test_values_from_outside_are_neither_recorded_nor_a_change(database: Databas
     assert (one.problems(), other.problems()) == ([], [])
 
 
+def test_another_value_of_a_reference_is_seen_though_no_file_has_changed(database: Database, tmp_path: Path) -> None:
+    environ = {"PLACE": "file:///one"}
+    values = Values(variables={}, environ=environ)
+    harness = DefinitionsHarness(database=database, location=str(tmp_path / "entities"), values=values)
+    harness.change(Put(text="kind: cluster\nname: primary\nstorage: ${env:PLACE}\n"))
+    seen = [harness.store.load(NOW).bundle.bundle.clusters[0].storage]
+    environ["PLACE"] = "file:///other"
+    seen.append(harness.store.load(NOW).bundle.bundle.clusters[0].storage)
+    assert seen == ["file:///one", "file:///other"]
+
+
 def test_a_reference_that_changes_is_a_change(database: Database, tmp_path: Path) -> None:
     values = Values(variables={"A": "/x", "B": "/x"}, environ={})
     harness = DefinitionsHarness(database=database, location=str(tmp_path / "entities"), values=values)

@@ -7,9 +7,20 @@ import pytest
 
 from feed_assets.context.errors import PlanOutdatedError, SafeModeError
 from feed_assets.context.safe_mode import set_safe_mode
+from feed_assets.definitions.commands import apply
 from feed_assets.definitions.edits import Edit, Put, Remove
+from feed_assets.definitions.verbs import planning
 from feed_assets.definitions.verbs.context import EntityContext, open_entity_context
-from feed_assets.definitions.verbs.planning import apply_planned, plan_edits, plan_folder, require_digest
+from feed_assets.definitions.verbs.planning import (
+    PlannedChanges,
+    apply_planned,
+    plan_edits,
+    plan_files,
+    plan_folder,
+    require_digest,
+)
+from feed_assets.definitions.verbs.verb_results import VerbResult
+from feed_assets.loading.entity_files import read_entity_files
 from feed_assets.log.audit import Audit
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import ProcessInstance, ProcessInstanceStatus
@@ -154,6 +165,31 @@ def test_a_change_that_was_planned_for_another_world_is_not_made(context: Entity
         apply_planned(context, of_folder)
     with pytest.raises(PlanOutdatedError):
         require_digest(of_folder, planned.digest)
+
+
+def test_a_change_that_nobody_asked_to_see_waits_for_those_that_come_before_it(
+    context: EntityContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slower.yaml").write_text(CHANGES["frequency"][0])
+    files, others = read_entity_files(tmp_path / "slower.yaml"), ["parallel", "window"]
+
+    def come_before(context: EntityContext, planned: PlannedChanges, **options: bool) -> VerbResult:
+        if others:
+            apply_planned(context, plan_edits(context, [Put(text=CLICKS + f"description: {others.pop()}\n")]))
+        return apply_planned(context, planned, **options)
+
+    def refuse(_: str) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(planning, "apply_planned", come_before)
+    with pytest.raises(PlanOutdatedError):
+        apply(context, files=files, digest=plan_files(context, files, prune=False).digest, confirm=refuse)
+    assert others == ["parallel"]
+    (outcome,) = apply(context, files=files, yes=True, confirm=refuse).outcomes  # type: ignore[union-attr]
+    assert (outcome.name, others) == ("count", [])
+    bundle = context.load().bundle.bundle
+    assert [str(each.frequency) for each in bundle.processes] == ["hours(2)"]
+    assert "parallel" in str([each.description for each in bundle.feeds])
 
 
 def test_every_entity_that_is_applied_is_audited(context: EntityContext) -> None:
