@@ -72,9 +72,12 @@ class MetadataSettings(BaseModel):
     system: SystemMetadataSettings = EVERYTHING
 
 
+_WEB = re.compile(r"https?://[\w.:\[\]-]+(?:/[\w./~-]*)?", re.ASCII)
+
+
 class ServerSettings(BaseModel):
     """Who asks a server: `proxies` are the addresses or networks of those who say in `author_header` who asks, and
-    `hosts` are further names of the server.
+    `hosts` are further names of the server. `url` is where people reach it, for links to its pages.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -82,6 +85,14 @@ class ServerSettings(BaseModel):
     author_header: str | None = None
     proxies: tuple[IPvAnyNetwork, ...] = ()
     hosts: tuple[str, ...] = ()
+    url: str | None = None
+
+    @field_validator("url")
+    @classmethod
+    def _is_url(cls, url: str | None) -> str | None:
+        if url is not None and _WEB.fullmatch(url) is None:
+            raise PydanticCustomError("url", "not an address such as https://feeds.example.org")
+        return url
 
 
 class CleanupSettings(BaseModel):

@@ -53,6 +53,7 @@ _EXPECTED = {
     "timezone": "a date and time with a time zone, such as 2013-11-01T00:00:00Z",
     "dict": "a map",
     "tuple": "a list, such as [a, b]",
+    "url": "an address such as https://feeds.example.org",
     "duration": "a time such as hours(24), days(3) or months(3)",
     "ip": "an address or a network, such as 10.0.0.5 or 10.0.0.0/8",
     "value_error": "a list of KIND/NAME, such as feed/schema or */owner",

@@ -103,6 +103,11 @@ def test_only_the_demo_can_ask_for_another_clock(tmp_path: Path) -> None:
             "setting 'server.proxies.0': 'all' is not an address or a network, such as 10.0.0.5",
         ),
         (
+            "server: {url: 'javascript:alert(1)'}",
+            {},
+            "setting 'server.url': 'javascript:alert(1)' is not an address such as https://feeds.example.org",
+        ),
+        (
             "metadata: {system: {exclude: [schema]}}",
             {},
             "setting 'metadata.system.exclude': ['schema'] is not a list of KIND/NAME, such as feed/schema or */owner.",

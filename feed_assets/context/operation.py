@@ -89,14 +89,16 @@ _Record = TypeVar("_Record", FeedRecord, ProcessRecord)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationContext(LifecycleContext):
     """A context for queries. It adds the release timeline and `as_of`, the data's present; `as_of` stays fixed while
-    `clock` advances. `webserver` is the URL of Dagster's webserver, for links to runs. Commands also have the
-    `settings`, for the receivers of messages, and the `errors` that keep entities out of the plan.
+    `clock` advances. `webserver` is the URL of Dagster's webserver, for links to runs, and `server_url` that of our
+    server, for links to its pages. Commands also have the `settings`, for the receivers of messages, and the `errors`
+    that keep entities out of the plan.
     """
 
     timeline: ReleaseTimeline
     as_of: datetime
     without_row: ScheduleState = ScheduleState.SCHEDULED
     webserver: str | None = None
+    server_url: str | None = None
     retention_grace: timedelta = timedelta(0)
     metadata: MetadataSettings = field(default_factory=MetadataSettings)
     settings: Settings | None = None

@@ -65,6 +65,7 @@ META_WHY = PREFIX + "why"
 META_STATUS = PREFIX + "status"
 META_SWEEP = PREFIX + "sweep"
 META_DIGEST = PREFIX + "digest"
+META_PAGE = PREFIX + "page"
 
 # Names that others have given follow these: without our prefix they do not run over their values.
 META_INPUT = "input/"

@@ -27,6 +27,7 @@ from tests.orchestration.small import ENTITIES, JOBS, START, key, land, total
 def home(tmp_path: Path) -> Home:
     made = Home(folder=tmp_path)
     made.prepare(ENTITIES, JOBS)
+    (tmp_path / "feed_assets.yaml").write_text("server: {url: 'https://feeds.example.org'}\n")
     return made
 
 
@@ -63,6 +64,7 @@ def test_one_failing_instance_of_a_range_takes_no_other_along(home: Home, made: 
     assert metadata["dagster/partition_row_count"].value == 1
     assert metadata["feed_assets/inputs"].value == {"numbers": 1}
     assert str(metadata["dagster/uri"].value).startswith("file://")
+    assert str(metadata["feed_assets/page"].value).startswith("https://feeds.example.org/ui/feed/sums/at/2026-01-01T0")
     assert (told.tags or {})["dagster/data_version"].startswith("sha256:")
     assert [total(home.data, hour) for hour in (0, 2)] == [3, 7]
     assert not (home.data / "sums" / "2026-01-01" / "01").exists()

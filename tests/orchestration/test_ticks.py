@@ -55,6 +55,14 @@ def arrivals(result: SensorResult) -> list[str | None]:
     return [event.partition for event in result.asset_events if isinstance(event, AssetMaterialization)]
 
 
+def test_an_arrival_leads_to_the_page_of_its_instance(tmp_path: Path, instance: DagsterInstance) -> None:
+    (tmp_path / "feed_assets.yaml").write_text("server: {url: 'https://feeds.example.org/'}\n")
+    harness = LocationHarness(Home(folder=tmp_path), instance)
+    land(harness.home.data, 3, 1)
+    (told,) = [each for each in harness.tick().asset_events if isinstance(each, AssetMaterialization)]
+    assert told.metadata["feed_assets/page"].value == "https://feeds.example.org/ui/feed/numbers/at/2026-01-01T03:00Z"
+
+
 def test_an_arrival_and_the_run_that_it_makes_ready_are_one_tick(harness: LocationHarness) -> None:
     land(harness.home.data, 3, 1)
     result = harness.tick()

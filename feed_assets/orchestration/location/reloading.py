@@ -168,6 +168,7 @@ def build_context(runtime: Runtime, timeline: ReleaseTimeline, database: Databas
         real_clock=runtime.real_clock,
         without_row=state_without_row(runtime.settings.schedule),
         webserver=runtime.settings.webserver,
+        server_url=runtime.settings.server.url,
     )
 
 

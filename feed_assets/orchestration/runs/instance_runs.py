@@ -28,6 +28,7 @@ from feed_assets.engines.port import WorkReport
 from feed_assets.engines.spark.addresses import check_spark_remote
 from feed_assets.engines.spark.executor_watch import ExecutorWatch
 from feed_assets.engines.spark.sessions import YARN_QUEUE, session_conf
+from feed_assets.entities.common import Kind
 from feed_assets.entities.content.column_lineage import SourceKind
 from feed_assets.entities.content.columns import parse_columns
 from feed_assets.entities.flow_names import describe_process
@@ -45,7 +46,7 @@ from feed_assets.orchestration.errors import NoProcessInstanceError
 from feed_assets.orchestration.graph.layout import FindAsset, column_lineage
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.runs.feed_checks import ColumnChanges, build_quality_evaluation
-from feed_assets.orchestration.runs.published_metadata import late_metadata, published_metadata
+from feed_assets.orchestration.runs.published_metadata import late_metadata, page_metadata, published_metadata
 from feed_assets.orchestration.runs.remaining import Remaining, RunContext
 from feed_assets.orchestration.user_assets.materializations import follow_now
 from feed_assets.plan.records import ClusterRecord, FeedRecord, ProcessRecord
@@ -419,6 +420,7 @@ class InstanceRun:
             asset_key=asset_key,
             partition=grid.key(done.nominal_time),
             metadata={
+                **page_metadata(self.runtime.settings.server.url, Kind.FEED, done.record.feed, done.nominal_time),
                 **published_metadata(done, self._preview(done)),
                 **self._column_lineage(done),
                 **late_metadata(

@@ -10,11 +10,13 @@ import dagster as dg
 from feed_assets.alerts.deadlines.due_times import describe_late
 from feed_assets.engines.port import InputEvent
 from feed_assets.engines.run_metadata import FactValue
+from feed_assets.entities.common import Kind
 from feed_assets.instances.attempts.attempts import Published
 from feed_assets.masking import mask, mask_values
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.metadata import COLUMN_SCHEMA, column_schema
 from feed_assets.orchestration.runs.feed_checks import quality_metadata
+from feed_assets.page_addresses import instance_url
 from feed_assets.plan.records import FeedRecord
 from feed_assets.sql.database import Database
 from feed_assets.timing.dates import render_datetime
@@ -82,6 +84,13 @@ def late_metadata(database: Database, record: FeedRecord, nominal_time: datetime
     with database.read() as connection:
         late = describe_late(connection, record, nominal_time, at)
     return {names.META_SLA: late} if late is not None else {}
+
+
+def page_metadata(server_url: str | None, kind: Kind, name: str, nominal_time: datetime) -> dict[str, dg.MetadataValue]:
+    """Return the link to the page of an instance, if it is known where the server is."""
+    if server_url is None:
+        return {}
+    return {names.META_PAGE: dg.MetadataValue.url(instance_url(server_url, kind, name, nominal_time))}
 
 
 def message_metadata(payload: Mapping[str, object], marking: str | None) -> dict[str, dg.MetadataValue]:

@@ -12,6 +12,7 @@ import dagster as dg
 
 from feed_assets.catalog.column_sets import ColumnSets
 from feed_assets.context.tick import Tick
+from feed_assets.entities.common import Kind
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.records import ARRIVING, COLUMNS, CONTENT, FeedEvent, FeedEventKind, FeedInstanceStatus
@@ -19,9 +20,8 @@ from feed_assets.log.run_names import find_run
 from feed_assets.masking import mask
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout, column_lineage
-from feed_assets.orchestration.runs.published_metadata import late_metadata, message_metadata
+from feed_assets.orchestration.runs.published_metadata import late_metadata, message_metadata, page_metadata
 from feed_assets.plan.records import FeedRecord
-from feed_assets.sql.database import Database
 from feed_assets.timing.dates import render_datetime
 
 DagsterEvent: TypeAlias = dg.AssetMaterialization | dg.AssetObservation
@@ -38,7 +38,7 @@ def find_known_runs(instance: dg.DagsterInstance, events: Sequence[FeedEvent]) -
 
 
 def build_asset_events(
-    database: Database, layout: AssetLayout, event: FeedEvent, known_runs: Collection[str]
+    tick: Tick, layout: AssetLayout, event: FeedEvent, known_runs: Collection[str]
 ) -> list[DagsterEvent]:
     """Return the Dagster events for a feed event at an existing partition; nothing for any other, nor for what a known
     run has published.
@@ -55,14 +55,15 @@ def build_asset_events(
         return []
     if event.kind not in CONTENT or (event.kind in _PUBLISHED and find_run(event.origin) in known_runs):
         return []
-    more: dict[str, Any] = {}
+    database, server_url = tick.database, tick.context.server_url
+    more: dict[str, Any] = dict(page_metadata(server_url, Kind.FEED, event.feed, event.nominal_time))
     if event.kind in ARRIVING - {FeedEventKind.RESTORED}:  # what an undo restores had come before
         more |= late_metadata(database, record, event.nominal_time, event.recorded_at)
     if (digest := event.payload.get(COLUMNS)) is not None:
         with database.read() as connection:
             found = ColumnSets(connection).find([str(digest)])[str(digest)]
         more |= column_lineage(found, event.cluster, layout.find_asset)
-    return [_arrival(record, event, asset_key, partition, more), *_ends_of_process(layout, event)]
+    return [_arrival(record, event, asset_key, partition, more), *_ends_of_process(server_url, layout, event)]
 
 
 def find_greyed(
@@ -82,7 +83,7 @@ def find_greyed(
     lost = [
         each for each in shown if wiped or (each.kind in _PUBLISHED and find_run(each.origin) not in (None, *known))
     ]
-    told = [each for event in lost for each in build_asset_events(tick.database, layout, event, known)]
+    told = [each for event in lost for each in build_asset_events(tick, layout, event, known)]
     storage, kind = instance.event_log_storage, dg.DagsterEventType.ASSET_MATERIALIZATION
     green = {
         (asset, partition)
@@ -95,7 +96,7 @@ def find_greyed(
     return greyed, events[-1].seq if len(events) == LOOKED_A_TICK else 0
 
 
-def _ends_of_process(layout: AssetLayout, event: FeedEvent) -> list[DagsterEvent]:
+def _ends_of_process(server_url: str | None, layout: AssetLayout, event: FeedEvent) -> list[DagsterEvent]:
     """Return the materializations of a process that is an asset of its own and has published an instance."""
     process = layout.plan.processes.get((str(event.payload.get("process")), event.cluster))
     own = layout.find_own_asset(process) if process is not None else None
@@ -106,7 +107,11 @@ def _ends_of_process(layout: AssetLayout, event: FeedEvent) -> list[DagsterEvent
         dg.AssetMaterialization(
             asset_key=asset_key,
             partition=grid.key(time),
-            metadata={names.META_NOMINAL: render_datetime(time), names.META_EVENT: event.seq},
+            metadata={
+                **page_metadata(server_url, Kind.PROCESS, process.process, time),
+                names.META_NOMINAL: render_datetime(time),
+                names.META_EVENT: event.seq,
+            },
         )
         for edge in process.own_outputs
         if edge.feed_key == (event.feed, event.cluster)

@@ -236,7 +236,7 @@ class _SensorTick:
         for event in unreported.events:
             nothing: list[DagsterEvent] = []
             asset_events += tick.bulkheads.run_unit(
-                TickStep.REPORTS, event.feed, nothing, build_asset_events, database, layout, event, known_runs
+                TickStep.REPORTS, event.feed, nothing, build_asset_events, tick, layout, event, known_runs
             )
         at, until, step, nothing_lost = cursor.looked, cursor.last_seq, TickStep.REPORTS, (list[DagsterEvent](), 0)
         greyed, looked = tick.bulkheads.run_unit(

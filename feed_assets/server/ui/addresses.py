@@ -1,14 +1,23 @@
 """The addresses of pages: each has all that its page shows."""
 
 from collections.abc import Mapping
-from datetime import datetime
 from urllib.parse import quote, urlencode, urlsplit
 
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import declared_by, is_flow
-from feed_assets.timing.dates import render_datetime
+from feed_assets.page_addresses import HOME, instance_address
 
-HOME = "/ui"
+__all__ = [
+    "HOME",
+    "STYLE",
+    "address_of",
+    "described_address",
+    "entity_address",
+    "instance_address",
+    "is_link",
+    "question_address",
+]
+
 STYLE = f"{HOME}/style.css"
 _KINDS = frozenset(Kind)
 
@@ -44,16 +53,6 @@ def described_address(path: str) -> str:
     if kind == Kind.FEED and name.split("/")[1:2] == ["column"] and name.count("/") == 2:
         return address_of(kind, *name.split("/"))
     return address_of("run", name) if kind == "run" and name else address_of("words", entity=path)
-
-
-def instance_address(kind: str, name: str, nominal_time: datetime | str) -> str:
-    """Return the address of an instance of a feed or process.
-
-    >>> instance_address("feed", "flights", "2013-11-03T05:00Z")
-    '/ui/feed/flights/at/2013-11-03T05:00Z'
-    """
-    time = nominal_time if isinstance(nominal_time, str) else render_datetime(nominal_time)
-    return address_of(kind, name, "at", time)
 
 
 def question_address(operation: str, given: Mapping[str, object] | None = None, /, **more: object) -> str:
