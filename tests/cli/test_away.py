@@ -1,5 +1,5 @@
-"""A database or storage that is away is one sentence and exit code 2, whatever the command; and commands leave nothing
-open.
+"""A database or storage that is away, or of another release, is one sentence and exit code 2, whatever the command; and
+commands leave nothing open.
 """
 
 import errno
@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from sqlalchemy import text
 
 from feed_assets.cli.exit_codes import exit_code_of
 from feed_assets.engines.errors import ServiceError
+from feed_assets.sql.database import open_database
+from feed_assets.sql.tables import VERSION_TABLE
 from feed_assets.storage.errors import StorageAwayError, StorageFullError
 from feed_assets.storage.registry import open_store
 from tests.cli.project import run
@@ -40,6 +43,34 @@ def test_every_command_says_so_and_ends_with_2(tmp_path: Path, monkeypatch: pyte
         assert (result.exit_code, result.stdout) == (2, ""), (name, result.output)
         assert result.stderr.startswith("feed-assets: state database"), (name, result.stderr)
         assert len(result.stderr.splitlines()) == 1, (name, result.stderr)
+        assert "localhost" not in url or "it cannot be used" in result.stderr
+        assert "localhost" not in url or "Check that it can be reached" in result.stderr
+
+
+@pytest.mark.parametrize(("revision", "said"), [("9999", "is newer than"), ("0021", "is another than")])
+def test_every_command_refuses_a_state_of_another_release_and_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, revision: str, said: str
+) -> None:
+    prepare(tmp_path, monkeypatch)
+    (tmp_path / "counting.zip").touch()
+    monkeypatch.setenv("FEED_ASSETS_ACTIONS", "off")
+    database = open_database(f"sqlite:///{tmp_path}/state.db")
+    database.migrate()
+    with database.begin() as connection:
+        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '{revision}'"))
+    database.close()
+    before = contents(tmp_path)
+    for name in COMMANDS.keys() - WITHOUT_STATE:
+        result = run(*(word.replace("<first>", "1") for word in COMMANDS[name]))
+        assert (result.exit_code, result.stdout) == (2, ""), name
+        assert result.stderr.count("\n") == 1
+        assert f"its schema {revision} {said}" in result.stderr
+    assert contents(tmp_path) == before
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    """All files; a SQLite database that is read has an empty log beside it."""
+    return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file() and "state.db-" not in file.name}
 
 
 AWAY = (

@@ -12,7 +12,7 @@ from click.shell_completion import ShellComplete
 
 from feed_assets.cli.main import main
 from feed_assets.sql.dagster_home import find_state_url
-from tests.cli.project import must, prepare, run
+from tests.cli.project import must, run
 from tests.definitions.verbs.harness import ALL, CLICKS
 
 HEAVY = {
@@ -30,14 +30,6 @@ HEAVY = {
 ENTITIES = {"feed_assets.entities.feed", "feed_assets.plan.records", "feed_assets.validation.rules"}
 """What commands need that read entities, and help does not."""
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    prepare(tmp_path)
-    (tmp_path / "entities/all.yaml").write_text(yaml.safe_dump_all(ALL))
-    return tmp_path
 
 
 def proposed(line: str) -> list[str]:
@@ -66,14 +58,18 @@ def proposed(line: str) -> list[str]:
         ("lineage show ", ["feed", "process", "clicks", "counting", "counts"]),
         ("lineage show feed c", ["clicks", "counts"]),
         ("lineage group cluster ", ["primary"]),
+        ("sla backlog c", ["counting"]),
+        ("sla history --name co", ["counting", "counts"]),
+        ("sla history --level h", ["high"]),
+        ("instance kill process counting --clusters ", ["primary"]),
     ],
 )
-def test_commands_options_and_names_are_proposed(project: Path, line: str, found: list[str]) -> None:
+def test_commands_options_and_names_are_proposed(declared: Path, line: str, found: list[str]) -> None:
     assert proposed(line) == found
 
 
-def test_columns_are_those_of_the_named_feed(project: Path) -> None:
-    file = project / "entities/all.yaml"
+def test_columns_are_those_of_the_named_feed(declared: Path) -> None:
+    file = declared / "entities/all.yaml"
     file.write_text(
         yaml.safe_dump_all([each | {"schema": "page string, views bigint"} if each is CLICKS else each for each in ALL])
     )
@@ -81,7 +77,7 @@ def test_columns_are_those_of_the_named_feed(project: Path) -> None:
     assert proposed("lineage column counts ") == []
 
 
-def test_times_are_those_of_the_named_entity(project: Path) -> None:
+def test_times_are_those_of_the_named_entity(declared: Path) -> None:
     for line in (
         "why counting ",
         "instance triage process counting ",
@@ -90,6 +86,7 @@ def test_times_are_those_of_the_named_entity(project: Path) -> None:
         "lineage show clicks ",
         "lineage show process counting ",
         "lineage column clicks --instance ",
+        "facts history counting --start ",
     ):
         times = proposed(line)
         assert len(times) == 20, line
@@ -97,15 +94,15 @@ def test_times_are_those_of_the_named_entity(project: Path) -> None:
         assert run("why", "counting", times[0]).exit_code == 0
 
 
-def test_ids_of_holds_come_from_the_state(project: Path) -> None:
+def test_ids_of_holds_come_from_the_state(declared: Path) -> None:
     assert proposed("hold release ") == []
     assert run("hold", "add", "audit", "--feed", "clicks", "--reason", "numbers").exit_code == 0
     assert proposed("hold release a") == ["audit"]
     assert proposed("retention show ") == []
 
 
-def test_what_cannot_be_found_proposes_nothing(project: Path) -> None:
-    (project / "feed_assets.yaml").write_text("entitties: x\n")
+def test_what_cannot_be_found_proposes_nothing(declared: Path) -> None:
+    (declared / "feed_assets.yaml").write_text("entitties: x\n")
     assert proposed("entity status process ") == []
 
 
@@ -140,24 +137,24 @@ def completing(line: str) -> dict[str, str]:
     }
 
 
-def test_help_and_completion_of_verbs_and_names_import_no_database_and_no_dagster(project: Path) -> None:
-    assert imported("-h", cwd=project) == set()
-    assert imported(cwd=project, **completing("instance list feed ")) <= ENTITIES | {"lark"}
+def test_help_and_completion_of_verbs_and_names_import_no_database_and_no_dagster(declared: Path) -> None:
+    assert imported("-h", cwd=declared) == set()
+    assert imported(cwd=declared, **completing("instance list feed ")) <= ENTITIES | {"lark"}
 
 
-def test_a_validation_imports_no_database_and_no_dagster(project: Path) -> None:
-    found = imported("validate", cwd=project)
+def test_a_validation_imports_no_database_and_no_dagster(declared: Path) -> None:
+    found = imported("validate", cwd=declared)
     assert found == {"feed_assets.entities.feed", "feed_assets.validation.rules", "lark", "sqlglot"}
 
 
-def test_commands_that_read_the_state_of_a_dagster_home_import_no_dagster(project: Path) -> None:
-    home = project / "home"
+def test_commands_that_read_the_state_of_a_dagster_home_import_no_dagster(declared: Path) -> None:
+    home = declared / "home"
     home.mkdir()
-    (project / "feed_assets.yaml").unlink()
+    (declared / "feed_assets.yaml").unlink()
     why = ("why", "counting", "2013-11-03T05:00Z")
-    assert imported(*why, cwd=project, DAGSTER_HOME=str(home)) & HEAVY == {"sqlalchemy", "lark"}
-    assert imported(*why, cwd=project, DAGSTER_HOME=str(home)) & HEAVY == {"sqlalchemy"}  # the plan is cached
-    found = imported("entity", "list", cwd=project, DAGSTER_HOME=str(home))
+    assert imported(*why, cwd=declared, DAGSTER_HOME=str(home)) & HEAVY == {"sqlalchemy", "lark"}
+    assert imported(*why, cwd=declared, DAGSTER_HOME=str(home)) & HEAVY == {"sqlalchemy"}  # the plan is cached
+    found = imported("entity", "list", cwd=declared, DAGSTER_HOME=str(home))
     assert found & HEAVY == {"sqlalchemy"}  # which says whether a change is under way
 
 

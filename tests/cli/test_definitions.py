@@ -53,23 +53,6 @@ def test_validate_prints_issues_and_says_by_its_exit_code_whether_there_are_any(
     assert "usable: " in result.stderr
 
 
-def test_validate_prints_json(project: Path) -> None:
-    (project / "a.yaml").write_text(BAD)
-    result = run("validate", "a.yaml", "--output", "json")
-    report = json.loads(result.stdout)
-    assert (result.exit_code, report["version"], report["errors"], report["warnings"]) == (1, 2, 1, 0)
-    assert report["issues"] == [
-        {
-            "severity": "error",
-            "code": "unknown-key",
-            "entity": "cluster 'primary'",
-            "message": "'colour' is not a key of a cluster",
-            "remedy": "Did you mean 'colo'?",
-            "source": {"file": "a.yaml", "line": 4, "column": 1},
-        }
-    ]
-
-
 def test_files_of_workflows_are_looked_for_in_the_project(project: Path) -> None:
     documents = [{"kind": label.split()[0], **BASE[label]} for label in BASE]
     documents[-1]["workflow"] = {"engine": "sql", "path": "jobs/daily.sql"}
@@ -78,15 +61,6 @@ def test_files_of_workflows_are_looked_for_in_the_project(project: Path) -> None
     (project / "jobs").mkdir()
     (project / "jobs" / "daily.sql").touch()
     assert "does not exist" not in run("validate").stdout
-
-
-@pytest.mark.parametrize(
-    "arguments", [["validate", "nowhere"], ["validate", "--colour"], ["nothing"], ["schema", "--kind", "x"]]
-)
-def test_wrong_usage_ends_with_2_and_a_message_on_standard_error(project: Path, arguments: list[str]) -> None:
-    result = run(*arguments)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr
 
 
 def test_wrong_settings_end_with_2(project: Path) -> None:

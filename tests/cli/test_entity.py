@@ -4,36 +4,25 @@ from pathlib import Path
 import pytest
 import yaml
 
+from feed_assets.log.definitions.records import Member, Release
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import ProcessInstanceStatus
+from feed_assets.releases.store import Releases
 from feed_assets.sql.database import open_database
-from tests.cli.project import below, must, prepare, rows, run, shown
+from feed_assets.timing.dates import parse_datetime
+from tests.cli.project import below, must, rows, run, shown
 from tests.definitions.verbs.harness import COUNTING, changed
 from tests.instances.harness import at
 from tests.log.samples import process_instance
-from tests.projects import enter
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    enter(tmp_path, monkeypatch)
-    prepare(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
-def submitted(project: Path) -> Path:
-    assert run("entity", "submit", "all.yaml").exit_code == 0
-    return project
-
-
-def write(project: Path, **fields: object) -> str:
+def write(submitted: Path, **fields: object) -> str:
     """A file with the process, changed."""
-    (project / "new.yaml").write_text(yaml.safe_dump(changed(COUNTING, **fields), sort_keys=False))
+    (submitted / "new.yaml").write_text(yaml.safe_dump(changed(COUNTING, **fields), sort_keys=False))
     return "new.yaml"
 
 
-def test_submit_prints_what_became_of_each_entity(project: Path) -> None:
+def test_submit_prints_what_became_of_each_entity(prepared: Path) -> None:
     result = must("entity", "submit", "all.yaml")
     assert result.stdout.splitlines() == [
         "cluster 'primary': submitted, version 1",
@@ -45,8 +34,8 @@ def test_submit_prints_what_became_of_each_entity(project: Path) -> None:
     assert run("entity", "submit", "all.yaml").stdout.splitlines()[3] == "process 'counting': unchanged, version 1"
 
 
-def test_what_only_the_files_say_so_far_is_told(project: Path) -> None:
-    (project / "all.yaml").rename(project / "entities/all.yaml")
+def test_what_only_the_files_say_so_far_is_told(prepared: Path) -> None:
+    (prepared / "all.yaml").rename(prepared / "entities/all.yaml")
     told = "  the files say so already, and the next tick or `apply` records it"
     for verb in ("submit", "update"):
         said = must("entity", verb, "entities/all.yaml").stdout.splitlines()
@@ -63,24 +52,6 @@ def test_a_refusal_ends_with_1_and_one_message_on_standard_error(submitted: Path
     )
     assert run("entity", "delete", "feed", "clicks").exit_code == 1
     assert run("entity", "status", "feed", "nothing").exit_code == 1
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["entity", "status", "thing", "clicks"],
-        ["entity", "list", "--filter-by", "COLOUR:red"],
-        ["entity", "list", "--filter-by", "TYPE:fed"],
-        ["entity", "list", "--filter-by", "status:RUNING"],
-        ["entity", "summary", "feed", "--filter-by", "CLUSTER:primry"],
-        ["entity", "list", "--tags", "owner"],
-        ["entity", "summary", "feed"],
-        ["entity", "submit", "nowhere.yaml"],
-    ],
-)
-def test_wrong_usage_ends_with_2(project: Path, arguments: list[str]) -> None:
-    result = run(*arguments)
-    assert (result.exit_code, result.stdout) == (2, "")
 
 
 def test_from_submit_to_delete(submitted: Path) -> None:
@@ -134,22 +105,22 @@ def test_reading_commands_print_lines_with_tabs_or_json(submitted: Path) -> None
     assert below(summary.stdout).splitlines()[0] == "clicks\tSUBMITTED\t2013-11-02T01:00Z\tMISSING"
 
 
-def test_a_webserver_that_does_not_answer_is_a_warning(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_webserver_that_does_not_answer_is_a_warning(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEED_ASSETS_WEBSERVER", "http://127.0.0.1:1")
     result = run("entity", "submit", "all.yaml")
     assert result.exit_code == 0
     assert result.stderr.startswith("warning: webserver http://127.0.0.1:1: it does not answer: ")
 
 
-def test_without_a_place_for_the_state_the_places_that_were_tried_are_named(project: Path) -> None:
-    (project / "feed_assets.yaml").write_text("")
+def test_without_a_place_for_the_state_the_places_that_were_tried_are_named(prepared: Path) -> None:
+    (prepared / "feed_assets.yaml").write_text("")
     result = run("entity", "list")
     assert result.exit_code == 2
     assert "setting 'state': the location of the state is not configured. Tried" in result.stderr
 
 
 def test_the_author_is_the_user_of_the_system_if_nobody_says_otherwise(
-    project: Path, monkeypatch: pytest.MonkeyPatch
+    prepared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("FEED_ASSETS_AUTHOR")
     monkeypatch.setattr("getpass.getuser", lambda: "joe")
@@ -191,3 +162,44 @@ def test_a_clone_that_would_share_what_one_entity_has_says_what_to_replace(submi
     assert "with --replace /counting/=/again/" in refused.stderr
     assert "writes the same instances of feed 'counts'" in refused.stderr
     assert not (submitted / "entities" / "process" / "again.yaml").exists()
+
+
+def _release(declared: Path, process: str) -> None:
+    must("entity", "history", "cluster", "primary")  # records what the folder says
+    release = Release(
+        process=process,
+        cluster="primary",
+        release=1,
+        effective_from=parse_datetime("2024-01-01T00:00Z"),
+        fingerprint="",
+        members=(Member(kind="cluster", name="primary", version=1), Member(kind="process", name=process, version=1)),
+        recorded_at=parse_datetime("2024-01-01T00:00Z"),
+        reason="a test",
+    )
+    with open_database(f"sqlite:///{declared}/state.db").begin() as connection:
+        Releases(connection).put([release])
+
+
+def test_an_instance_leads_to_the_definitions_that_govern_it(declared: Path) -> None:
+    _release(declared, "counting")
+    found = must("entity", "governing", "counting", "2024-01-02T00:00Z", "--cluster", "primary")
+    lines = found.stdout.splitlines()
+    assert lines[0] == "release 1 from 2024-01-01T00:00Z on: a test"
+    assert [line.split("\t")[:3] for line in lines[2:]] == [["process", "counting", "1"], ["cluster", "primary", "1"]]
+
+
+def test_an_instance_before_the_first_release_has_nothing_that_governs_it(declared: Path) -> None:
+    _release(declared, "counting")
+    found = run("entity", "governing", "counting", "2023-12-31T00:00Z", "--cluster", "primary")
+    assert (found.exit_code, below(found.stdout)) == (0, "")
+    assert "No release of 'counting' on 'primary' is in effect at 2023-12-31T00:00Z." in found.stderr
+
+
+def test_the_only_cluster_of_the_process_need_not_be_named(declared: Path) -> None:
+    other = "---\nkind: cluster\nname: other\nstorage: file://${PROJECT_ROOT}/other\n"
+    (declared / "entities/other.yaml").write_text(other)
+    _release(declared, "counting")
+    found = must("entity", "governing", "counting", "2024-01-02T00:00Z")
+    assert found.stdout.splitlines()[0] == "release 1 from 2024-01-01T00:00Z on: a test"
+    unknown = run("entity", "governing", "gone", "2024-01-02T00:00Z")
+    assert "Name one of the clusters other, primary with --cluster." in unknown.stderr

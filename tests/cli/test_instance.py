@@ -140,15 +140,6 @@ def test_what_has_an_error_in_its_file_is_told_with_the_error(project: Path) -> 
     assert "Declare an entity 'zz'." in run("entity", "status", "zz").stderr
 
 
-def test_a_question_that_makes_no_sense_is_refused(project: Path) -> None:
-    result = run("instance", "list", "process", "counting", "--filter-by", "SIZE:1")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert "Fields are STATUS, CLUSTER" in result.stderr
-    result = run("instance", "list", "process", "counting", "--filter-by", "CLUSTER:primry")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert "cluster 'primry': it is not declared. Declared are primary." in result.stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [

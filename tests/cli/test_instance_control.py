@@ -92,12 +92,6 @@ def test_a_rerun_takes_properties_from_a_file_and_from_options(database: Databas
     assert [row.overrides for row in instances(database)] == [{"depth": "8", "colour": "red"}] * 2 + [{}] * 2
 
 
-@pytest.mark.parametrize("options", [[], RANGE[:2], [*RANGE, "--instance", "2015-01-02"]])
-def test_either_an_instance_or_a_whole_range_is_given(database: Database, options: list[str]) -> None:
-    result = run("instance", "kill", "count", *options)
-    assert (result.exit_code, "Give either --instance, or --start and --end." in result.stderr) == (2, True)
-
-
 def test_a_rerun_from_the_start_lets_steps_that_have_finished_run_again(database: Database) -> None:
     done = StepRun(
         process="count",
@@ -118,17 +112,3 @@ def test_a_rerun_from_the_start_lets_steps_that_have_finished_run_again(database
         with database.begin() as connection:
             assert [run.basis for run in Steps(connection).of(done.key)] == [basis]
             connection.execute(update(process_instances).values(status=S.FAILED))
-
-
-@pytest.mark.parametrize(
-    ("options", "code", "words"),
-    [
-        (["--clusters", "elsewhere"], 1, "cluster elsewhere"),
-        (["--end", "2014-01-01T00:00Z"], 1, "before the start"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(database: Database, options: list[str], code: int, words: str) -> None:
-    before = instances(database)
-    result = instance("rerun", *options)
-    assert (result.exit_code, words in result.stderr) == (code, True), result.output
-    assert instances(database) == before

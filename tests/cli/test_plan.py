@@ -242,10 +242,6 @@ def test_plan_tells_of_holds_on_a_feed_that_is_removed(project: Path) -> None:
     assert "audit" not in told
 
 
-def test_pruning_without_files_is_wrong_usage(project: Path) -> None:
-    assert "--prune needs FILES" in run("plan", "--prune", code=2).stderr
-
-
 def test_safe_mode_refuses_all_but_changes_of_clusters_and_these_need_it(project: Path, database: Database) -> None:
     run("apply", "--yes")
     (project / "moved.yaml").write_text(CLUSTER + "colo: nyc\n")
@@ -264,15 +260,3 @@ def test_the_json_forms_are_json_and_carry_the_digest(project: Path) -> None:
     assert document["difference"]["counts"]["added"] == 4
     done = shown("apply", "--digest", document["digest"])
     assert (done["verb"], len(done["outcomes"]), done["is_change"]) == ("apply", 4, True)
-
-
-@pytest.mark.parametrize("command", [["plan"], ["retention", "list"], ["hold", "list"]])
-def test_a_database_that_is_away_is_one_sentence(
-    project: Path, command: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert project.is_dir()
-    monkeypatch.setenv("FEED_ASSETS_STATE", "postgresql://me@127.0.0.1:1/away")
-    result = run(*command, code=2)
-    (sentence,) = result.stderr.splitlines()
-    assert "it cannot be used" in sentence
-    assert "Check that it can be reached" in sentence

@@ -6,25 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import click
-import pytest
 
 from feed_assets.actions import FILE_NAME
 from feed_assets.cli.groups import Verb, Verbs
 from feed_assets.cli.main import main
-from tests.cli.project import prepare, run
+from tests.cli.project import run
 
 END = "2026-02-01T00:00Z"
 
 
-@pytest.fixture(autouse=True)
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    prepare(tmp_path)
-    return tmp_path
-
-
-def recorded(project: Path) -> list[dict[str, Any]]:
-    file = project / FILE_NAME
+def recorded(prepared: Path) -> list[dict[str, Any]]:
+    file = prepared / FILE_NAME
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
@@ -46,14 +38,14 @@ def test_every_command_can_be_recorded() -> None:
     assert [command.name for command in found if not isinstance(command, Verb)] == []
 
 
-def test_a_command_is_recorded_with_what_it_concerned_and_how_it_ended(project: Path) -> None:
+def test_a_command_is_recorded_with_what_it_concerned_and_how_it_ended(prepared: Path) -> None:
     assert run("entity", "submit", "all.yaml", "--author", "ann").exit_code == 0
     assert run("instance", "list", "feed", "clicks", "--clusters", "primary", "--end", END).exit_code == 0
     assert run("entity", "suspend", "process", "nobody", "--dry-run").exit_code == 1
     assert run("sla", "alerts", "--start", "2026-01").exit_code == 0
     assert run("why", "clicks", "2026-01-01").exit_code in (0, 1)
     assert run("entity", "blame", "feed", "clicks", "format").exit_code == 0
-    submitted, listed, suspended, alerted, asked, blamed = recorded(project)
+    submitted, listed, suspended, alerted, asked, blamed = recorded(prepared)
     assert blamed["dimensions"]["entity"] == "clicks"
     assert (submitted["action"], submitted["status"]) == ("entity submit", "SUCCEEDED")
     assert submitted["dimensions"]["user"] == "ann"
@@ -74,14 +66,14 @@ def test_a_command_is_recorded_with_what_it_concerned_and_how_it_ended(project: 
     assert all(each["seconds"] >= 0 for each in (submitted, listed, suspended))
 
 
-def test_help_and_wrong_usage_are_not_recorded(project: Path) -> None:
+def test_help_and_wrong_usage_are_not_recorded(prepared: Path) -> None:
     for arguments in (["--help"], ["entity", "list", "--help"], ["entity", "list", "--no-such"], ["nothing"]):
         run(*arguments)
-    assert recorded(project) == []
+    assert recorded(prepared) == []
 
 
-def test_a_command_does_not_depend_on_its_record(project: Path) -> None:
-    settings = project / "feed_assets.yaml"
+def test_a_command_does_not_depend_on_its_record(prepared: Path) -> None:
+    settings = prepared / "feed_assets.yaml"
     settings.write_text(f"{settings.read_text()}actions: /dev/full\n")
     result = run("validate", "all.yaml")
-    assert (result.exit_code, len(result.stderr.splitlines()), recorded(project)) == (0, 1, [])
+    assert (result.exit_code, len(result.stderr.splitlines()), recorded(prepared)) == (0, 1, [])

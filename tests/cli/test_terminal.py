@@ -14,26 +14,16 @@ from pathlib import Path
 
 import click
 import pytest
-import yaml
 
 from feed_assets.cli import progress, render
 from feed_assets.cli.main import main
 from feed_assets.cli.progress import StatusLine
 from feed_assets.cli.render import lay_out
-from tests.cli.project import prepare, run
+from tests.cli.project import run
 from tests.commands import require_command, words_of
-from tests.definitions.verbs.harness import ALL
 
 HEADER = ("name", "state", "run", "reason")
 ROWS = [["clicks", "FAILED", "e4f1", "the column carrier of flights is missing"], ["views", "DONE", "", ""]]
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    prepare(tmp_path)
-    (tmp_path / "entities/all.yaml").write_text(yaml.safe_dump_all(ALL))
-    return tmp_path
 
 
 class _Terminal(io.StringIO):
@@ -63,7 +53,7 @@ def in_terminal(*arguments: str) -> str:
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_states_have_colours_in_a_terminal(project: Path) -> None:
+def test_states_have_colours_in_a_terminal(declared: Path) -> None:
     printed = in_terminal("entity", "list", "--fields", "STATUS", "--kind", "process")
     assert "kind     name      status" in printed
     assert "\x1b[36m" in printed
@@ -115,7 +105,7 @@ def test_columns_without_any_value_are_not_shown_and_numbers_stand_at_the_right(
     assert layout.lines == ("feed  files", "a         1", "b       100")
 
 
-def test_csv_is_strict_and_a_pipe_has_tabs(project: Path) -> None:
+def test_csv_is_strict_and_a_pipe_has_tabs(declared: Path) -> None:
     listed = run("entity", "list", "--fields", "CLUSTERS", "--kind", "feed", "--output", "csv").stdout
     assert next(csv.reader(io.StringIO(listed))) == ["kind", "name", "clusters"]
     piped = run("entity", "list", "--fields", "CLUSTERS", "--kind", "feed").stdout
@@ -158,47 +148,7 @@ def _wait_for(screen: io.StringIO, text: str) -> None:
     raise AssertionError(screen.getvalue())
 
 
-@pytest.mark.parametrize(
-    ("arguments", "meant"),
-    [
-        (["entitty"], "'entity'"),
-        (["entity", "lst"], "'list'"),
-        (["entity", "list", "--knd", "feed"], "--kind"),
-        (["why", "countin", "2013-11-03"], "'counting'"),
-        (["entity", "status", "countin"], "'counting'"),
-        (["entity", "summary", "feed", "--cluster", "primery"], "'primary'"),
-        (["instance", "list", "feed", "clicsk"], "'clicks'"),
-        (["retention", "plan", "--feed", "clicsk"], "'clicks'"),
-        (["hold", "add", "x", "--feed", "clicsk", "--reason", "y"], "'clicks'"),
-        (["feed", "notify", "clicsk", "2013-11-03"], "'clicks'"),
-        (["replication", "status", "clicsk"], "'clicks'"),
-        (["mirror", "plan", "countin"], "'counting'"),
-    ],
-    ids=" ".join,
-)
-def test_a_mistyped_name_is_answered_with_what_was_meant(project: Path, arguments: list[str], meant: str) -> None:
-    result = run(*arguments)
-    assert result.exit_code in (1, 2)
-    assert "Did you mean" in result.stderr, result.stderr
-    assert meant in result.stderr
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["instance", "list", "clicks"],
-        ["retention", "plan"],
-        ["hold", "add", "x", "--feed", "clicks", "--reason", "y"],
-        ["entity", "suspend", "process", "counting"],
-    ],
-    ids=" ".join,
-)
-def test_a_mistyped_cluster_is_answered_with_those_that_there_are(project: Path, arguments: list[str]) -> None:
-    result = run(*arguments, "--clusters", "primery")
-    assert (result.exit_code, "primary" in result.stderr) == (1, True), result.stderr
-
-
-def test_a_kind_and_a_cluster_are_not_needed_where_there_is_only_one(project: Path) -> None:
+def test_a_kind_and_a_cluster_are_not_needed_where_there_is_only_one(declared: Path) -> None:
     for with_kind, without in (
         (["entity", "status", "process", "counting"], ["entity", "status", "counting"]),
         (["instance", "list", "feed", "clicks"], ["instance", "list", "clicks"]),
@@ -220,7 +170,7 @@ def test_a_kind_and_a_cluster_are_not_needed_where_there_is_only_one(project: Pa
     ):
         result = run(*without)
         assert (result.exit_code, result.stdout) == (0, run(*with_kind).stdout), result.stderr
-    (project / "entities/other.yaml").write_text("kind: cluster\nname: counting\nstorage: file:///data\n")
+    (declared / "entities/other.yaml").write_text("kind: cluster\nname: counting\nstorage: file:///data\n")
     for arguments in (["entity", "status", "counting"], ["entity", "suspend", "clicks", "counting"]):
         ambiguous = run(*arguments)
         assert (ambiguous.exit_code, ambiguous.stdout) == (2, "")

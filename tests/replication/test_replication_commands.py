@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from feed_assets.clock import TimeBudget
-from tests.cli.project import must, ok, refused, run, table
+from tests.cli.project import must, ok, run, table
 from tests.replication.project import EAST, REPLICATED, WEST, instance, project, replication
 
 __all__ = ["project"]
@@ -93,25 +93,6 @@ def test_row_112_the_instance_verbs_speak_of_the_copies_of_a_feed(copied: Path) 
     assert "a repair by ann" in ok(run("why", "clicks@east", "2013-11-01T01:00Z"))
     params = table(run("instance", "params", "clicks", "2013-11-01-01:00"))
     assert ["west", "source", f"file://{instance(copied, 1, 'east')}"] in params
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("list", "process", "counting", "--lifecycle", "replication"), "process 'counting' has execution"),
-        (("params", "clicks", "2013-11-01", "--lifecycle", "eviction"), "retention works in sweeps, not in instances"),
-        (
-            ("triage", "process", "counting", "2013-11-01", "--lifecycle", "eviction"),
-            "process 'counting' has execution",
-        ),
-    ],
-)
-def test_row_112_a_lifecycle_of_another_type_is_refused(
-    project: Path, arguments: tuple[str, ...], message: str
-) -> None:
-    error = refused(run("instance", *arguments))
-    assert "Incorrect lifecycle" in error
-    assert message in error
 
 
 def test_a_repair_that_is_killed_leaves_nothing_half_done_and_a_repeat_goes_on_at_once(

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from tests.cli.project import ok, refused, run, set_clock, shown, table
@@ -103,39 +102,6 @@ def test_a_list_can_be_of_one_feed_and_short(project: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["add", " ", "--every-feed"], "a hold: it has no name"),
-        (["add", "audit", "--feed", "clicsk"], "there is no feed 'clicsk'"),
-        (["add", "audit", "--every-feed", "--clusters", "nowhere"], "cluster 'nowhere': it is not declared"),
-        (["add", "audit", "--every-feed", *SPAN, "--start", SPAN[3]], "its end is not after its start"),
-        (["add", "audit", "--every-feed", "--until", "2013-11-03T12:00Z"], "it would already have expired"),
-        (["add", "audit", "--every-feed", "--start", "now-7d"], "a month or a partition key. Write"),
-        (["release", "audit"], "hold 'audit': it does not exist"),
-    ],
-)
-def test_a_hold_that_is_none_is_refused(project: Path, arguments: list[str], message: str) -> None:
-    options = ["--reason", "numbers"] if arguments[0] == "add" else []
-    result = run("hold", *arguments, *options)
-    assert message in refused(result)
-    assert result.stdout == ""
-    assert document("list", "--all") == []
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["add", "audit", "--reason", "numbers"],
-        ["add", "audit", "--reason", "numbers", "--feed", "clicks", "--every-feed"],
-        ["add", "audit", "--reason", "numbers", "--feed", "clicks", "--instance", "2013-11-03T05:00Z", *SPAN],
-    ],
-)
-def test_wrong_usage_ends_with_2(project: Path, arguments: list[str]) -> None:
-    result = run("hold", *arguments)
-    assert (result.exit_code, result.stdout) == (2, "")
-
-
 def test_a_dry_run_holds_and_releases_nothing(project: Path) -> None:
     result = run("hold", "add", "audit", "--feed", "clicks", "--reason", "numbers", "--dry-run")
     assert (result.exit_code, result.stderr) == (0, "would be held by 'audit'\n")
@@ -152,23 +118,6 @@ def test_what_was_released_is_not_released_again(project: Path) -> None:
     assert "hold 'audit': it was already released" in refused(run("hold", "release", "audit"))
     add("audit", "--feed", "clicks")
     assert kept() == {"hold": 6}
-
-
-@pytest.mark.parametrize(
-    ("span", "what", "nearest"),
-    [
-        (["--instance", "2013-11-03T05:30Z"], "2013-11-03T05:30Z", "2013-11-03T05:00Z"),
-        (["--start", "2013-11-03T02:10Z", "--end", "2013-11-03T02:50Z"], "from 2013-11-03T02:10Z", "2013-11-03T02:00Z"),
-        (["--end", "2001-01-01T00:00Z"], "before 2001-01-01T00:00Z", "2013-11-0"),
-    ],
-)
-def test_a_hold_that_covers_nothing_is_refused_with_the_nearest_instance(
-    project: Path, span: list[str], what: str, nearest: str
-) -> None:
-    said = refused(run("hold", "add", "audit", "--feed", "clicks", *span, "--reason", "numbers"))
-    assert f"it covers nothing: feed 'clicks' has no instance {what}" in said
-    assert f"The nearest instance is {nearest}" in said
-    assert document("list") == []
 
 
 def test_a_hold_understands_a_day_and_a_partition_key_in_the_zone_of_the_feed(project: Path) -> None:
@@ -213,13 +162,6 @@ def test_what_an_undo_holds_leaves_a_trace(project: Path) -> None:
     assert trace_names(project) == [f"undo-{sweep}"]
     ok(run("hold", "release", f"undo-{sweep}"))
     assert trace_names(project) == []
-
-
-@pytest.mark.parametrize("option", ["--reason", "--author"])
-def test_words_that_are_no_text_are_wrong_usage(project: Path, option: str) -> None:
-    result = run("hold", "add", "audit", "--feed", "clicks", "--reason", "numbers", option, "a\udcff")
-    assert (result.exit_code, "not UTF-8" in result.stderr, option in result.stderr) == (2, True, True)
-    assert document("list") == []
 
 
 def test_a_terminal_obeys_no_words_of_people(project: Path) -> None:

@@ -337,37 +337,10 @@ def test_a_dry_run_says_what_would_be_done(project: Path) -> None:
     assert run("retention", "purge", "--now", "--dry-run").stderr.startswith("would purge 1 sweep")
 
 
-@pytest.mark.parametrize("verb", ["run", "show", "approve", "cancel", "undo", "purge", "report"])
-def test_a_plan_that_is_not_there_is_named(project: Path, verb: str) -> None:
-    result = run("retention", verb, "2013")
-    assert refused(result) == (
-        "feed-assets: sweep '2013': it does not exist. List the sweeps: feed-assets retention list\n"
-    )
-    assert result.stdout == ""
-
-
 def test_a_beginning_that_several_have_is_not_enough(project: Path) -> None:
     planned("clicks")
     planned("views")
     assert "several sweeps have this prefix. Write more of its id." in refused(run("retention", "show", "2013"))
-
-
-@pytest.mark.parametrize("verb", ["plan", "run", "purge", "list"])
-def test_a_cluster_that_is_not_declared_is_refused(project: Path, verb: str) -> None:
-    assert refused(run("retention", verb, "--clusters", "primary,nowhere")) == (
-        "feed-assets: cluster 'nowhere': it is not declared. Declared are primary.\n"
-    )
-
-
-@pytest.mark.parametrize("verb", ["plan", "run"])
-def test_a_feed_that_is_not_declared_is_refused(project: Path, verb: str) -> None:
-    assert "there is no feed 'clicsk'" in refused(run("retention", verb, "--feed", "clicsk"))
-
-
-def test_a_plan_cannot_be_combined_with_feeds(project: Path) -> None:
-    result = run("retention", "run", "plan", "--feed", "clicks")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "PLAN cannot be combined with --feed or --clusters." in result.stderr
 
 
 def test_in_safe_mode_a_run_of_a_feed_plans_nothing(project: Path) -> None:

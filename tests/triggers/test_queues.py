@@ -172,19 +172,6 @@ def test_a_spoilt_row_is_named_with_exit_code_1(project: Path) -> None:
     assert "were taken, but there are" in result.stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("queue", "show", "laod"), "laod"),
-        (("queue", "drop", "load", "--event", "9", "--reason", "x"), "it takes no event 9"),
-        (("batch", "show", "load", "2026-01-01T00:00:07Z"), "no batch has this time"),
-    ],
-)
-def test_what_is_not_there_is_refused_with_a_sentence(project: Path, arguments: tuple[str, ...], message: str) -> None:
-    result = must(*arguments, code=1)
-    assert message in result.stderr
-
-
 def test_why_without_an_instance_says_what_the_next_batch_waits_for(project: Path) -> None:
     notify("orders")
     tick(project)
@@ -201,8 +188,6 @@ def test_why_without_an_instance_says_what_the_next_batch_waits_for(project: Pat
     ]
     must("entity", "suspend", "process", "load")
     assert "it is suspended: no batch is cut, and what comes is queued" in run("why", "load").stdout
-    refused = run("why", "orders")
-    assert (refused.exit_code, "name an instance of the feed" in refused.stderr) == (2, True)
 
 
 def test_the_consumers_of_a_feed_say_how_far_they_have_come(project: Path) -> None:

@@ -66,26 +66,6 @@ def test_workflows_are_replaced_on_the_command_line_and_in_a_file(project: Path)
     assert "workflow: {engine: sql, path: a.sql}" in (project / "out/process/hourly-oozie.yaml").read_text()
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["import-falcon", "--to", "out"],
-        ["import-falcon", "none.xml", "--to", "out"],
-        ["import-falcon", _document("clicks")],
-        ["import-falcon", _document("clicks"), "--to", "out", "--replace-workflow", "a"],
-        ["import-falcon", _document("clicks"), "--to", "out", "--replace-workflow", "a=oozie:b"],
-        ["import-falcon", _document("clicks"), "--to", "out", "--map", "none.yaml"],
-        ["export-falcon"],
-        ["export-falcon", "feed"],
-        ["export-falcon", "feed", "clicks", "--all"],
-        ["export-falcon", "--all", "--from", "none"],
-    ],
-)
-def test_wrong_usage_ends_with_two(project: Path, arguments: list[str]) -> None:
-    assert run(*arguments).exit_code == 2
-    assert list(project.iterdir()) == []
-
-
 def test_export_prints_or_writes_falcons_xml(project: Path) -> None:
     (project / "entities").mkdir()
     (project / "entities/a.xml").write_text(Path(_document("clicks")).read_text())

@@ -170,24 +170,6 @@ def test_what_was_taken_stays_known_without_its_instance(project: Path) -> None:
     assert files() == [["a.json", "2", "blake3:", "1"]]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("take", "clicks"), "feed 'clicks': it has no inbox. Name a feed that declares an inbox."),
-        (("take", "order"), "Did you mean 'orders'?"),
-        (("files", "approval"), "feed 'approval': it has no data. Name a feed with files."),
-        (("files", "orders", "--cluster", "there"), "feed 'orders': it is not on cluster 'there'. It is on here."),
-    ],
-)
-def test_a_feed_without_inbox_or_files_is_refused(project: Path, arguments: tuple[str, ...], message: str) -> None:
-    result = run("feed", *arguments)
-    assert (result.exit_code, message in result.stderr) == (1, True), result.stderr
-
-
-def test_events_and_times_are_not_given_together(project: Path) -> None:
-    assert run("feed", "files", "orders", "--from-event", "1", "--start", "2026-01-01").exit_code == 2
-
-
 def test_safe_mode_takes_nothing(project: Path) -> None:
     put(project, "a.json", "{}")
     ok(run("admin", "safemode", "on", "--reason", "storage moves"))

@@ -6,7 +6,7 @@ import pytest
 from feed_assets.catalog.run_metadata import Facts
 from feed_assets.log.records import ProcessKey
 from feed_assets.sql.database import open_database
-from tests.cli.project import must, prepare, rows, run
+from tests.cli.project import prepare, rows, run
 from tests.instances.harness import at
 
 FIRST = at("03T00:00")
@@ -65,17 +65,3 @@ def test_the_history_has_the_newest_thirty_instances_and_a_shorter_one_fewer() -
     assert result.stderr == (
         "99.923 % of 39,000 rows are good; the worst instance is 2013-11-03T02:00Z with 97 %; 1 of 39 failed\n"
     )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("show", "counts", "2013-11-05T00:00Z"), "no attempt has looked at its rows"),
-        (("show", "clicks"), "no process writes it"),
-        (("history", "cunts"), "Did you mean 'counts'?"),
-        (("history", "counts", "--cluster", "backup"), "backup"),
-    ],
-)
-def test_what_nobody_has_looked_at_is_refused_with_a_sentence(arguments: tuple[str, ...], message: str) -> None:
-    result = must("quality", *arguments, code=1)
-    assert message in result.stderr
