@@ -274,6 +274,9 @@ def _later(
         return f"{name} + period.micros"
     if column.name in ("seq", "event_seq", "log_seq"):
         return _number(name, numbers)
+    if column is feed_events.c.idempotency_key:  # a digest: another one, as long
+        rank = "CAST(1000000 + period.rank AS text)"
+        return f"{rank} || substr({name}, length({rank}) + 1)"
     if column is attempts.c.outputs:
         parsed = f"CAST(rtrim(substr({name}, 5), ']') AS bigint)"  # [1,[7]]
         return f"'[1,[' || CAST({_number(parsed, numbers)} AS text) || ']]'"

@@ -1,5 +1,7 @@
 """Append events of feed instances to a log, and read them."""
 
+import hashlib
+from base64 import urlsafe_b64encode
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import cache
@@ -10,6 +12,7 @@ from sqlalchemy import Select, exists, func, insert, select
 from feed_assets.log.messages.lineage import tell_data
 from feed_assets.log.records import CONTENT, FeedEvent, FeedEventKind, FeedKey, NewFeedEvent
 from feed_assets.log.tables import HAS_KEY, feed_events
+from feed_assets.masking import encodable
 from feed_assets.sql.database import lock_log
 from feed_assets.sql.rows import KEY_ROWS, RowMapper, TableStore, delete_keys, key_rows, render_rows, select_keys
 from feed_assets.sql.totals import Total, TotalKind, Totals, microseconds
@@ -19,6 +22,11 @@ EVENTS_AT_ONCE = 500
 _T = feed_events.c
 _ROWS = RowMapper(feed_events, FeedEvent)
 _NEW_ROWS = RowMapper(feed_events, NewFeedEvent)
+
+
+def digest_key(idempotency_key: str) -> str:
+    """Return what the log keeps of an idempotency key, which may name a path."""
+    return urlsafe_b64encode(hashlib.sha256(encodable(idempotency_key).encode()).digest()[:16]).decode().rstrip("=")
 
 
 class EventHead(NamedTuple):
@@ -43,18 +51,18 @@ class EventLog(TableStore):
         if not events:
             return []
         lock_log(self._connection)
-        known = self._find_keys({event.idempotency_key for event in events if event.idempotency_key is not None})
+        known = self._find_keys({digest_key(key) for event in events if (key := event.idempotency_key) is not None})
         last = self.last_seq()
         seqs: list[int] = []
         rows: list[dict[str, object]] = []
         new: list[NewFeedEvent] = []
         for event in events:
-            key = event.idempotency_key
+            key = None if event.idempotency_key is None else digest_key(event.idempotency_key)
             seq = None if key is None else known.get(key)
             if seq is None:
                 last += 1
                 seq = last
-                rows.append(_NEW_ROWS.values(event) | {"seq": seq})
+                rows.append(_NEW_ROWS.values(event) | {"seq": seq, "idempotency_key": key})
                 new.append(event)
                 if key is not None:
                     known[key] = seq
@@ -176,7 +184,9 @@ class EventLog(TableStore):
 
     def find_key(self, idempotency_key: str) -> FeedEvent | None:
         """Return the event with an idempotency key."""
-        return _ROWS.find_one(self._connection, _ROWS.select.where(_T.idempotency_key == idempotency_key, HAS_KEY))
+        return _ROWS.find_one(
+            self._connection, _ROWS.select.where(_T.idempotency_key == digest_key(idempotency_key), HAS_KEY)
+        )
 
     def for_feed(self, feed: str, cluster: str, kind: FeedEventKind) -> list[FeedEvent]:
         """Return all events of one kind of a feed on a cluster, oldest first; for reports, not for ticks."""

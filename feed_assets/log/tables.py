@@ -10,7 +10,7 @@ from sqlalchemy import (
 )
 
 from feed_assets.log.records import FeedEventKind, WatermarkKind
-from feed_assets.sql.column_types import Choice, Payload, Text, UtcDateTime
+from feed_assets.sql.column_types import Choice, Digest, Payload, Text, UtcDateTime
 from feed_assets.sql.tables import define_table, index_where, metadata
 
 HAS_KEY = text("idempotency_key IS NOT NULL")
@@ -25,15 +25,15 @@ feed_events = Table(
     "fa_feed_events",
     metadata,
     Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
-    Column("feed", Text, nullable=False),
-    Column("cluster", Text, nullable=False),
     Column("nominal_time", UtcDateTime, nullable=False),
-    Column("kind", Choice(FeedEventKind), nullable=False),
-    Column("origin", Text, nullable=False),
     Column("recorded_at", UtcDateTime, nullable=False),
-    Column("manifest_digest", Text),
     Column("bytes", BigInteger),
     Column("files", BigInteger),
+    Column("feed", Text, nullable=False),
+    Column("cluster", Text, nullable=False),
+    Column("kind", Choice(FeedEventKind), nullable=False),
+    Column("origin", Text, nullable=False),
+    Column("manifest_digest", Digest),
     Column("payload", Payload),
     Column("idempotency_key", Text),
     Column("marking", Text),

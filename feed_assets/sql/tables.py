@@ -20,7 +20,7 @@ from sqlalchemy.schema import CreateIndex
 
 from feed_assets.sql.column_types import Text
 
-SCHEMA_REVISION = "0023-6aa5dd97"
+SCHEMA_REVISION = "0023-029b9dac"
 VERSION_TABLE = "feed_assets_alembic_version"  # where Alembic looks for it, once there are migrations
 
 TABLE_MODULES = (

@@ -62,11 +62,10 @@ def test_what_was_evicted_says_when_by_which_sweep_and_why(tmp_path: Path, state
         "2013-11-04T00:00Z"
     )
     assert evicted.blocks
-    assert {name: evicted.facts[name] for name in ("sweep", "rule", "path", "action", "origin")} == {
+    assert {name: evicted.facts[name] for name in ("sweep", "rule", "path", "origin")} == {
         "sweep": sweep.sweep_id,
         "rule": "age",
         "path": "clicks/2013-11-01/00",
-        "action": "delete",
         "origin": "retention",
     }
     assert (evicted.facts["bytes"], evicted.facts["files"]) == (len("data"), 1)

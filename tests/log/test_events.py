@@ -1,7 +1,7 @@
 import pytest
 
 from feed_assets.log.cursors import Cursors
-from feed_assets.log.events import EventLog
+from feed_assets.log.events import EventLog, digest_key
 from feed_assets.log.records import FeedEvent, FeedEventKind
 from feed_assets.sql.database import Database
 from tests.log.samples import event, hour
@@ -36,7 +36,7 @@ def test_an_event_comes_back_as_it_was_written(database: Database) -> None:
         bytes=2**40,
         files=3,
         payload={"path": "/clicks/ünï", "rows": 7, "nested": {"list": [1, None, True]}},
-        idempotency_key="run 1",
+        idempotency_key=digest_key("run 1"),
     )
     assert read.nominal_time.utcoffset() is not None
 
@@ -59,6 +59,16 @@ def test_appending_nothing_returns_nothing_and_an_empty_log_ends_at_zero(databas
     with database.begin() as connection:
         assert EventLog(connection).append([]) == []
         assert EventLog(connection).last_seq() == 0
+
+
+def test_the_log_keeps_22_characters_of_an_idempotency_key_however_long_it_is(database: Database) -> None:
+    key = "sweep/s1/evicted/data/" + "clicks/" * 40
+    with database.begin() as connection:
+        log = EventLog(connection)
+        log.append([event(0, idempotency_key=key), event(1, idempotency_key=f"{key}/2")])
+        assert [len(each.idempotency_key or "") for each in log.read(0, 10)] == [22, 22]
+        assert (found := log.find_key(key)) is not None
+        assert found.seq == 1
 
 
 def test_a_repeated_idempotency_key_returns_the_number_of_the_first(database: Database) -> None:

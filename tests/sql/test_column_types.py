@@ -2,11 +2,12 @@
 
 import pytest
 from sqlalchemy import String, func, literal, select
+from sqlalchemy.dialects import sqlite
 
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.records import FeedKey
 from feed_assets.log.tables import cursors
-from feed_assets.sql.column_types import AnyText, Text
+from feed_assets.sql.column_types import AnyText, Digest, Text
 from feed_assets.sql.database import Database
 from feed_assets.sql.rows import KEY_ROWS, insert_rows, key_rows, render_rows
 from feed_assets.sql.tables import metadata
@@ -37,6 +38,24 @@ def test_every_column_of_text_keeps_any_text(database: Database) -> None:
         else:
             assert found == (HOSTILE if isinstance(column.type, AnyText) else KEPT), name
     assert refused == []
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        pytest.param("sha256:" + "1c" * 32, b"sha256:\0" + b"\x1c" * 32, id="digest"),
+        pytest.param("1c" * 32, b"\0" + b"\x1c" * 32, id="digits alone"),
+        pytest.param("look:1" + "1c" * 16, b"look:1\0" + b"\x1c" * 16, id="odd number of digits"),
+        pytest.param("sha256:" + "1C" * 32, b"sha256:" + b"1C" * 32, id="capitals"),
+        pytest.param("etag:1c1c-2", b"etag:1c1c-2", id="none"),
+        pytest.param("", b"", id="empty"),
+        pytest.param(None, None, id="null"),
+    ],
+)
+def test_the_digits_of_a_digest_are_kept_as_bytes(database: Database, told: str | None, kept: bytes | None) -> None:
+    assert Digest().process_bind_param(told, sqlite.dialect()) == kept
+    with database.read() as connection:
+        assert connection.scalar(select(literal(told, Digest()))) == told
 
 
 def test_rows_in_one_parameter_keep_any_text(database: Database) -> None:

@@ -44,6 +44,7 @@ from feed_assets.log.records import (
     FeedInstanceStatus,
     Lease,
     NewFeedEvent,
+    ProcessChanges,
     ProcessInstance,
     ProcessInstanceStatus,
     ProcessKey,
@@ -447,14 +448,10 @@ def end_attempt(
 
     Without a `cause`, the status tells it.
     """
-    ProcessInstances(connection).transition(
-        key,
-        {ProcessInstanceStatus.RUNNING},
-        status=status,
-        deaths=0,
-        ended_at=now,
-        cause=cause or _ENDED_BY.get(status),
-        cause_detail=reason,
-        updated_at=now,
-    )
+    cause = cause or _ENDED_BY.get(status)
+    changes = ProcessChanges(status=status, deaths=0, ended_at=now, cause=cause, cause_detail=reason, updated_at=now)
+    if status is ProcessInstanceStatus.SUCCEEDED:
+        changes["request_key"] = changes["requested_at"] = None
+    running = {ProcessInstanceStatus.RUNNING}
+    ProcessInstances(connection).transition(key, running, **changes)
     Attempts(connection).end(key, status, now, reason)

@@ -155,7 +155,6 @@ class OutputPlace:
                 "rule": item.rule,
                 "reason": item.reason,
                 "store": displaced.store,
-                "action": "delete",
             },
             idempotency_key=chunk.event_key(FeedEventKind.EVICTED, item.path),
         )

@@ -11,7 +11,7 @@ from feed_assets.entities.common import Kind, LocationKind
 from feed_assets.instances.gates.end_messages import user_topic_of
 from feed_assets.instances.late.store import LateChecks
 from feed_assets.log.agenda import AgendaKey, AgendaKind
-from feed_assets.log.events import EventLog
+from feed_assets.log.events import EventLog, digest_key
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.manifests import Manifests
 from feed_assets.log.messages.outbox import Outbox
@@ -146,7 +146,7 @@ def find_evictions(connection: Connection, removal: Removal, items: Iterable[Swe
     return {
         item: event
         for item in items
-        if (event := by_key.get(removal.chunk.event_key(FeedEventKind.EVICTED, item.path))) is not None
+        if (event := by_key.get(digest_key(removal.chunk.event_key(FeedEventKind.EVICTED, item.path)))) is not None
     }
 
 
@@ -166,12 +166,10 @@ def _evicted(
     payload = {**removal.of(item), "rule": item.rule, "reason": item.reason}
     to_path = (removal.archived or {}).get(item.path)
     if to_path is not None:
-        payload |= {"action": "archive", "archive": {"store": removal.archive, "path": to_path}}
-    else:
-        payload |= {"action": "delete"}
+        payload["archive"] = {"store": removal.archive, "path": to_path}
     if removal.is_data and row is not None:
         available_at = row.available_at.isoformat() if row.available_at else None
-        was = {"status": row.status.value, "available_at": available_at, "event": row.event_seq, "place": row.place}
+        was = {"status": row.status.value, "available_at": available_at, "place": row.place}
         payload[_WAS] = was
     return NewFeedEvent(
         **key._asdict(),

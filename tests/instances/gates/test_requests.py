@@ -101,6 +101,15 @@ def test_a_request_marks_its_instances_so_that_nobody_asks_again(tmp_path: Path)
     assert lifecycle.request(at("01T03:01")) == []
 
 
+def test_an_instance_that_has_succeeded_does_not_keep_its_request(tmp_path: Path) -> None:
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping", parallel=2))
+    lifecycle.launch(lifecycle.tick(at("01T01:00")), at("01T01:00"))
+    rows = lifecycle.instances("ping").values()
+    assert {(row.status, row.request_key, row.requested_at) for row in rows} == {
+        (ProcessInstanceStatus.SUCCEEDED, None, None)
+    }
+
+
 def test_a_coalesced_run_counts_as_one_until_its_last_instance_is_done(tmp_path: Path) -> None:
     lifecycle = LifecycleHarness.of(tmp_path, process("ping", parallel=1))
     (request,) = lifecycle.tick(at("01T02:00"))

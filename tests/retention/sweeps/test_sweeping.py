@@ -65,13 +65,12 @@ def test_rows_events_and_messages_say_what_went(harness: RetentionHarness) -> No
     one = events[EXPIRED[5]]
     assert rows[EXPIRED[5]].event_seq == one.seq
     assert (one.bytes, one.files, one.manifest_digest) == (4, 1, before[EXPIRED[5]].manifest_digest)
-    assert {name: one.payload[name] for name in ("sweep", "path", "kind", "rule", "reason", "action")} == {
+    assert {name: one.payload[name] for name in ("sweep", "path", "kind", "rule", "reason")} == {
         "sweep": sweep.sweep_id,
         "path": "clicks/2013-11-01/05",
         "kind": "data",
         "rule": "age",
         "reason": "it is older than days(2) as of 2013-11-04T00:00Z",
-        "action": "delete",
     }
     messages = harness.messages()
     assert {message.path for message in messages} == paths_of(EXPIRED)

@@ -271,7 +271,6 @@ def test_what_is_archived_lies_there_and_comes_back_from_the_trash(tmp_path: Pat
     }
     assert {path.rpartition("/")[0] for path in archive} == {f"clicks/{time:%Y/%m/%d/%H}" for time in EXPIRED}
     (event,) = [event for event in harness.events(FeedEventKind.EVICTED) if event.nominal_time == START]
-    assert event.payload["action"] == "archive"
     assert event.payload["archive"] == {"store": f"file://{tmp_path}/archive/clicks", "path": "2013/11/01/00"}
     assert harness.undo(sweep).sweep.state is SweepState.UNDONE
     assert harness.tree() == tree
