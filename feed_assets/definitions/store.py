@@ -130,18 +130,8 @@ class DefinitionStore:
         Raises:
             LocationUnreadableError: the location does not exist or cannot be read.
         """
-        for _ in range(_ATTEMPTS):
-            position = self._position()
-            if position.is_settled:
-                contents, newest = self._read()
-                if self._position() == position:
-                    return _loaded(contents, newest, position.revision)
-            else:
-                self.recover(now)
-        with self._database.changing_definitions():
-            self._recover(now)
-            contents, newest = self._read()
-            return _loaded(contents, newest, self._position().revision)
+        contents, newest, revision = self._look(now)
+        return _loaded(contents, newest, revision)
 
     def preview(self, edits: Iterable[Edit], *, now: datetime) -> Preview:
         """Return the effect of edits without changing anything.
@@ -149,11 +139,8 @@ class DefinitionStore:
         Raises:
             DefinitionsError: as `change`, except for its check.
         """
-        with self._database.changing_definitions():
-            self._recover(now)
-            contents, newest = self._read()
-            revision = self._position().revision
-            after, _, files = self._edited(contents, edits)
+        contents, newest, revision = self._look(now)
+        after, _, files = self._edited(contents, edits)
         loaded = _loaded(contents, newest, revision)
         return Preview(before=loaded, after=after.loaded, documents=after.documents, files=files)
 
@@ -300,6 +287,20 @@ class DefinitionStore:
             is_claimed = bool(find_places(connection))
         if is_claimed:
             require_own_record(self._database, place, self._unconfirmed_deletions, contents.documents.keys)
+
+    def _look(self, now: datetime) -> tuple[Contents, Newest, int]:
+        """Return contents, record and revision of one moment; wait for the lock only if a change is being made."""
+        for _ in range(_ATTEMPTS):
+            position = self._position()
+            if not position.is_settled:
+                break
+            contents, newest = self._read()
+            if self._position() == position:
+                return contents, newest, position.revision
+        with self._database.changing_definitions():
+            self._recover(now)
+            contents, newest = self._read()
+            return contents, newest, self._position().revision
 
     def _read(self) -> tuple[Contents, Newest]:
         newest = self._newest()

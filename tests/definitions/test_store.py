@@ -255,6 +255,19 @@ def test_another_value_of_a_reference_is_seen_though_no_file_has_changed(databas
     assert seen == ["file:///one", "file:///other"]
 
 
+def test_who_reads_or_plans_waits_for_no_turn_while_no_change_is_being_made(
+    harness: DefinitionsHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.change(put("a"))
+
+    def refuse(_: Database) -> None:
+        raise AssertionError("it takes a turn")
+
+    monkeypatch.setattr(Database, "changing_definitions", refuse)
+    preview = harness.store.preview([put("b")], now=NOW)
+    assert (harness.hours(), [each.name for each in preview.after.bundle.feeds]) == ({"a": 1}, ["a", "b"])
+
+
 def test_a_reference_that_changes_is_a_change(database: Database, tmp_path: Path) -> None:
     values = Values(variables={"A": "/x", "B": "/x"}, environ={})
     harness = DefinitionsHarness(database=database, location=str(tmp_path / "entities"), values=values)
