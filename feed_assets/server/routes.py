@@ -13,7 +13,7 @@ from feed_assets.operation_list import list_operations
 from feed_assets.server.aliases.records import Alias
 from feed_assets.server.aliases.table import ALIASES
 from feed_assets.server.problems import problem
-from feed_assets.server.ui.addresses import STYLE
+from feed_assets.server.ui.addresses import FILES
 from feed_assets.server.ui.records import Page
 from feed_assets.server.ui.table import PAGES as UI_PAGES
 
@@ -43,7 +43,7 @@ class Rights:
         if scope["method"] == "HEAD":
             return found if (found := self({**scope, "method": "GET"})) == (Does.READS,) else ()
         method = scope["method"]
-        if scope["path"] in LOOKS or scope["path"] == STYLE:
+        if scope["path"] in (*LOOKS, *FILES):
             return (Does.READS,) if method == "GET" else ()
         if (operation := self.of_routes.get((method, scope["path"]))) is not None:
             return operation.find_rights(QueryParams(scope.get("query_string", b"")))

@@ -8,7 +8,9 @@ from feed_assets.entities.flow_names import declared_by, is_flow
 from feed_assets.page_addresses import HOME, instance_address
 
 __all__ = [
+    "FILES",
     "HOME",
+    "ICON",
     "STYLE",
     "address_of",
     "described_address",
@@ -18,7 +20,9 @@ __all__ = [
     "question_address",
 ]
 
-STYLE = f"{HOME}/style.css"
+STYLE, ICON = f"{HOME}/style.css", f"{HOME}/icon.svg"
+FILES = (STYLE, ICON)
+"""What each page has beside it: for everybody."""
 _KINDS = frozenset(Kind)
 
 

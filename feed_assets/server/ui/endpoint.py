@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from http import HTTPStatus
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -40,9 +40,13 @@ def mount_pages(open_door: _OpenDoor, threads: Threads) -> list[Route]:
     """Return the routes of all pages, and of their style."""
     endpoints = [_PageEndpoint(each, open_door, threads) for each in PAGES]
     return [
-        Route(addresses.STYLE, lambda _: FileResponse(_FOLDER / "style.css", media_type="text/css")),
+        *(Route(each, _send_file) for each in addresses.FILES),
         *(Route(each.page.path, each.respond, methods=[each.page.method]) for each in endpoints),
     ]
+
+
+async def _send_file(request: Request) -> Response:
+    return FileResponse(_FOLDER / PurePosixPath(request.url.path).name)
 
 
 @dataclass(frozen=True, slots=True)
