@@ -29,7 +29,9 @@ def test_whatever_a_page_leads_to_is_a_page(client: TestClient) -> None:
         seen.add(page)
         answer = client.get(page)
         assert answer.status_code == 200 or 'role="alert"' in answer.text, (page, answer.text)
-        assert "frame-ancestors 'none'" in answer.headers.get("content-security-policy", "") or page.endswith(".css")
+        assert "frame-ancestors 'none'" in answer.headers.get("content-security-policy", "") or page.endswith(
+            (".css", ".svg")
+        )
         new |= addresses_in(answer.text) - seen
     assert {"/ui/feed/clicks", "/ui/process/counting", "/ui/ask/queue/list", "/ui/keys"} <= seen
 

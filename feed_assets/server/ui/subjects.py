@@ -7,7 +7,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.server.ui.addresses import question_address
 from feed_assets.server.ui.catalog import words_of
 from feed_assets.server.ui.records import Asked, View
-from feed_assets.server.ui.tables import ask_table, find_table
+from feed_assets.server.ui.tables import Table, ask_table, find_table
 from feed_assets.timing.dates import parse_datetime
 
 _MORE = {
@@ -29,16 +29,21 @@ def show_entity(asked: Asked) -> View:
     """Show an entity: its state, words, definition, neighbours and newest instances."""
     kind, name = asked.one("kind"), asked.one("name")
     given = {"kind": kind, "name": name}
-    has_instances = kind in _MORE
     parts: dict[str, Any] = {
         "status": ask_table(asked, "entity status", given),
         "neighbours": ask_table(asked, "entity dependency", given),
         "history": ask_table(asked, "entity history", given),
         "definition": asked.ask("entity definition", **given),
-        "instances": ask_table(asked, "instance list", given) if has_instances else None,
+        "instances": _ask_instances(asked, kind, name),
         "more": {each: _address_about(each, kind, name) for each in _MORE.get(Kind(kind), ())},
     }
     return View(template="entity.html", title=name, parts={**given, **parts, **words_of(asked, f"{kind}/{name}")})
+
+
+def _ask_instances(asked: Asked, kind: str, name: str) -> Table | None:
+    if kind == Kind.FEED:
+        return ask_table(asked, "instance listing", {"feed": name, "num_results": "10"})
+    return ask_table(asked, "instance list", {"kind": kind, "name": name}) if kind == Kind.PROCESS else None
 
 
 def _address_about(operation: str, kind: str, name: str) -> str:

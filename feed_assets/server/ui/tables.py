@@ -1,5 +1,6 @@
 """Tables of pages: what operations find, with links to the pages of what a cell names."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -23,6 +24,7 @@ from feed_assets.timing.dates import parse_datetime
 from feed_assets.timing.errors import DateTimeError
 
 _SUBJECTS = MappingProxyType({"feed": Kind.FEED, "process": Kind.PROCESS, "cluster": Kind.CLUSTER})
+_TARGET = re.compile(rf"({'|'.join(Kind)}) '([^']+)'")
 _Given = Mapping[str, Any]
 
 
@@ -73,6 +75,12 @@ def _link_subject(text: str, row: _Given, record: Any, given: _Given) -> str:
     return entity_address(kind, name) if kind and name == text else ""
 
 
+def _link_target(text: str, *_: object) -> str:
+    """Return the address of what the audit calls `feed 'clicks'`."""
+    found = _TARGET.fullmatch(text)
+    return entity_address(found[1], found[2]) if found else ""
+
+
 def _link_instance(text: str, row: _Given, record: Any, given: _Given) -> str:
     kind, name = _subject_of(row, record, given)
     try:
@@ -101,6 +109,7 @@ def _link_batch(text: str, row: _Given, _: Any, given: _Given) -> str:
 _LINKS: Mapping[str, Callable[[str, _Given, Any, _Given], str]] = MappingProxyType(
     {
         "entity": lambda text, *_: described_address(text),
+        "target": _link_target,
         "name": _link_subject,
         **{
             word: lambda text, *_, kind=kind: entity_address(kind, text) if "," not in text else ""
