@@ -19,7 +19,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 demo: $(VENV)/.installed  ## Run the demo: a month of real data, processed on Spark, shown in Dagster
 	$(BIN)/python -m examples.flights.demo --port $(PORT)
 
-dev: $(VENV)/.installed  ## Run the demo and leave Dagster's UI open
+dev: $(VENV)/.installed  ## Run the demo and leave Dagster's UI and the pages open
 	$(BIN)/python -m examples.flights.demo --port $(PORT) --keep-open
 
 test: $(VENV)/.installed  ## Run lint, type checks, layer contract and all tests but the drills

@@ -14,7 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from moto.server import ThreadedMotoServer
@@ -42,7 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, default=ROOT / ".demo", help="where everything is put (%(default)s)")
     parser.add_argument("--port", type=int, default=3000, help="port of the UI (%(default)s)")
     parser.add_argument("--seconds", type=float, default=150, help="how long the month takes (%(default)s)")
-    parser.add_argument("--keep-open", action="store_true", help="leave the UI open at the end, until Ctrl-C")
+    parser.add_argument(
+        "--keep-open", action="store_true", help="leave the UI and the pages open at the end, until Ctrl-C"
+    )
     options = parser.parse_args(arguments)
     try:
         with object_storage() as s3:
@@ -85,8 +87,11 @@ def run(demo: Demo, *, keep_open: bool) -> None:
         report_retention(environment)
         check_dagster(demo, location)
         if keep_open:
-            console.print(f"The UI stays open at {demo.address}. Ctrl-C ends it.")
-            server.wait()
+            with pages(demo, environment):
+                console.print(
+                    f"Dagster stays open at {demo.address}, and the pages at {demo.pages}/ui. Ctrl-C ends both."
+                )
+                server.wait()
     console.print(f"Everything is in {demo.folder}; `make dev` shows it in the UI at {demo.address}.")
 
 
@@ -108,11 +113,21 @@ def object_storage() -> Iterator[str]:
         server.stop()
 
 
-@contextmanager
-def dagster(demo: Demo, environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+def dagster(demo: Demo, environment: dict[str, str]) -> AbstractContextManager[subprocess.Popen[bytes]]:
     """Run webserver, daemon and code location, and stop them as one group."""
-    command = [sys.executable, "-m", "dagster", "dev", "-w", "workspace.yaml", "-h", "127.0.0.1", "-p", str(demo.port)]
-    with demo.log.open("wb") as log:
+    command = ["dagster", "dev", "-w", "workspace.yaml", "-h", "127.0.0.1", "-p", str(demo.port)]
+    return _running(command, environment, demo.log)
+
+
+def pages(demo: Demo, environment: dict[str, str]) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    """Run the server of feed-assets."""
+    return _running(["feed_assets", "serve", "--port", str(demo.pages_port)], environment, demo.folder / "server.log")
+
+
+@contextmanager
+def _running(module: list[str], environment: dict[str, str], path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", *module]
+    with path.open("wb") as log:
         server = subprocess.Popen(
             command,
             cwd=ROOT,

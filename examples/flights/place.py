@@ -50,6 +50,14 @@ class Demo:
     def address(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def pages_port(self) -> int:
+        return self.port + 30
+
+    @property
+    def pages(self) -> str:
+        return f"http://127.0.0.1:{self.pages_port}"
+
     def environment(self, real_start: datetime) -> dict[str, str]:
         """Return the environment of Dagster's processes."""
         speed = (LAST_DELIVERY - ORIGIN).total_seconds() / self.seconds
@@ -57,6 +65,8 @@ class Demo:
             "DAGSTER_HOME": str(self.home),
             "FEED_ASSETS_ENTITIES": "examples/flights/entities",
             "FEED_ASSETS_PREVIEWS": "true",
+            "FEED_ASSETS_SERVER__URL": self.pages,
+            "FEED_ASSETS_WEBSERVER": self.address,
             "FEED_ASSETS_VARIABLES__DATA_ROOT": str(self.data),
             "FEED_ASSETS_VARIABLES__S3_ENDPOINT": self.s3,
             "AWS_ACCESS_KEY_ID": "demo",
