@@ -1,13 +1,6 @@
 """Tables of the event log, watermarks, cursors, leases and the audit."""
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Index,
-    Integer,
-    Table,
-    text,
-)
+from sqlalchemy import BigInteger, Column, Index, Integer, Table, text
 
 from feed_assets.log.records import FeedEventKind, WatermarkKind
 from feed_assets.sql.column_types import Choice, Digest, Payload, Text, UtcDateTime

@@ -7,14 +7,7 @@ digest of it, which a test compares. From then on a change needs a migration.
 from importlib import import_module
 from typing import Any
 
-from sqlalchemy import (
-    Column,
-    Index,
-    MetaData,
-    PrimaryKeyConstraint,
-    Table,
-    TextClause,
-)
+from sqlalchemy import Column, Index, MetaData, PrimaryKeyConstraint, Table, TextClause
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import CreateIndex
 

@@ -1,11 +1,6 @@
 """Tables of the versions of definitions, their changes and schedules."""
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Index,
-    Table,
-)
+from sqlalchemy import BigInteger, Column, Index, Table
 
 from feed_assets.log.definitions.records import ChangeState, DefinitionAction, DocumentFormat, ScheduleState
 from feed_assets.sql.column_types import Choice, Payload, Text, UtcDateTime

@@ -3,15 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Index,
-    Integer,
-    LargeBinary,
-    text,
-    type_coerce,
-)
+from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, text, type_coerce
 
 from feed_assets.log.records import Cause, FeedInstanceStatus, FrozenInput, ProcessInstanceStatus
 from feed_assets.sql.column_types import (

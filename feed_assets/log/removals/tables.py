@@ -5,15 +5,7 @@ They belong to the same schema as all other tables.
 
 from dataclasses import asdict
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Index,
-    Integer,
-    PrimaryKeyConstraint,
-    Table,
-    text,
-)
+from sqlalchemy import BigInteger, Column, Index, Integer, PrimaryKeyConstraint, Table, text
 
 from feed_assets.log.removals.records import ChunkState, FeedCount, ItemOutcome, SweepObstacle, SweepState
 from feed_assets.sql.column_types import AnyText, Choice, Entries, NumberedChoice, Text, UtcDateTime
