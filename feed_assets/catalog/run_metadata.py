@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, select, true
+from sqlalchemy import Connection, exists, select, true
 
 from feed_assets.catalog.store import MetadataStore
 from feed_assets.catalog.tables import facts
@@ -77,6 +77,17 @@ class Facts(TableStore):
         wanted = is_it & (_T.nominal_time < end) & (true() if name is None else _T.name == name)
         order = (_T.nominal_time.desc(), _T.cluster, _T.attempt, _T.name)
         return _ROWS.find(self._connection, _ROWS.select.where(wanted).order_by(*order))
+
+    def times_bad(self, process: str, cluster: str, category: str, first: datetime, last: datetime) -> list[datetime]:
+        """Return the nominal times from `first` to `last`, both inclusive, whose rows are not good enough by the newest
+        attempt.
+        """
+        later, is_verdict = facts.alias(), (_T.category == category, _T.name == "did.dq.pass")
+        is_one = (_T.process == process, _T.cluster == cluster, _T.nominal_time.between(first, last))
+        names = ("process", "cluster", "nominal_time", "category", "name")
+        is_replaced = exists().where(*(later.c[name] == _T[name] for name in names), later.c.attempt > _T.attempt)
+        statement = select(_T.nominal_time).where(*is_one, *is_verdict, _T.value != "true", ~is_replaced)
+        return list(self._connection.scalars(statement))
 
 
 _logger = get_logger(__name__)

@@ -109,6 +109,15 @@ class EventLog(TableStore):
             yield from found
             before = found[-1].seq if len(found) == EVENTS_AT_ONCE else 0
 
+    def times_made_again(self, feed: str, cluster: str, first: datetime, last: datetime) -> list[datetime]:
+        """Return the nominal times from `first` to `last`, both inclusive, whose content came more than once; what is
+        brought back from the trash is no other content.
+        """
+        is_one = (_T.feed == feed, _T.cluster == cluster, _T.nominal_time.between(first, last))
+        made = _T.kind.in_(sorted(CONTENT - {FeedEventKind.RESTORED}))
+        statement = select(_T.nominal_time).where(*is_one, made).group_by(_T.nominal_time)
+        return list(self._connection.scalars(statement.having(func.count() > 1)))
+
     def count_removed(self, feed: str, cluster: str) -> int:
         """Return how many events of a feed a clean-up has removed."""
         is_there = (_T.feed == feed, _T.cluster == cluster)

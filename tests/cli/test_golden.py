@@ -101,6 +101,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "instance status": ("instance", "status", "feed", "counts", *ONE),
     "instance running": ("instance", "running", "process", "counting"),
     "instance summary": ("instance", "summary", "process", "counting", *RANGE),
+    "instance calendar": ("instance", "calendar", "counting", "--day", "2013-11-03"),
     "settings": ("settings",),
     "instance params": ("instance", "params", "counting", FIRST),
     "instance steps": ("instance", "steps", "counting", FIRST),

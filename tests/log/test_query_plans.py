@@ -11,6 +11,7 @@ from feed_assets.alerts.deadlines.records import Recovered, Recovery, SlaMiss
 from feed_assets.alerts.deadlines.store import SlaMisses
 from feed_assets.alerts.delivery.store import Deliveries, ReceiverState, ReceiverStates
 from feed_assets.alerts.forecasting.chains import InstanceDurations
+from feed_assets.catalog.run_metadata import Facts
 from feed_assets.instances.late.store import LateChecks
 from feed_assets.instances.steps.store import Steps
 from feed_assets.log.agenda import Agenda, AgendaKind
@@ -151,6 +152,8 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "page": lambda c: InstancePages(c).of_process("daily", "primary", hour(0), hour(1), 9),
     "page by status": lambda c: InstancePages(c).of_process("daily", "primary", hour(0), hour(1), 9, statuses=[READY]),
     "process_counts": lambda c: InstancePages(c).process_counts([("daily", "primary", hour(0), hour(1))]),
+    "times_retried": lambda c: InstancePages(c).times_retried("daily", "primary", hour(0), hour(1)),
+    "times_made_again": lambda c: EventLog(c).times_made_again(*SPAN),
     "feed_counts": lambda c: InstancePages(c).feed_counts([("clicks", "primary", hour(0), hour(1))]),
     "find_many polls": lambda c: ArrivalPolls(c).find_many([arrival_poll().key]),
     "for_instances": lambda c: EventLog(c).for_instances([("clicks", "primary", hour(0))]),
@@ -203,6 +206,8 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "plan no longer": lambda c: Agenda(c).remove([ENTRY.key]),
     "due deadlines": lambda c: Watermarks(c).due(WatermarkKind.FEED_LOW, hour(0), 9, cluster="primary"),
     "late instances": lambda c: SlaMisses(c).open("primary", "feed", "clicks"),
+    "times of late instances": lambda c: SlaMisses(c).late_times("feed", "clicks", "primary", hour(0), hour(1)),
+    "times of bad rows": lambda c: Facts(c).times_bad("daily", "primary", "quality/x", hour(0), hour(1)),
     "late instances that have come": lambda c: SlaMisses(c).recovered("primary", 9),
     "what was late of some instances": lambda c: SlaMisses(c).of([MISS.instance]),
     "starts of instances": lambda c: SlaMisses(c).starts([KEY]),

@@ -115,6 +115,11 @@ class SlaMisses(TableStore):
         is_wanted += [_IS_OPEN] if open_only else []
         return self._find(_ROWS.select.where(*is_wanted).order_by(*_ORDER))
 
+    def late_times(self, kind: str, name: str, cluster: str, first: datetime, last: datetime) -> list[datetime]:
+        """Return the nominal times from `first` to `last`, both inclusive, of the instances that are late now."""
+        is_one = (_T.cluster == cluster, _T.name == name, _T.nominal_time.between(first, last), _is_of(kind), _IS_OPEN)
+        return list(self._connection.scalars(select(_T.nominal_time).distinct().where(*is_one)))
+
     def of(self, instances: Collection[LateInstance]) -> dict[LateInstance, list[SlaMiss]]:
         """Return the missed deadlines of instances, low before high; instances without any are left out."""
         found: dict[LateInstance, list[SlaMiss]] = {}

@@ -27,6 +27,7 @@ from feed_assets.parameters import (
 if TYPE_CHECKING:
     from feed_assets.context.consolidation import Consolidated
     from feed_assets.context.operation import OperationContext, Subject
+    from feed_assets.instances.lists.calendar import Calendar
     from feed_assets.instances.lists.feed_listings import FeedListing
     from feed_assets.instances.lists.quality import InstanceQuality, QualityTrend
     from feed_assets.instances.lists.queries import InstancePage, InstanceSummary
@@ -61,6 +62,8 @@ AllAttempts = Annotated[bool, Param("A line for each attempt.")]
 Number = Annotated[int | None, Param("This attempt, counted from 1; by default the newest.", least=1)]
 Statuses = Annotated[tuple[str, ...], Param("STATUS:value; may be repeated.", option="filter-by")]
 Length = Annotated[int | None, Param(_LENGTH, option="num-results", least=1)]
+Year = Annotated[int | None, Param("The year; by default that of the newest instance that is due.", least=2)]
+Day = Annotated[str | None, Param("The day, as in 2013-11-03, instead of a year.")]
 Look = Annotated[bool, Param("Read storage now instead of the record; what is gone is recorded.", needs=Does.NOTIFIES)]
 
 
@@ -159,6 +162,31 @@ def summary(context: "OperationContext", *, query: Ranged, results: Newest = Non
     from feed_assets.instances.lists.queries import summarize_instances
 
     return summarize_instances(context, query.find(context), results)
+
+
+@operation(
+    "instance calendar",
+    table="when=label, cluster, expected, states=counts:counts, of these=marks:counts, copied from=source_cluster",
+    rows="cells",
+    example="flights --year 2013",
+)
+def calendar(
+    context: "OperationContext",
+    *,
+    kind: KindFirst = None,
+    name: Name,
+    year: Year = None,
+    day: Day = None,
+    clusters: Clusters = (),
+) -> "Calendar":
+    """Count the instances of each day of a year by state, or of each hour of a day; a replica's beside its source's.
+
+    Days are those of the time zone of the feed or process; UNSCHEDULED instances are not due yet.
+    """
+    from feed_assets.context.operation import resolve_subject
+    from feed_assets.instances.lists.calendar import show_calendar
+
+    return show_calendar(context, resolve_subject(context, name, kind=kind, clusters=clusters), year, day)
 
 
 @operation("instance params", table="cluster, property, value", rows="instances")

@@ -352,23 +352,24 @@ def count_by_status(queries: Sequence[ClusterQuery]) -> list[dict[str, Counted]]
     if not queries:
         return []
     pages, after = InstancePages(queries[0].connection), queries[0].query.filter.started_after
-    work, data, due = set[Span](), set[Span](), dict[Key, range]()
+    work, data, due = dict[Key, Span](), dict[Key, Span](), dict[Key, range]()
     for of in queries:
         if of.query.subject.kind is Kind.PROCESS:
             of.context.process_on(*of.key)
-            work.add((*of.key, of.start, of.stop))
+            work[of.key] = (*of.key, of.start, of.stop)
         elif indices := due.setdefault(of.key, due_between(of.feed, of.start, of.stop, of.context.as_of)):
             first, beyond = of.feed.sequence.at(indices.start), of.feed.sequence.at(indices.stop)
-            data.add((*of.key, first, min(of.stop, beyond)))
-    of_work = pages.process_counts(work, started_after=after)
-    of_data = pages.feed_counts(data, available_after=after)
+            data[of.key] = (*of.key, first, min(of.stop, beyond))
+    of_work = pages.process_counts(work.values(), started_after=after)
+    of_data = pages.feed_counts(data.values(), available_after=after)
 
     def counts(of: ClusterQuery) -> Mapping[str, Counted]:
         if of.query.subject.kind is Kind.PROCESS:
-            return of_work.get(of.key, {})
+            return of_work.get(work[of.key], {})
         if Lifecycle.EVICTION in of.query.subject.lifecycles:
             return _count_evictions(of)
-        return _with_missing(of, due[of.key], of_data.get(of.key, {}))
+        found = of_data.get(data[of.key], {}) if of.key in data else {}
+        return _with_missing(of, due[of.key], found)
 
     return [
         {

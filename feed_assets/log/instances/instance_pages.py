@@ -10,7 +10,6 @@ from sqlalchemy import Column, ColumnElement, Table, and_, func, select
 from feed_assets.log.instances.process_instances import ROWS
 from feed_assets.log.instances.tables import feed_instances, process_instances
 from feed_assets.log.records import ProcessInstance, ProcessInstanceStatus
-from feed_assets.plan.edges import Key
 from feed_assets.sql.rows import KEY_ROWS, POSITION, TableStore, key_rows, render_rows
 
 _T = process_instances.c
@@ -89,19 +88,24 @@ class InstancePages(TableStore):
 
     def process_counts(
         self, spans: Collection[Span], *, started_after: datetime | None = None
-    ) -> dict[Key, dict[str, Counted]]:
-        """Return how many instances of some processes have each status; one without instances is left out."""
+    ) -> dict[Span, dict[str, Counted]]:
+        """Return how many instances of processes have each status in some spans; one without any is left out."""
         return self._count(process_instances, ("process", *_REST), _T.started_at, spans, started_after)
 
     def feed_counts(
         self, spans: Collection[Span], *, available_after: datetime | None = None
-    ) -> dict[Key, dict[str, Counted]]:
-        """Return how many instances of some feeds have a row and each status; one without instances is left out."""
+    ) -> dict[Span, dict[str, Counted]]:
+        """Return how many instances of feeds have a row and each status in some spans; one without any is left out."""
         return self._count(feed_instances, ("feed", *_REST), _F.available_at, spans, available_after)
+
+    def times_retried(self, process: str, cluster: str, start: datetime, stop: datetime) -> list[datetime]:
+        """Return the nominal times of the instances at which there was more than one attempt."""
+        is_one = (*_is_of(process, cluster, start, stop), _T.attempt > 1)
+        return list(self._connection.scalars(select(_T.nominal_time).where(*is_one)))
 
     def _count(
         self, table: Table, names: tuple[str, ...], of: Column[Any], spans: Collection[Span], after: datetime | None
-    ) -> dict[Key, dict[str, Counted]]:
+    ) -> dict[Span, dict[str, Counted]]:
         wanted, c, rows = key_rows(self._dialect, names), table.c, list(spans)
         is_wanted = [c[names[0]] == wanted.c[names[0]], c.cluster == wanted.c.cluster]
         is_wanted += [c.nominal_time >= wanted.c.first, c.nominal_time < wanted.c.last]
@@ -110,10 +114,10 @@ class InstancePages(TableStore):
         statement = select(wanted.c[POSITION], c.status, func.count(), func.max(c.nominal_time))
         statement = statement.join_from(wanted, table, and_(*is_wanted), isouter=True)
         statement = statement.group_by(wanted.c[POSITION], c.status)
-        counts: dict[Key, dict[str, Counted]] = {}
+        counts: dict[Span, dict[str, Counted]] = {}
         for position, status, count, newest in self._connection.execute(statement, {KEY_ROWS: render_rows(rows)}):
             if status is not None:
-                counts.setdefault(rows[position][:2], {})[status.value] = Counted(count, newest)
+                counts.setdefault(rows[position], {})[status.value] = Counted(count, newest)
         return counts
 
 

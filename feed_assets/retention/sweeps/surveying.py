@@ -281,7 +281,8 @@ def _find_newest(measurer: Measurer, everywhere: Sequence[At], count: int, momen
 
 def _newer_on_record(database: Database, record: FeedRecord, since: datetime) -> int:
     with database.read() as connection:
-        counts = InstancePages(connection).feed_counts([(*record.key, since, _FOREVER)]).get(record.key, {})
+        span = (*record.key, since, _FOREVER)
+        counts = InstancePages(connection).feed_counts([span]).get(span, {})
     return counts[FeedInstanceStatus.AVAILABLE].number if FeedInstanceStatus.AVAILABLE in counts else 0
 
 

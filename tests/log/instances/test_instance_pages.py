@@ -59,13 +59,15 @@ def test_instances_of_a_range_are_counted_by_status(database: Database) -> None:
         pages = InstancePages(connection)
         daily, other = ("daily", "primary", hour(0), hour(3)), ("other", "primary", hour(0), hour(3))
         assert pages.process_counts([daily, other]) == {
-            ("daily", "primary"): {FAILED: Counted(1, hour(0)), WAITING: Counted(2, hour(2))}
+            daily: {FAILED: Counted(1, hour(0)), WAITING: Counted(2, hour(2))}
         }
         assert pages.process_counts([daily], started_after=hour(0)) == {}
-        assert pages.feed_counts([("clicks", "primary", hour(0), hour(5))]) == {
-            ("clicks", "primary"): {
+        clicks, later = ("clicks", "primary", hour(0), hour(2)), ("clicks", "primary", hour(5), hour(6))
+        assert pages.feed_counts([clicks, later]) == {
+            clicks: {
                 FeedInstanceStatus.AVAILABLE: Counted(1, hour(0)),
                 FeedInstanceStatus.PARTIAL: Counted(1, hour(1)),
-            }
+            },
+            later: {FeedInstanceStatus.AVAILABLE: Counted(1, hour(5))},
         }
         assert pages.feed_counts([]) == {}
