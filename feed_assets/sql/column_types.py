@@ -141,9 +141,16 @@ class Digest(TypeDecorator[str]):
         text, digits, _ = _DIGITS.split(encodable(value), 1)
         return text.encode() + (b"\0" + bytes.fromhex(digits) if digits else b"")
 
-    def process_result_value(self, value: bytes | None, _dialect: Dialect) -> str | None:
-        text, _, digits = (value or b"").partition(b"\0")
-        return None if value is None else text.decode() + digits.hex()
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], str | None]:  # noqa: ARG002
+        """Replaces `process_result_value`, as for times."""
+        return _digest_from_column
+
+
+def _digest_from_column(value: bytes | memoryview | None) -> str | None:
+    if value is None:
+        return None
+    text, _, digits = bytes(value).partition(b"\0")
+    return text.decode() + digits.hex()
 
 
 class Payload(TypeDecorator[Mapping[str, object]]):
