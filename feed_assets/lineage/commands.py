@@ -58,7 +58,7 @@ AtMost = Annotated[int, Param("How many attempts, the first ones.", least=1)]
 AsOf = Annotated[datetime | None, Param("Only what was recorded at this time or before; by default now.")]
 
 
-@operation("lineage show", text="text", forms=("dot",), example="airline-report 2013-11-07 --up")
+@operation("lineage show", text="text", forms=("dot", "svg"), example="airline-report 2013-11-07 --up")
 def show(
     context: "OperationContext",
     *,
@@ -124,7 +124,7 @@ def run(
     return find_run_then(context, run, limit)
 
 
-@operation("lineage group", text="text", forms=("dot",), example="pipeline flights")
+@operation("lineage group", text="text", forms=("dot", "svg"), example="pipeline flights")
 def group(
     context: "EntityContext",
     *,
@@ -143,7 +143,7 @@ def group(
     return show_group(context, NodeKind(kind), name)
 
 
-@operation("lineage column", text="text", forms=("dot",), example="daily-delays mean_wind_speed --up")
+@operation("lineage column", text="text", forms=("dot", "svg"), example="daily-delays mean_wind_speed --up")
 def column(
     context: "OperationContext",
     *,

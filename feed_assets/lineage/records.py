@@ -3,7 +3,7 @@ leads from what was there first to what came of it. It is a tree for people, a g
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -13,15 +13,26 @@ from operator import attrgetter
 
 from feed_assets.entities.graph import find_reached
 from feed_assets.json_form import Hidden, NominalTime
+from feed_assets.lineage.drawing import Box, draw_boxes
 from feed_assets.masking import mask
 from feed_assets.timing.dates import render_datetime
 
 MOST_NODES = 2_000
 """How large a graph becomes before it is cut off."""
+MOST_DRAWN = 200
+"""How many boxes a picture has."""
 MORE_LEVELS = "there is more beyond --levels {}: give a higher number"
 
 _DIGEST = 12
+_WORK = ("process", "attempt")
 MORE = "... and more"
+_COLOURS = {
+    "green": ("ARRIVED", "PRODUCED", "REPLICATED", "RESTORED", "SIGNALLED", "SUCCEEDED", "DONE"),
+    "cyan": ("RUNNING",),
+    "yellow": ("CHANGED", "EVICTED", "READY", "WAITING", "SUSPENDED", "PLANNED", "UNDONE"),
+    "red": ("FAILED", "KILLED", "TIMEDOUT", "VANISHED"),
+}
+_COLOUR_OF = {state: colour for colour, states in _COLOURS.items() for state in states}
 
 
 class NodeKind(StrEnum):
@@ -172,11 +183,11 @@ class LineageGraph:
     @property
     def dot(self) -> str:
         """The graph in the language of Graphviz, in which instances with the same neighbours are one node."""
-        shapes = {**dict.fromkeys(("feed", "event"), "box"), **dict.fromkeys(("process", "attempt"), "ellipse")}
+        shapes = {**dict.fromkeys(("feed", "event"), "box"), **dict.fromkeys(_WORK, "ellipse")}
         shown = self._find_series()
         nodes = (
-            f'  "{_escape(each)}" [label="{_escape(label)}" shape="{shapes.get(kind, "plain")}"];'
-            for each, (kind, label) in shown.items()
+            f'  "{_escape(each)}" [label="{_escape(_tell(series))}" shape="{shapes.get(series[0].kind, "plain")}"];'
+            for each, series in shown.items()
         )
         edges = (
             f'  "{_escape(each.source)}" -> "{_escape(each.target)}" [label="{_escape(each.name or each.kind)}"];'
@@ -185,8 +196,41 @@ class LineageGraph:
         )
         return "\n".join(['digraph "lineage" {', *nodes, *edges, *([] if self.is_whole else [f'  "{MORE}";']), "}"])
 
-    def _find_series(self) -> dict[str, tuple[NodeKind, str]]:
-        """Return the first node of each series, with its kind and the label of the whole."""
+    @property
+    def svg(self) -> str:
+        """The same as a picture."""
+        return self.draw()
+
+    def draw(self, find_address: Callable[[Sequence[Node]], str] = lambda _: "") -> str:
+        """Return the same as a picture, SVG, in which the box of a series leads to its address. If it has too many
+        boxes, it is of what is nearest to the starts: whole steps, or what fits of the first one.
+        """
+        series = self._find_series()
+        pairs: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+        beside: dict[str, list[str]] = defaultdict(list)
+        for each in self.edges:
+            if each.source in series and each.target in series:
+                pairs[each.source, each.target][each.name or each.kind.value] = None
+                beside[each.source].append(each.target)
+                beside[each.target].append(each.source)
+        near = {each: 0 for each in self.starts if each in series and len(series) > MOST_DRAWN}
+        for name in (pending := list(near)):
+            new = [each for each in dict.fromkeys(beside[name]) if each not in near]
+            near |= dict.fromkeys(new, near[name] + 1)
+            pending += new
+        beyond = max(near.values(), default=0) + 1
+        near |= {name: beyond for name in series if name not in near}
+        listed = list(near)
+        steps = near[listed[MOST_DRAWN]] - 1 if len(listed) > MOST_DRAWN else beyond
+        shown = [name for name in listed if near[name] <= steps] if steps > 0 else listed[:MOST_DRAWN]
+        boxes = {name: _box(series[name], name in self.starts, find_address(series[name])) for name in shown}
+        arrows = {pair: list(words) for pair, words in pairs.items() if boxes.keys() >= {*pair}}
+        least = f"those at most {steps} {'step' if steps == 1 else 'steps'} away" if steps > 0 else "the nearest"
+        remark = f"Drawn are {len(boxes):,} of {len(listed):,}: {least}. The text has all."
+        return draw_boxes(boxes, arrows, [*[remark][: len(listed) - len(shown)], *[MORE][: not self.is_whole]])
+
+    def _find_series(self) -> dict[str, list[Node]]:
+        """Return each series by the id of its first node, in the order of their times."""
         around: dict[str, set[tuple[str, ...]]] = defaultdict(set)
         for edge in self.edges:
             around[edge.source].add(("to", edge.target, edge.kind, edge.name or ""))
@@ -195,11 +239,8 @@ class LineageGraph:
         for each in self.nodes:
             sort = (each.sort, frozenset(around[each.id]))
             found[each.id if each.nominal_time is None or each.id in self.starts else sort].append(each)
-        shown = {}
-        for first, *others in (sorted(each, key=attrgetter("nominal_time")) for each in found.values()):
-            label = f"{first.line(others[-1].nominal_time)} ({1 + len(others)} instances)" if others else first.label
-            shown[first.id] = (first.kind, label)
-        return shown
+        listed = (sorted(each, key=attrgetter("nominal_time")) if each[1:] else each for each in found.values())
+        return {each[0].id: each for each in listed}
 
     def find_shown(self) -> frozenset[str]:
         """Return the ids of the nodes in the trees of the text."""
@@ -259,6 +300,27 @@ class LineageGraph:
                 stack += [(depth + 1, first, each) for each in reversed([[*each] for _, each in grouped])]
                 shown.update(listed)
         return lines
+
+
+def _tell(series: Sequence[Node]) -> str:
+    first, *others = series
+    return f"{first.line(others[-1].nominal_time)} ({1 + len(others)} instances)" if others else first.label
+
+
+def _box(series: Sequence[Node], is_start: bool, href: str) -> Box:
+    first = series[0]
+    attempt = f", attempt {first.number}" if first.kind is NodeKind.ATTEMPT else ""
+    moment = first.nominal_time or first.at
+    count = f"{len(series)} from" if series[1:] else None
+    words = filter(None, (count, render_datetime(moment) if moment else None, first.state, first.proof))
+    return Box(
+        lines=(first.name, first.subject.replace(f" {first.name}", "", 1) + attempt, " ".join(words)),
+        title=_tell(series),
+        colour=_COLOUR_OF.get(first.state or "", ""),
+        is_round=first.kind in _WORK,
+        is_bold=is_start,
+        href=href,
+    )
 
 
 def _escape(text: str) -> str:

@@ -100,11 +100,11 @@ class WindowLineage:
         )
 
     @property
-    def dot(self) -> str:
-        """The graph in the language of Graphviz."""
+    def graph(self) -> LineageGraph:
+        """The same without times: what has read and made what."""
         nodes = dict.fromkeys(node for each in self.relations for node in (each.data, each.program))
         return LineageGraph(
-            starts=(),
+            starts=tuple(each.label for each in nodes if (each.kind, each.name) == (self.kind, self.name)),
             nodes=tuple(
                 Node(id=each.label, kind=NodeKind(each.kind), name=each.name, cluster=each.cluster) for each in nodes
             ),
@@ -114,7 +114,17 @@ class WindowLineage:
                 else Edge(source=each.program.label, target=each.data.label, kind=EdgeKind.MADE)
                 for each in self.relations
             ),
-        ).dot
+        )
+
+    @property
+    def dot(self) -> str:
+        """The graph in the language of Graphviz."""
+        return self.graph.dot
+
+    @property
+    def svg(self) -> str:
+        """The graph as a picture."""
+        return self.graph.svg
 
     @property
     def cdap(self) -> Mapping[str, Any]:

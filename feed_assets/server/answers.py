@@ -81,7 +81,7 @@ def answer(operation: Operation, outcome: Outcome, given: Mapping[str, Any], not
 
 def media_type_of(form: str) -> str:
     """Return the media type of a form of a result."""
-    return {"json": JSON, "csv": "text/csv"}.get(form, "text/plain")
+    return {"json": JSON, "csv": "text/csv", "svg": "image/svg+xml"}.get(form, "text/plain")
 
 
 def refuse(
