@@ -79,7 +79,7 @@ def written_by_hand() -> list[tuple[str, str]]:
     """Texts of the program, other than documentation and examples, that contain a command which the writer of commands
     has not written, by module.
     """
-    verbs = "|".join(_verbs(main_group()))
+    verbs = "|".join(name for name, each in iter_commands() if not isinstance(each, click.Group))
     pattern = re.compile(rf"feed-assets ({verbs})\b")
     return [
         (module, node.value)
@@ -104,13 +104,15 @@ def main_group() -> click.Group:
     return main
 
 
-def _verbs(group: click.Group, before: str = "") -> Iterator[str]:
+def iter_commands(group: click.Group | None = None, before: str = "") -> Iterator[tuple[str, click.Command]]:
+    """The commands and the groups below a group, or of all, by their whole names."""
+    group = group or main_group()
     for name in group.list_commands(click.Context(group)):
         command = group.get_command(click.Context(group), name)
+        assert command is not None, name
+        yield before + name, command
         if isinstance(command, click.Group):
-            yield from _verbs(command, f"{before}{name} ")
-        else:
-            yield before + name
+            yield from iter_commands(command, f"{before}{name} ")
 
 
 def _texts(node: ast.AST) -> Iterator[ast.Constant]:

@@ -19,7 +19,6 @@ from click.testing import Result
 from feed_assets.alerts.deadlines.records import Recovery, SlaMiss
 from feed_assets.alerts.deadlines.store import SlaMisses
 from feed_assets.catalog.run_metadata import PROGRAM, Facts
-from feed_assets.cli.main import main
 from feed_assets.clock import FrozenClock
 from feed_assets.instances.steps.records import StepRun, StepStatus
 from feed_assets.instances.steps.store import Steps
@@ -37,6 +36,7 @@ from feed_assets.sql.database import open_database
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
 from tests.cli.project import must, run, set_clock
+from tests.commands import iter_commands
 from tests.definitions.verbs.harness import CLICKS, COUNTING, COUNTS
 from tests.instances.harness import LifecycleHarness, at
 from tests.projects import enter
@@ -550,7 +550,7 @@ def _iter_keys(document: object) -> Iterator[str]:
 
 
 def test_who_reads_the_record_asks_no_storage(story: _Story) -> None:
-    changing = {name for name, each in _iter_commands(main, click.Context(main)) if _CHANGING & {*_names(each)}}
+    changing = {name for name, each in iter_commands() if _CHANGING & {param.name for param in each.params}}
     assert story.asks - changing == ASKING
 
 
@@ -573,22 +573,9 @@ _CHANGING = {"author", "dry_run"}
 
 def test_every_command_that_prints_json_has_a_file() -> None:
     elsewhere = {"admin operations", "init"}  # test_derived.py and test_init.py, as it names the days before today
-    with_json = {name for name, each in _iter_commands(main, click.Context(main)) if _prints_json(each)}
+    with_json = {name for name, each in iter_commands() if _prints_json(each)}
     assert with_json - elsewhere == {*COMMANDS}
     assert {file.stem for file in GOLDEN.iterdir()} == {name.replace(" ", "-") for name in COMMANDS}
-
-
-def _iter_commands(group: click.Group, ctx: click.Context, prefix: str = "") -> Iterator[tuple[str, click.Command]]:
-    for name in group.list_commands(ctx):
-        command = group.get_command(ctx, name)
-        if isinstance(command, click.Group):
-            yield from _iter_commands(command, ctx, f"{prefix}{name} ")
-        elif command is not None:
-            yield f"{prefix}{name}", command
-
-
-def _names(command: click.Command) -> Iterator[str]:
-    return (each.name for each in command.params if each.name is not None)
 
 
 def _prints_json(command: click.Command) -> bool:

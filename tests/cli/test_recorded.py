@@ -1,16 +1,13 @@
 """Each command is recorded as an action."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import click
-
 from feed_assets.actions import FILE_NAME
 from feed_assets.cli.groups import Verb, Verbs
-from feed_assets.cli.main import main
 from tests.cli.project import run
+from tests.commands import iter_commands
 
 END = "2026-02-01T00:00Z"
 
@@ -20,22 +17,10 @@ def recorded(prepared: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
-def leaves(command: click.Command) -> Iterator[click.Command]:
-    if not isinstance(command, click.Group):
-        yield command
-        return
-    assert isinstance(command, Verbs), command.name
-    context = click.Context(command)
-    for name in command.list_commands(context):
-        found = command.get_command(context, name)
-        assert found is not None
-        yield from leaves(found)
-
-
 def test_every_command_can_be_recorded() -> None:
-    found = list(leaves(main))
+    found = dict(iter_commands())
     assert len(found) > 100
-    assert [command.name for command in found if not isinstance(command, Verb)] == []
+    assert [name for name, each in found.items() if not isinstance(each, Verb | Verbs)] == []
 
 
 def test_a_command_is_recorded_with_what_it_concerned_and_how_it_ended(prepared: Path) -> None:

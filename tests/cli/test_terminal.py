@@ -8,7 +8,6 @@ import struct
 import sys
 import termios
 import time
-from collections.abc import Iterator
 from fcntl import ioctl
 from pathlib import Path
 
@@ -16,11 +15,10 @@ import click
 import pytest
 
 from feed_assets.cli import progress, render
-from feed_assets.cli.main import main
 from feed_assets.cli.progress import StatusLine
 from feed_assets.cli.render import lay_out
 from tests.cli.project import run
-from tests.commands import require_command, words_of
+from tests.commands import iter_commands, require_command, words_of
 
 HEADER = ("name", "state", "run", "reason")
 ROWS = [["clicks", "FAILED", "e4f1", "the column carrier of flights is missing"], ["views", "DONE", "", ""]]
@@ -180,24 +178,15 @@ def test_a_kind_and_a_cluster_are_not_needed_where_there_is_only_one(declared: P
     assert "Name one of the clusters" in run("entity", "summary", "feed").stderr
 
 
-def _commands(group: click.Group, name: str = "") -> Iterator[tuple[str, click.Command]]:
-    for verb in group.list_commands(click.Context(group)):
-        command = group.get_command(click.Context(group), verb)
-        assert command is not None
-        yield f"{name}{verb}", command
-        if isinstance(command, click.Group):
-            yield from _commands(command, f"{name}{verb} ")
-
-
 def test_every_example_of_the_help_is_a_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "flights.zip").touch()
-    examples = [command.epilog for _, command in _commands(main) if command.epilog]
+    examples = [command.epilog for _, command in iter_commands() if command.epilog]
     assert len(examples) >= 10
     for example in examples:
         require_command(words_of(example.removeprefix("Example: ")))
 
 
 def test_the_list_of_commands_cuts_no_sentence() -> None:
-    for arguments in ((), *((name,) for name, command in _commands(main) if isinstance(command, click.Group))):
+    for arguments in ((), *((name,) for name, command in iter_commands() if isinstance(command, click.Group))):
         assert "..." not in run(*arguments, "-h").stdout.partition("Commands:")[2]

@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 import pytest
 
-from feed_assets.cli.main import main
 from feed_assets.operation import Operation as DeclaredOperation
 from feed_assets.operation_list import find_operations, list_operations
 from tests.cli.project import run
+from tests.commands import iter_commands
 from tests.documents.markdown import DOCS, ROOT, Table, codes, fences, plain, tables_of
 
 PAGES = ("docs/commands.md", *(str(file.relative_to(ROOT)) for file in DOCS if file.parent.name == "commands"))
@@ -22,18 +22,7 @@ NAMED = re.compile(r"\*([a-z]+)\*")  # *change*
 
 def commands() -> Iterator[tuple[str, click.Command]]:
     """The commands by their whole names."""
-    yield from _walk("", main)
-
-
-def _walk(prefix: str, group: click.Group) -> Iterator[tuple[str, click.Command]]:
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        assert command is not None
-        if isinstance(command, click.Group):
-            yield from _walk(f"{name} ", command)
-        else:
-            yield prefix + name, command
+    return ((name, each) for name, each in iter_commands() if not isinstance(each, click.Group))
 
 
 def tables() -> list[Table]:

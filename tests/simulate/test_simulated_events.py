@@ -19,78 +19,17 @@ ON = {"primary": {"validity": {"start": "2026-01-01T00:00Z"}}}
 BEFORE = {"primary": {"validity": {"start": "2025-12-01T00:00Z"}}}
 RANGE = ("--from", "2026-01-01T00:00Z", "--to", "2026-01-02T06:00Z", "--every", "hours(1)", "--run-time", "minutes(10)")
 HOURLY = {"frequency": "hours(1)", "locations": {"data": "/hours/${YEAR}-${MONTH}-${DAY}-${HOUR}"}}
-TRIGGERS: dict[str, dict[str, Any]] = {
-    "af-10": {"when": ["af-10-d1", "af-10-d2", "af-10-d3"]},
-    "af-12-queue": {"when": "af-12-d1"},
-    "af-12-drop": {"when": "af-12-d1", "on_pause": "drop"},
-    "af-12-latest": {"when": "af-12-d1", "on_pause": "latest"},
-    "af-20-any": {"when": {"any": ["af-20-d1", "af-20-d2", "af-20-d3"]}},
-    "af-20-all": {"when": {"all": ["af-20-d1", "af-20-d2", "af-20-d3"]}},
-    "af-20-nested": {"when": {"all": ["af-20-d1", {"any": ["af-20-d2", "af-20-d3"]}]}},
-    "af-21": {"when": {"any": [{"all": ["af-21-a", "af-21-b"]}, "af-21-c"]}},
-    "af-25": {"when": "af-25-d1", "or_every": "hours(12)"},
-    "af-26": {"when": "af-26-d1", "and_every": "hours(12)"},
-    "af-51-trigger": {"when": "hours"},
-    "af-66": {"when": ["af-66-d1", "af-66-d2"], "by": "06:00"},
-    "bd-12": {"when": "bd-12-d1", "batch": {"max": 3}},
-    "bd-13": {"when": "bd-13-d1", "batch": {"until": "*_DAILY_END"}},
-    "bd-28": {"when": "bd-28-d1", "backlog": "latest"},
-    "old": {"when": "old-d1", "from": "earliest"},
-    "new": {"when": "old-d1"},
-}
-WINDOWS: dict[str, dict[str, Any]] = {
-    "af-51-rollup": {},
-    "af-52-at-least": {"at_least": 3},
-    "af-52-missing": {"missing_at_most": 2},
-}
-EVENTS = """
-2025-12-31T23:00Z old-d1
-2026-01-01T00:00Z old-d1
-2026-01-01T00:10Z af-10-d1
-2026-01-01T00:20Z af-10-d1
-2026-01-01T00:30Z af-10-d1
-2026-01-01T00:40Z af-10-d2
-2026-01-01T03:10Z af-10-d3
-2026-01-01T04:10Z af-10-d1
-2026-01-01T01:30Z af-12 suspend
-2026-01-01T01:40Z af-12-d1
-2026-01-01T02:40Z af-12-d1
-2026-01-01T03:30Z af-12 resume
-2026-01-01T05:40Z af-12-d1
-2026-01-01T01:10Z af-20-d2
-2026-01-01T01:10Z af-20-d3
-2026-01-01T02:10Z af-20-d1
-2026-01-01T03:10Z af-20-d1
-2026-01-01T03:10Z af-20-d3
-2026-01-01T04:10Z af-20-d1
-2026-01-01T01:10Z af-21-a
-2026-01-01T02:10Z af-21-c
-2026-01-01T03:10Z af-21-b
-2026-01-01T05:10Z af-25-d1
-2026-01-01T13:10Z af-26-d1
-2026-01-01T15:10Z af-26-d1
-2026-01-01T04:10Z af-66-d1
-2026-01-01T07:10Z af-66-d2
-2026-01-01T08:10Z af-66-d1
-2026-01-01T09:10Z af-66-d2
-2026-01-01T01:01Z bd-12-d1
-2026-01-01T01:02Z bd-12-d1
-2026-01-01T01:03Z bd-12-d1
-2026-01-01T01:04Z bd-12-d1
-2026-01-01T01:05Z bd-12-d1
-2026-01-01T01:01Z bd-13-d1 x
-2026-01-01T02:01Z bd-13-d1 2026-01-01_DAILY_END
-2026-01-01T02:02Z bd-13-d1 y
-2026-01-01T01:01Z bd-28-d1
-2026-01-01T01:03Z bd-28-d1
-2026-01-01T01:02Z bd-28-d1
-"""
+FOLDER = Path(__file__).parent
+CASES: dict[str, Any] = yaml.safe_load((FOLDER / "stories.yaml").read_text("utf-8"))
+TRIGGERS = {name: case["trigger"] for name, case in CASES.items() if "trigger" in case}
+WINDOWS = {name: case["window"] for name, case in CASES.items() if "window" in case}
+EVENTS = [line.split() for line in (FOLDER / "events.txt").read_text("utf-8").splitlines()]
 """The time, the feed, and a marking; or a process and what is done to it."""
 
 
 def entities() -> Iterator[dict[str, Any]]:
     yield {"kind": "cluster", "name": "primary", "storage": "file:///data"}
-    signals = {line.split()[1] for line in EVENTS.strip().splitlines()} - {"af-12"}
+    signals = {event[1] for event in EVENTS} - {"af-12"}
     for name in sorted(signals):
         yield {"kind": "feed", "name": name, "signal": True, "clusters": BEFORE}
     yield {"kind": "feed", "name": "hours", "clusters": ON, **HOURLY}
@@ -103,8 +42,8 @@ def entities() -> Iterator[dict[str, Any]]:
 
 
 def events() -> Iterator[dict[str, str]]:
-    for line in EVENTS.strip().splitlines():
-        at, name, word = (*line.split(), "")[:3]
+    for event in EVENTS:
+        at, name, word = (*event, "")[:3]
         if word in ("suspend", "resume"):
             yield from ({"at": at, "process": each, "do": word} for each in TRIGGERS if each.startswith(name))
         else:
@@ -161,94 +100,9 @@ def story_of(log: Sequence[Mapping[str, Any]], process: str) -> list[str]:
     return story
 
 
-STORIES = {
-    "af-10": [
-        "04:00 batch cut takes d1@00:10 d1@00:20 d1@00:30 d2@00:40 d3@03:10",
-        "next day 07:00 left pending leaves d1@04:10",
-    ],
-    "af-12-queue": [
-        "04:00 batch cut takes d1@01:40 d1@02:40",
-        "06:00 batch cut takes d1@05:40",
-    ],
-    "af-12-drop": [
-        "02:00 passed over passes d1@01:40",
-        "03:00 passed over passes d1@02:40",
-        "06:00 batch cut takes d1@05:40",
-    ],
-    "af-12-latest": [
-        "03:00 passed over passes d1@01:40, leaves d1@02:40",
-        "04:00 batch cut takes d1@02:40",
-        "06:00 batch cut takes d1@05:40",
-    ],
-    "af-20-any": [
-        "02:00 batch cut takes d2@01:10 d3@01:10",
-        "03:00 batch cut takes d1@02:10",
-        "04:00 batch cut takes d1@03:10 d3@03:10",
-        "05:00 batch cut takes d1@04:10",
-    ],
-    "af-20-all": [
-        "03:00 batch cut takes d2@01:10 d3@01:10 d1@02:10",
-        "next day 07:00 left pending leaves d1@03:10 d3@03:10 d1@04:10",
-    ],
-    "af-20-nested": [
-        "03:00 batch cut takes d2@01:10 d3@01:10 d1@02:10",
-        "04:00 batch cut takes d1@03:10 d3@03:10",
-        "next day 07:00 left pending leaves d1@04:10",
-    ],
-    "af-21": [
-        "03:00 batch cut takes a@01:10 c@02:10",
-        "next day 07:00 left pending leaves b@03:10",
-    ],
-    "af-25": [
-        "06:00 batch cut takes d1@05:10",
-        "12:00 batch cut",
-        "next day 00:00 batch cut",
-    ],
-    "af-26": [
-        "14:00 batch cut takes d1@13:10",
-        "next day 00:00 batch cut takes d1@15:10",
-    ],
-    "af-51-trigger": [
-        *(f"{hour + 1:02}:00 batch cut takes hours@{hour:02}:30" for hour in range(23)),
-        "next day 00:00 batch cut takes hours@23:30",
-    ],
-    "af-66": [
-        "06:00 batch cut takes d1@04:10",
-        "09:00 batch cut takes d2@07:10 d1@08:10",
-        "next day 06:00 batch cut takes d2@09:10",
-    ],
-    "bd-12": [
-        "02:00 batch cut takes d1@01:01 d1@01:02 d1@01:03, leaves d1@01:04 d1@01:05",
-        "03:00 batch cut takes d1@01:04 d1@01:05",
-    ],
-    "bd-13": [
-        "03:00 batch cut takes d1@01:01 d1@02:01, leaves d1@02:02",
-        "next day 07:00 left pending leaves d1@02:02",
-    ],
-    "bd-28": [
-        "02:00 batch cut takes d1@01:03, passes d1@01:01 d1@01:02",
-    ],
-    "old": [
-        "00:00 batch cut takes d1@23:00 d1@00:00",
-    ],
-    "new": [
-        "00:00 batch cut takes d1@00:00",
-    ],
-    "af-51-rollup": [
-        "2026-01-02T00 run 2026-01-01",
-    ],
-    "af-52-at-least": [
-        "2026-01-01T03 run 2026-01-01",
-    ],
-    "af-52-missing": [
-        "2026-01-01T22 run 2026-01-01",
-    ],
-}
-
-
-@pytest.mark.parametrize("process", STORIES)
+@pytest.mark.parametrize("process", CASES)
 def test_a_simulation_tells_what_is_taken_when_and_what_is_left(log: list[dict[str, Any]], process: str) -> None:
-    assert story_of(log, process) == STORIES[process]
+    assert story_of(log, process) == CASES[process]["story"]
 
 
 SHORT = ("simulate", "--from", "2026-01-01T00:00Z", "--to", "2026-01-01T03:00Z", "--every", "hours(1)")
