@@ -513,6 +513,7 @@ _UNSTABLE = (
     (re.compile(r"20(?!13)\d\d-\d\d-\d\dT[\d:.]+(Z|\+00:00)"), "<now>"),
     (re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "<uid>"),
     (re.compile(r"\b[0-9a-f]{16,64}\b"), "<digest>"),
+    (re.compile(r'("idempotency_key": ")[\w-]{22}"'), r'\1<key>"'),
     (re.compile(r"\bfa_[0-9a-f]{64}\b"), "<token>"),
     (re.compile(r"\brepair:ann:[^\"]*"), "repair:ann:<worker>"),
 )
