@@ -114,15 +114,15 @@ def describe_error(
     if isinstance(error, OSError):
         return f"The system of the server refuses: {error.strerror}."
     if not isinstance(error, click.ClickException):
-        return _as_requests(str(error), operation)
+        return as_requests(str(error), operation)
     param = error.param if isinstance(error, click.BadParameter) else None
     if isinstance(error, click.MissingParameter) and param is not None:
         return f"The parameter {names.get(name_of(param), name_of(param))} is missing."
-    text = _as_requests(error.message if param is not None else error.format_message(), operation)
+    text = as_requests(error.message if param is not None else error.format_message(), operation)
     return f"The parameter {names.get(name_of(param), name_of(param))}: {text}" if param is not None else text
 
 
-def _as_requests(text: str, operation: Operation | None) -> str:
+def as_requests(text: str, operation: Operation | None) -> str:
     """Return a text in which parameters are called as requests call them, and a command has its route, too."""
     known = list_parameters(operation) if operation is not None else ()
     text, command, words = _WHOLE.sub("a whole number", text).partition("feed-assets ")

@@ -52,3 +52,19 @@ def test_texts_of_people_are_never_markup(client: TestClient) -> None:
         assert "<script" not in text
         assert 'href="javascript' not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in client.get("/ui/feed/clicks").text
+
+
+def test_what_is_not_all_on_a_page_leads_on_and_back(client: TestClient) -> None:
+    page = "/ui/ask/instance/listing?feed=clicks&num_results=2"
+    assert "Further" not in client.get(page).text  # it has no pages
+    page = client.get("/ui/ask/entity/list?num_results=2").text
+    (further,) = re.findall('href="([^"]+)">Further', page)
+    assert "2 of " in page
+    assert "--offset" not in page
+    second = client.get(further.replace("&amp;", "&")).text
+    (before,) = re.findall('href="([^"]+)">Before', second)
+    assert re.findall("<td>(.*?)</td>", client.get(before.replace("&amp;", "&")).text) == re.findall(
+        "<td>(.*?)</td>", page
+    )
+    (more,) = re.findall('href="([^"]+)">More', client.get("/ui/ask/admin/audit?limit=1").text.split("<main")[1])
+    assert more.endswith("limit=5")

@@ -46,7 +46,6 @@ def show_question(asked: Asked) -> View:
         "found": table,
         "address": question_address(operation.name),
         "error": describe_error(error, operation) if error is not None and given else "",
-        "pages": _find_pages(fields, operation, given, table),
     }
     status = status_of(error) if error is not None and given else HTTPStatus.OK
     return View(template="question.html", title=operation.name, parts=parts, status=status)
@@ -98,21 +97,3 @@ def _list_fields(operation: Operation, given: Mapping[str, Any]) -> list[Field]:
             )
         )
     return fields
-
-
-def _find_pages(
-    fields: Sequence[Field], operation: Operation, given: Mapping[str, Any], table: Any
-) -> Mapping[str, str]:
-    """Return the addresses of the pages before and behind this one, of an operation that has an offset."""
-    names = {each.name for each in fields}
-    if table is None or "offset" not in names:
-        return {}
-    size = len(table.rows)
-    offset = int(given.get("offset", "0") or 0)
-    pages = {}
-    if offset:
-        before = int(given.get("num_results", 0) or given.get("limit", 0) or size or 10)
-        pages["Before"] = question_address(operation.name, {**given, "offset": max(offset - before, 0)})
-    if getattr(table, "has_more", False):
-        pages["Further"] = question_address(operation.name, {**given, "offset": offset + size})
-    return pages

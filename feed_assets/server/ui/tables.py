@@ -2,15 +2,18 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from feed_assets.cli.derived import iter_lines, rows_of
 from feed_assets.cli.render import colour_of, read_cells
+from feed_assets.context.consolidation import PAGE
 from feed_assets.entities.common import Kind
 from feed_assets.operation import Operation
 from feed_assets.operation_list import find_operation
+from feed_assets.server.answers import as_requests
+from feed_assets.server.calls import list_parameters
 from feed_assets.server.ui.addresses import (
     address_of,
     described_address,
@@ -25,6 +28,7 @@ from feed_assets.timing.errors import DateTimeError
 
 _SUBJECTS = MappingProxyType({"feed": Kind.FEED, "process": Kind.PROCESS, "cluster": Kind.CLUSTER})
 _TARGET = re.compile(rf"({'|'.join(Kind)}) '([^']+)'")
+_MORE = 5
 _Given = Mapping[str, Any]
 
 
@@ -45,11 +49,14 @@ class Table:
     rows: Sequence[Sequence[Cell]] = ()
     text: str = ""
     notes: Sequence[str] = ()
+    pages: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """What other pages of it are called, and the parameters that they change."""
 
 
 def make_table(operation: Operation, result: Any, given: _Given) -> Table:
     """Return what an operation, asked with some parameters, has found."""
-    notes = tuple(filter(None, (*getattr(result, "notes", ()), getattr(result, "summary", ""))))
+    said = filter(None, (*getattr(result, "notes", ()), getattr(result, "summary", "")))
+    notes = tuple(as_requests(each, operation) for each in said)
     if isinstance(result, str) or not operation.table:
         text = result if isinstance(result, str) else "\n".join(iter_lines(operation, result, operation.text))
         return Table(text=text, notes=notes)
@@ -57,7 +64,24 @@ def make_table(operation: Operation, result: Any, given: _Given) -> Table:
     header, rows = read_cells(getattr(result, "shown_columns", operation.table), records)
     cells = [_make_row(header, row, record, given) for row, record in zip(rows, records, strict=True)]
     shown = [at for at in range(len(header)) if any(row[at].text for row in cells)]
-    return Table(header=[header[at] for at in shown], rows=[[row[at] for at in shown] for row in cells], notes=notes)
+    return Table(
+        header=[header[at] for at in shown],
+        rows=[[row[at] for at in shown] for row in cells],
+        notes=notes,
+        pages=_find_pages(operation, result, len(records), given),
+    )
+
+
+def _find_pages(operation: Operation, result: Any, rows: int, given: _Given) -> Mapping[str, Mapping[str, int]]:
+    """Return what leads to the pages before and behind this one; of what has no pages, to more of it."""
+    names, shown = list_parameters(operation), getattr(result, "listed", rows)
+    offset = int(given.get("offset") or 0)
+    has_more = getattr(result, "has_more", getattr(result, "total", 0) > offset + shown)
+    if "offset" not in names:
+        return {"More": {"limit": _MORE * shown}} if has_more and "limit" in names else {}
+    size = int(given.get("num_results") or given.get("limit") or PAGE)
+    before = {"Before": {"offset": max(offset - size, 0)}} if offset else {}
+    return before | ({"Further": {"offset": offset + shown}} if has_more else {})
 
 
 def _make_row(header: Sequence[str], row: Sequence[object], record: Any, given: _Given) -> list[Cell]:
