@@ -1,9 +1,11 @@
-"""Where and how is served."""
+"""What a server is told: where and how it serves, and what a request has in its path and query."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+from feed_assets.errors import WrongUsageError
 from feed_assets.operation import Param
 
 
@@ -32,3 +34,22 @@ class Address:
     def sentence(self) -> str:
         """That it is served."""
         return f"serving {'https' if self.has_tls else 'http'}://{self.text}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request by a path with parts."""
+
+    values: Mapping[str, Any]
+    """The parts of its path and query by their names there: texts, or of a repeated one a list of texts."""
+
+    def one(self, name: str, default: str = "") -> str:
+        """Return the one value of a part.
+
+        Raises:
+            WrongUsageError: it is there more than once.
+        """
+        value = self.values.get(name, default)
+        if isinstance(value, str):
+            return value
+        raise WrongUsageError(f"The parameter {name!r} has one value; {len(value)} were given.")

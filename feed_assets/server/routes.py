@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from http import HTTPStatus
 
 from starlette.datastructures import QueryParams
 from starlette.responses import Response
+from starlette.routing import compile_path
 from starlette.types import Scope
 
 from feed_assets.operation import Does, Operation
@@ -30,6 +32,14 @@ def list_routes() -> tuple[Operation, ...]:
     return tuple(each for each in list_operations().items if each.has_route)
 
 
+_pattern_of = cache(lambda path: compile_path(path)[0])
+
+
+def is_for(rule: Page | Alias, method: str, path: str) -> bool:
+    """Return whether a request is for a page, or by a path that others know."""
+    return method == rule.method and _pattern_of(rule.path).match(path) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Rights:
     """Which rights a request needs; asked before every route."""
@@ -48,7 +58,7 @@ class Rights:
         if (operation := self.of_routes.get((method, scope["path"]))) is not None:
             return operation.find_rights(QueryParams(scope.get("query_string", b"")))
         others: tuple[Page | Alias, ...] = (*UI_PAGES, *ALIASES)
-        return next(((each.right,) for each in others if each.matches(method, scope["path"])), ())
+        return next(((each.right,) for each in others if is_for(each, method, scope["path"])), ())
 
     def refuse(self, scope: Scope) -> Response:
         """Return the answer to a request that no rule names: another method, or no such path."""

@@ -70,7 +70,7 @@ class _AliasEndpoint:
             return self._refuse(exc)
         if answer is None:
             return Response(status_code=HTTPStatus.NO_CONTENT)
-        return self._render(answer, self.alias.status)
+        return self._render(answer, HTTPStatus.OK)
 
     def _refuse(self, error: Exception) -> Response:
         theirs = {ours: name for name, ours in self.alias.names.items() if ours}

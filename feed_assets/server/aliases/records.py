@@ -6,23 +6,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from http import HTTPStatus
 from typing import Any
-
-from starlette.routing import compile_path
 
 from feed_assets.errors import WrongUsageError
 from feed_assets.json_form import parse_json
 from feed_assets.operation import Does, Operation
 from feed_assets.operation_list import find_operation
+from feed_assets.server import records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(records.Asked):
     """A request by a path that others know."""
 
-    values: Mapping[str, Any] = field(default_factory=dict)
-    """The parts of its path and query by their names there: texts, or of a repeated one a list of texts."""
     content: bytes = b""
     """Its body."""
     namespace: str = "default"
@@ -44,17 +40,6 @@ class Asked:
             return parse_json(self.content or b"null")
         except ValueError as exc:
             raise WrongUsageError(f"The body is no JSON: {exc}.") from exc
-
-    def one(self, name: str, default: str = "") -> str:
-        """Return the one value of a part.
-
-        Raises:
-            WrongUsageError: it is there more than once.
-        """
-        value = self.values.get(name, default)
-        if isinstance(value, str):
-            return value
-        raise WrongUsageError(f"The parameter {name!r} has one value; {len(value)} were given.")
 
 
 @dataclass(frozen=True)
@@ -80,7 +65,6 @@ class Alias:
     an answer without content."""
     absent: Any = None
     """The document in the place of that of what is not there; None if the answer is 404."""
-    status: int = HTTPStatus.OK
     statuses: Mapping[int, int] = field(default_factory=dict)
     """Of refusals: the status there for that of ours."""
     refusal: Callable[[str, int], Any] | None = None
@@ -97,11 +81,3 @@ class Alias:
     def right(self) -> Does:
         """The right that it needs."""
         return self.called.right
-
-    @cached_property
-    def _pattern(self) -> Any:
-        return compile_path(self.path)[0]
-
-    def matches(self, method: str, path: str) -> bool:
-        """Return whether a request is by this path."""
-        return method == self.method and self._pattern.match(path) is not None

@@ -3,16 +3,14 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
 from http import HTTPStatus
 from typing import Any
 
-from starlette.routing import compile_path
-
 from feed_assets.cli.door import Door
 from feed_assets.context.operation import OperationContext
-from feed_assets.errors import Fault, FeedAssetsError, WrongUsageError
+from feed_assets.errors import Fault, FeedAssetsError
 from feed_assets.operation import Does
+from feed_assets.server import records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,12 +24,10 @@ class View:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(records.Asked):
     """A request for a page."""
 
     path: str
-    values: Mapping[str, Any]
-    """The parts of its path and query: texts, or of a repeated one a list of texts."""
     now: datetime
     door: Door
     ask: Callable[..., Any]
@@ -45,17 +41,6 @@ class Asked:
             if exc.fault not in (Fault.MISSING, Fault.ASKED):
                 raise
             return None
-
-    def one(self, name: str, default: str = "") -> str:
-        """Return the one value of a part.
-
-        Raises:
-            WrongUsageError: it is there more than once.
-        """
-        value = self.values.get(name, default)
-        if isinstance(value, str):
-            return value
-        raise WrongUsageError(f"The parameter {name!r} has one value; {len(value)} were given.")
 
     @property
     def context(self) -> OperationContext:
@@ -73,11 +58,3 @@ class Page:
     show: Callable[[Asked], View | str]
     method: str = "GET"
     right: Does = Does.READS
-
-    @cached_property
-    def _pattern(self) -> Any:
-        return compile_path(self.path)[0]
-
-    def matches(self, method: str, path: str) -> bool:
-        """Return whether a request is for this page."""
-        return method == self.method and self._pattern.match(path) is not None
