@@ -1,6 +1,7 @@
 """Pages: what they show, where they lead, and what they never do."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from tests.server.project import open_project, serve
+
+
+ENOUGH = 4
+"""Of pages that differ in numbers alone, such as those of the hours of a day, so many are looked at."""
 
 
 @pytest.fixture
@@ -23,10 +28,13 @@ def addresses_in(text: str) -> set[str]:
 
 
 def test_whatever_a_page_leads_to_is_a_page(client: TestClient) -> None:
-    seen, new = set[str](), {"/ui"}
+    seen, new, alike = set[str](), {"/ui"}, Counter[str]()
     while new:
         page = new.pop()
         seen.add(page)
+        alike[re.sub(r"\d+", "0", page)] += 1
+        if alike[re.sub(r"\d+", "0", page)] > ENOUGH:
+            continue
         answer = client.get(page)
         assert answer.status_code == 200 or 'role="alert"' in answer.text, (page, answer.text)
         assert "frame-ancestors 'none'" in answer.headers.get("content-security-policy", "") or page.endswith(

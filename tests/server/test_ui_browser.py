@@ -42,6 +42,8 @@ PAGES = (
     "/ui/keys/owner",
     "/ui/entities?kind=feed",
     "/ui/feed/clicks",
+    "/ui/feed/clicks/calendar",
+    "/ui/feed/clicks/calendar?day=2013-11-03",
     "/ui/process/counting",
     "/ui/process/counting/at/2013-11-03T05:00Z",
     "/ui/ask/instance/list?kind=process&name=counting",

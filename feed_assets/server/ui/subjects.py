@@ -57,7 +57,7 @@ def show_instance(asked: Asked) -> View:
     kind, name, instance = asked.one("kind"), asked.one("name"), asked.one("instance")
     given, subject = {"kind": kind, "name": name, "instance": instance}, {kind: name, "instance": instance}
     parts: dict[str, Any] = {
-        "moment": parse_datetime(instance),
+        "moment": parse_datetime(instance, seconds=True),
         "zone": _find_zone(asked, kind, name),
         "why": asked.ask("why", **given),
         "neighbours": find_table(asked, "instance dependency", given),

@@ -108,7 +108,7 @@ def _link_target(text: str, *_: object) -> str:
 def _link_instance(text: str, row: _Given, record: Any, given: _Given) -> str:
     kind, name = _subject_of(row, record, given)
     try:
-        parse_datetime(text)
+        parse_datetime(text, seconds=True)
     except DateTimeError:
         return ""
     return instance_address(kind, name, text) if kind in (Kind.FEED, Kind.PROCESS) else ""
