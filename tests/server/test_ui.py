@@ -10,7 +10,6 @@ from starlette.testclient import TestClient
 
 from tests.server.project import open_project, serve
 
-
 ENOUGH = 4
 """Of pages that differ in numbers alone, such as those of the hours of a day, so many are looked at."""
 
