@@ -11,6 +11,7 @@ from typing import assert_never
 
 from rich.console import Console
 
+from benchmarks.calendars import measure_calendar
 from benchmarks.daily_runs import measure_runs
 from benchmarks.deadlines import measure_deadlines
 from benchmarks.definitions import measure_definitions
@@ -106,6 +107,8 @@ def _measure(part: Part, folder: Path, scale: Scale) -> Iterator[Figure]:
             measure = measure_inboxes
         case Part.STARTING:
             measure = measure_starting
+        case Part.CALENDAR:
+            measure = measure_calendar
         case Part.KEEPING:
             measure = measure_keeping
         case Part.MILLIONS:

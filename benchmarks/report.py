@@ -60,6 +60,7 @@ class Part(StrEnum):
     KEEPING = "o"
     MILLIONS = "p"
     LINEAGE = "q"
+    CALENDAR = "r"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ from feed_assets.parameters import (
 if TYPE_CHECKING:
     from feed_assets.context.consolidation import Consolidated
     from feed_assets.context.operation import OperationContext, Subject
-    from feed_assets.instances.lists.calendar import Calendar
+    from feed_assets.instances.lists.calendars import Calendar
     from feed_assets.instances.lists.feed_listings import FeedListing
     from feed_assets.instances.lists.quality import InstanceQuality, QualityTrend
     from feed_assets.instances.lists.queries import InstancePage, InstanceSummary
@@ -184,7 +184,7 @@ def calendar(
     Days are those of the time zone of the feed or process; UNSCHEDULED instances are not due yet.
     """
     from feed_assets.context.operation import resolve_subject
-    from feed_assets.instances.lists.calendar import show_calendar
+    from feed_assets.instances.lists.calendars import show_calendar
 
     return show_calendar(context, resolve_subject(context, name, kind=kind, clusters=clusters), year, day)
 

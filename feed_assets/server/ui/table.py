@@ -1,6 +1,6 @@
 """All pages."""
 
-from feed_assets.server.ui import calendar, catalog, home, questions, subjects
+from feed_assets.server.ui import calendars, catalog, home, questions, subjects
 from feed_assets.server.ui.addresses import HOME
 from feed_assets.server.ui.records import Page
 
@@ -16,6 +16,6 @@ PAGES = (
     Page(f"{HOME}/ask/{{operation:path}}", questions.show_question),
     Page(f"{HOME}/{{kind}}/{{name}}", subjects.show_entity),
     Page(f"{HOME}/{{kind}}/{{name}}/at/{{instance}}", subjects.show_instance),
-    Page(f"{HOME}/{{kind}}/{{name}}/calendar", calendar.show_calendar),
+    Page(f"{HOME}/{{kind}}/{{name}}/calendar", calendars.show_calendar),
 )
 """Of several that match a path, the first is shown."""

@@ -23,7 +23,7 @@ from feed_assets.instances.lists.ranges import UNSCHEDULED, decide_range
 from feed_assets.instances.lists.rows import due_between, source_cluster
 from feed_assets.json_form import NominalTime
 from feed_assets.log.events import EventLog
-from feed_assets.log.instances.instance_pages import Counted, InstancePages
+from feed_assets.log.instances.instance_pages import InstancePages
 from feed_assets.log.records import FeedInstanceStatus, WatermarkKind
 from feed_assets.log.watermarks import Watermarks
 from feed_assets.plan.records import FeedRecord, ProcessRecord
@@ -169,22 +169,19 @@ def _read(
         if not (expected := counts.total()):
             continue
         label, start = bounds[at]
+        only = next((each.newest for each in found.values()), None) or record.sequence.ceil(start)
         cell = CalendarCell(
             label=label,
             start=start,
             cluster=cluster,
             source_cluster=source,
-            instance=_find_only(record, start, found) if expected == 1 else None,
+            instance=only if expected == 1 else None,
             expected=expected,
             counts={str(status): number for status, number in sorted((+counts).items())},
             marks={name: of[at] for name, of in marks if of[at]},
         )
         cells.append(cell)
     return cells
-
-
-def _find_only(record: _Record, start: datetime, found: Mapping[str, Counted]) -> datetime | None:
-    return next((each.newest for each in found.values()), None) or record.sequence.ceil(start)
 
 
 def _due(context: OperationContext, feed: FeedRecord, starts: Sequence[datetime]) -> Iterator[tuple[int, int]]:

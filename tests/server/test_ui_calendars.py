@@ -51,7 +51,8 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClie
             if f"{hour:02}" not in HOLES.get(f"2013-11-0{day}", ()):
                 land(tmp_path / f"data/weather/2013-11-0{day}/{hour:02}")
     land(tmp_path / "data/reports/2013-11-02")
-    land(tmp_path / "data/letters/2013-11-02/070001")
+    for second in ("070001", "070002", "090007"):
+        land(tmp_path / f"data/letters/2013-11-02/{second}")
     for feed in ("weather", "reports", "letters"):
         must("feed", "notify", feed, "--start", "2013-11-01T00:00Z", "--end", "2013-11-05T00:00Z")
     settings = load_settings()
@@ -102,9 +103,14 @@ def test_a_square_with_one_instance_leads_to_it_at_once(client: TestClient) -> N
 
 
 def test_hours_of_what_comes_as_it_comes_lead_to_what_came(client: TestClient) -> None:
-    (href,) = squares(client, "/ui/feed/letters/calendar?day=2013-11-02").values()
-    assert href == "/ui/feed/letters/at/2013-11-02T07:00:01Z"
-    assert client.get(href).status_code == 200
+    found = squares(client, "/ui/feed/letters/calendar?day=2013-11-02")
+    alone = found["09:00 UTC: 1 of 1 available"]
+    assert alone == "/ui/feed/letters/at/2013-11-02T09:00:07Z"
+    assert client.get(alone).status_code == 200
+    both = client.get(found["07:00 UTC: 2 of 2 available"])
+    assert both.status_code == 200
+    assert "/ui/feed/letters/at/2013-11-02T07:00:01Z" in both.text
+    assert alone not in both.text
 
 
 def test_other_years_and_days_are_offered_as_far_as_there_are_any(client: TestClient) -> None:

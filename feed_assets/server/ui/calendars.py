@@ -7,10 +7,12 @@ from functools import partial
 from itertools import groupby
 from zoneinfo import ZoneInfo
 
-from feed_assets.instances.lists.calendar import Calendar, CalendarCell
+from feed_assets.entities.common import Kind
+from feed_assets.instances.lists.calendars import Calendar, CalendarCell
 from feed_assets.instances.lists.ranges import UNSCHEDULED
 from feed_assets.server.ui.addresses import address_of, instance_address, question_address
 from feed_assets.server.ui.records import Asked, View
+from feed_assets.timing.dates import render_datetime
 
 _SIGNS = {"FAILED": "F", "TIMEDOUT": "T", "KILLED": "K", "MISSING": "M", "PARTIAL": "P", "EMPTY": "E", "SUSPENDED": "U"}
 _SIGNS |= {"WAITING": "W", "READY": "Y", "RUNNING": "R", UNSCHEDULED: "·", "EVICTED": "X", "SKIPPED": "O"}
@@ -78,5 +80,7 @@ def _address_of(found: Calendar, cell: CalendarCell) -> str:
         return instance_address(found.kind, found.name, cell.instance)
     if found.day is None:
         return address_of(found.kind, found.name, "calendar", day=cell.label)
-    given = {"kind": found.kind, "name": found.name, "start": cell.start, "end": cell.start + timedelta(hours=1)}
-    return question_address("instance list", given)
+    span = {"start": render_datetime(cell.start), "end": render_datetime(cell.start + timedelta(hours=1))}
+    if found.kind is Kind.FEED:
+        return question_address("instance listing", feed=found.name, **span)
+    return question_address("instance list", kind=found.kind, name=found.name, **span)

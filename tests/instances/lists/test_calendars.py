@@ -12,7 +12,7 @@ from feed_assets.catalog.run_metadata import Facts
 from feed_assets.context.operation import resolve_subject
 from feed_assets.entities.feed import Feed
 from feed_assets.errors import FeedAssetsError
-from feed_assets.instances.lists.calendar import Calendar, CalendarCell, show_calendar
+from feed_assets.instances.lists.calendars import Calendar, CalendarCell, show_calendar
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.messages.levels import SlaLevel
