@@ -67,10 +67,10 @@ class Keeper:
         told = headers("Authorization")
         bearers = [each[7:].strip() for each in told if each[:7].lower() == "bearer "]
         if bearers:
+            now = open_clock(self.settings).now()
             with self.database.read() as connection:
-                token = Tokens(connection).find(bearers[0]) if len(told) == 1 else None
-            is_valid = token is not None and token.is_valid(open_clock(self.settings).now())
-            return Caller(token.name, token.may) if token is not None and is_valid else None
+                token = Tokens(connection).find_valid(bearers[0], now) if len(told) == 1 else None
+            return Caller(token.name, token.may) if token is not None else None
         if self._is_proxy(client):
             names = headers(self.settings.server.author_header or "")
             return Caller(names[0]) if len(names) == 1 and _is_name(names[0]) else None

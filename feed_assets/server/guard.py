@@ -16,9 +16,11 @@ from feed_assets.clock import open_clock
 from feed_assets.masking import get_logger, mask
 from feed_assets.operation import Does
 from feed_assets.server.bodies import LARGEST
-from feed_assets.server.callers import Keeper
+from feed_assets.server.callers import Caller, Keeper
 from feed_assets.server.problems import problem
 from feed_assets.server.routes import HEALTH, PAGES, Rights
+from feed_assets.server.ui.endpoint import show_refused
+from feed_assets.server.ui.login import OPEN, find_bearer
 from feed_assets.sql.errors import StateError
 
 _LOOKUPS = 8
@@ -64,7 +66,7 @@ class Guard:
         elif scope["type"] == "http":
             found = self._look(scope) or await self._ask(scope) or await self._read(scope, receive)
             if isinstance(found, Response):
-                await found(scope, receive, tell)
+                await show_refused(scope, found)(scope, receive, tell)
             elif found is not None:
                 await self.app(scope, _replaying(found, receive), tell)
 
@@ -86,11 +88,12 @@ class Guard:
 
     async def _ask(self, scope: Scope) -> Response | None:
         """Refuse a request by who asks, and what they may."""
-        find = self.keeper.find_caller
+        if scope["path"] in OPEN and self.rights(scope):
+            scope.setdefault("state", {}).update(insecure=self.keeper.address.insecure)
+            is_foreign = scope["method"] == "POST" and not _is_of_own_site(scope)
+            return problem(HTTPStatus.FORBIDDEN, _FOREIGN) if is_foreign else None
         try:
-            caller = await to_thread.run_sync(
-                find, _client_of(scope), lambda name: _values(scope, name), limiter=self.lookups
-            )
+            caller = await to_thread.run_sync(self._find_caller, scope, limiter=self.lookups)
         except StateError:
             detail = "Who asks cannot be looked up now."
             return problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, "Ask again later.")
@@ -101,17 +104,27 @@ class Guard:
         if not rights:
             return self.rights.refuse(scope)
         more = [each for each in rights if each is not Does.READS]
-        if more and not set(_values(scope, "Sec-Fetch-Site")) <= _OWN_SITE:
+        if more and not _is_of_own_site(scope):
             return problem(HTTPStatus.FORBIDDEN, _FOREIGN)  # of an image or a link, which have no Origin
         lacks = [each for each in rights if each not in caller.may]
         if lacks and scope["path"] not in PAGES:
             detail = f"This needs the right {lacks[0]}; {caller.name!r} has {', '.join(caller.may)}."
             return problem(HTTPStatus.FORBIDDEN, detail, "Ask for a token with this right.", needs=lacks[0])
-        if self.keeper.address.read_only and more:
+        address = self.keeper.address
+        if address.read_only and more:
             reason = f"This server only reads; this needs {more[0]}."
             return problem(HTTPStatus.FORBIDDEN, reason, "Ask another server.")
-        scope.setdefault("state", {})["author"] = caller.name
+        may = [each for each in caller.may if each is Does.READS or not address.read_only]
+        scope.setdefault("state", {}).update(author=caller.name, may=may)
         return None
+
+    def _find_caller(self, scope: Scope) -> Caller | None:
+        """Return who asks. The cookie of a browser counts where nothing else says who."""
+        client = _client_of(scope)
+        found = self.keeper.find_caller(client, lambda name: _values(scope, name))
+        if found is None and (told := find_bearer(scope)):
+            found = self.keeper.find_caller(client, lambda name: [told] if name == "Authorization" else [])
+        return found
 
     async def _read(self, scope: Scope, receive: Receive) -> Response | bytes | None:
         """Return the body; None if the client has gone. Refuse one that is too large or takes too long."""
@@ -140,6 +153,10 @@ def _in_origin_form(scope: Scope) -> Scope:
     path = found[2] or b"/"
     headers = [(b"host", found[1]), *(each for each in scope["headers"] if each[0] != b"host")]
     return {**scope, "path": unquote(path.decode()), "raw_path": path, "headers": headers}
+
+
+def _is_of_own_site(scope: Scope) -> bool:
+    return set(_values(scope, "Sec-Fetch-Site")) <= _OWN_SITE
 
 
 def _values(scope: Scope, name: str) -> list[str]:

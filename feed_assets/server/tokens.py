@@ -85,6 +85,11 @@ class Tokens(TableStore):
         """Return what is kept of a token."""
         return _ROWS.find_one(self._connection, _ROWS.select.where(tokens.c.digest == _digest_of(token)))
 
+    def find_valid(self, token: str, now: datetime) -> Token | None:
+        """Return what is kept of a token that lets in; None of any other."""
+        found = self.find(token)
+        return found if found is not None and found.is_valid(now) else None
+
     def all(self) -> list[Token]:
         """Return the newest token of each name."""
         return _ROWS.find(self._connection, _ROWS.select.order_by(tokens.c.name))

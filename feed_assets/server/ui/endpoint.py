@@ -7,24 +7,29 @@ from functools import cache
 from http import HTTPStatus
 from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import parse_qs, quote, urlencode
 from zoneinfo import ZoneInfo
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
+from starlette.types import Scope
 
 from feed_assets.cli.door import Door, Screen
 from feed_assets.cli.render import colour_of, shown
 from feed_assets.clock import open_clock
 from feed_assets.command_lines import command_line
+from feed_assets.json_form import parse_json
 from feed_assets.operation import Operation
 from feed_assets.operation_list import find_operation
-from feed_assets.server.answers import describe_error, status_of
+from feed_assets.server.answers import refuse
 from feed_assets.server.bodies import read_query
 from feed_assets.server.calls import call, read_given
 from feed_assets.server.ui import addresses
+from feed_assets.server.ui.login import LOGIN, is_own
 from feed_assets.server.ui.records import Asked, Page, View
 from feed_assets.server.ui.table import PAGES
 from feed_assets.server.waiting import Threads
@@ -58,29 +63,68 @@ class _PageEndpoint:
     async def respond(self, request: Request) -> Response:
         """Let a thread make the page."""
         door = self.open_door(request, Screen())
-        values = {**read_query(request), **request.path_params}
-        return await self.threads.answer_who_waits(request, self.page.right, self._make, door, request.url.path, values)
+        told = read_query(request) if self.page.method == "GET" else read_form(await request.body())
+        values = {**told, **request.path_params}
+        return await self.threads.answer_who_waits(request, self.page.right, self._make, door, request, values)
 
-    def _make(self, door: Door, path: str, values: dict[str, Any]) -> Response:
-        asked = _ask_through(door, path, values)
+    def _make(self, door: Door, request: Request, values: dict[str, Any]) -> Response:
+        asked = _ask_through(door, request, values)
         try:
             view = self.page.show(asked)
+            if isinstance(view, Response):
+                return view
+            if isinstance(view, str):
+                return RedirectResponse(view, HTTPStatus.SEE_OTHER)
+            return _answer(view, asked)
         except Exception as exc:  # noqa: BLE001 - as what an operation raises
-            status, parts = status_of(exc), {"error": describe_error(exc)}
-            view = View(template="error.html", title=status.phrase, parts=parts, status=status)
-        if isinstance(view, str):
-            return RedirectResponse(view, HTTPStatus.SEE_OTHER)
-        return HTMLResponse(render(view, asked), view.status, headers={"Content-Security-Policy": POLICY})
+            return _show_problem(request.method, refuse(exc), asked)
 
 
-def _ask_through(door: Door, path: str, values: dict[str, Any]) -> Asked:
+def read_form(body: bytes) -> dict[str, Any]:
+    """Return the fields of a form, whose lines browsers end with CR LF."""
+    told = parse_qs(body.decode("utf-8", "replace").replace("%0D%0A", "%0A"), keep_blank_values=True)
+    return {name: found if len(found) > 1 else found[0] for name, found in told.items()}
+
+
+def show_refused(scope: Scope, refused: Response) -> Response:
+    """Return what is answered to a refused request: of a browser for a page, a page or the way to the log-in."""
+    accepted, path = Headers(scope=scope).get("accept", ""), scope["path"]
+    if not is_own(path) or "text/html" not in accepted:
+        return refused
+    if refused.status_code != HTTPStatus.UNAUTHORIZED:
+        return _show_problem(scope["method"], refused)
+    if Headers(scope=scope).get("sec-fetch-site") == "cross-site" and scope["method"] == "GET":
+        return _show_problem("GET", refused, retry=0)  # whoever comes of another site brings the cookie the next time
+    query = f"?{text}" if (text := scope.get("query_string", b"").decode("latin-1")) else ""
+    back = f"{quote(path)}{query}" if scope["method"] == "GET" else ""
+    return RedirectResponse(f"{LOGIN}?{urlencode({'next': back})}" if back else LOGIN, HTTPStatus.SEE_OTHER)
+
+
+def _show_problem(method: str, refused: Response, asked: Asked | None = None, retry: int | None = None) -> Response:
+    """Return a problem document as a page. What is away is asked again by itself."""
+    document, status = parse_json(bytes(refused.body)), HTTPStatus(refused.status_code)
+    if status is HTTPStatus.SERVICE_UNAVAILABLE and method == "GET":
+        retry = int(refused.headers["Retry-After"])
+    parts = {"error": document["detail"], "next_step": document.get("next_step", ""), "retry": retry, "status": status}
+    answer = _answer(View(template="error.html", title=status.phrase, parts=parts, status=status), asked)
+    for name in ("Retry-After", "Allow"):
+        if name in refused.headers:
+            answer.headers[name] = refused.headers[name]
+    return answer
+
+
+def _answer(view: View, asked: Asked | None) -> Response:
+    return HTMLResponse(render(view, asked), view.status, headers={"Content-Security-Policy": POLICY})
+
+
+def _ask_through(door: Door, request: Request, values: dict[str, Any]) -> Asked:
     kept = replace(door, open_context=cache(door.open_context))  # one look at the definitions for the whole page
 
     def ask(name: str, /, **given: Any) -> Any:
         told = {each: value for each, value in given.items() if value not in (None, "", ())}
         return ask_operation(kept, find_operation(name), told)
 
-    return Asked(path=path, values=values, now=open_clock(door.settings).now(), door=kept, ask=ask)
+    return Asked(request=request, values=values, now=open_clock(door.settings).now(), door=kept, ask=ask)
 
 
 def ask_operation(door: Door, operation: Operation, given: dict[str, Any]) -> Any:
@@ -96,8 +140,8 @@ def ask_operation(door: Door, operation: Operation, given: dict[str, Any]) -> An
     return screen.result
 
 
-def render(view: View, asked: Asked) -> str:
-    """Return a page as HTML."""
+def render(view: View, asked: Asked | None) -> str:
+    """Return a page as HTML, without what leads elsewhere if it is not known who asks."""
     return _environment().get_template(view.template).render(title=view.title, asked=asked, **view.parts)
 
 

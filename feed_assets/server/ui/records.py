@@ -6,11 +6,17 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Any
 
+from starlette.requests import Request
+from starlette.responses import Response
+
 from feed_assets.cli.door import Door
 from feed_assets.context.operation import OperationContext
 from feed_assets.errors import Fault, FeedAssetsError
 from feed_assets.operation import Does
 from feed_assets.server import records
+
+COOKIE = "feed-assets-token"
+"""The cookie of a browser that has given its token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +33,7 @@ class View:
 class Asked(records.Asked):
     """A request for a page."""
 
-    path: str
+    request: Request
     now: datetime
     door: Door
     ask: Callable[..., Any]
@@ -43,6 +49,17 @@ class Asked(records.Asked):
             return None
 
     @property
+    def state(self) -> Mapping[str, Any]:
+        """What the guard has found: who asks, and what they may."""
+        found: Mapping[str, Any] = self.request.scope.get("state", {})
+        return found
+
+    @property
+    def has_cookie(self) -> bool:
+        """Whether there is a token to forget."""
+        return COOKIE in self.request.cookies
+
+    @property
     def context(self) -> OperationContext:
         """The definitions and the record."""
         return self.door.open_context()
@@ -55,6 +72,6 @@ class Page:
     """
 
     path: str
-    show: Callable[[Asked], View | str]
+    show: Callable[[Asked], View | Response | str]
     method: str = "GET"
     right: Does = Does.READS

@@ -1,11 +1,14 @@
 """All pages."""
 
-from feed_assets.server.ui import calendars, catalog, home, questions, subjects
+from feed_assets.server.ui import calendars, catalog, home, login, questions, subjects
 from feed_assets.server.ui.addresses import HOME
 from feed_assets.server.ui.records import Page
 
 PAGES = (
     Page(HOME, home.show_home),
+    Page(login.LOGIN, login.show_login),
+    Page(login.LOGIN, login.log_in, "POST"),
+    Page(login.LOGOUT, login.log_out, "POST"),
     Page(f"{HOME}/search", catalog.show_search),
     Page(f"{HOME}/keys", catalog.show_keys),
     Page(f"{HOME}/keys/{{key}}", catalog.show_key),

@@ -1,0 +1,69 @@
+"""Who looks at pages with a browser: a token is given once, and kept in a cookie that counts for pages only."""
+
+import re
+from http import HTTPStatus
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.types import Scope
+
+from feed_assets.server.callers import is_loopback
+from feed_assets.server.tokens import Tokens
+from feed_assets.server.ui.addresses import FILES, HOME
+from feed_assets.server.ui.records import COOKIE, Asked, View
+
+LOGIN, LOGOUT = f"{HOME}/login", f"{HOME}/logout"
+OPEN = (LOGIN, LOGOUT, *FILES)
+"""What a browser is shown without knowing who asks."""
+_KEPT_SECONDS = 30 * 86_400
+_OWN = re.compile(rf"{HOME}(?:[/?][^\\\s]*)?")  # /ui/feed/clicks?x=1, but neither //host nor /uix
+
+
+def find_bearer(scope: Scope) -> str | None:
+    """Return what a browser's cookie says as the header `Authorization`; None if there is that header, or no page."""
+    request = Request(scope)
+    if not is_own(scope["path"]) or "authorization" in request.headers:
+        return None
+    token = request.cookies.get(COOKIE)
+    return f"Bearer {token}" if token else None
+
+
+def is_own(address: str) -> bool:
+    """Return whether an address is that of a page.
+
+    >>> [is_own(each) for each in ("/ui", "/ui/feed/x?y=1", "//ui.example", "/uix", "https://a.example/ui", "/ui/\\n")]
+    [True, True, False, False, False, False]
+    """
+    return _OWN.fullmatch(address) is not None
+
+
+def lead_on(address: str) -> str:
+    """Return an address that a browser has given, if it is that of a page; else that of the first one."""
+    return address if is_own(address) else HOME
+
+
+def show_login(asked: Asked) -> View:
+    """Ask for a token."""
+    return View(template="login.html", title="Log in", parts={"next": lead_on(asked.one("next")), "is_wrong": False})
+
+
+def log_in(asked: Asked) -> View | Response:
+    """Keep a valid token in a cookie, and lead on."""
+    token, address = asked.one("token").strip(), lead_on(asked.one("next"))
+    with asked.door.database.read() as connection:
+        found = Tokens(connection).find_valid(token, asked.now)
+    if found is None:
+        parts = {"next": address, "is_wrong": True}
+        return View(template="login.html", title="Log in", parts=parts, status=HTTPStatus.UNAUTHORIZED)
+    url, response = asked.request.url, RedirectResponse(address, HTTPStatus.SEE_OTHER)
+    is_plain = is_loopback(url.hostname or "") or asked.state.get("insecure", False)
+    is_secure = url.scheme == "https" or not is_plain  # a proxy may have taken the TLS away
+    response.set_cookie(COOKIE, token, _KEPT_SECONDS, path=HOME, secure=is_secure, httponly=True, samesite="strict")
+    return response
+
+
+def log_out(_: Asked) -> Response:
+    """Forget the cookie."""
+    response = RedirectResponse(LOGIN, HTTPStatus.SEE_OTHER)
+    response.delete_cookie(COOKIE, path=HOME, httponly=True, samesite="strict")
+    return response
