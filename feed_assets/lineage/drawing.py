@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from types import MappingProxyType
 
-from feed_assets.errors import WrongUsageError
+from feed_assets.errors import WrongUsageError, shorten
 from feed_assets.masking import mask
 
 _WIDE, _HIGH = 256, 62
@@ -96,7 +96,7 @@ def _draw_box(box: Box, at: _Point) -> str:
     x, y = at[0] * _LAYER + _EDGE, at[1] * _ROW + _EDGE
     lines = "".join(
         f'<text x="12" y="{18 + 17 * number}" fill="currentColor" font-weight="{"normal" if number else "bold"}">'
-        f"{_clean(_shorten(each, _LETTERS))}</text>"
+        f"{_clean(shorten(each, _LETTERS))}</text>"
         for number, each in enumerate(box.lines[:3])
     )
     drawn = (
@@ -128,13 +128,8 @@ def _draw_arrow(way: Sequence[_Point], words: str) -> Iterator[str]:
     )
     yield (
         f'<text x="{middle[0]:g}" y="{middle[1]:g}" fill="currentColor" font-size="10" text-anchor="middle">'
-        f"{_clean(_shorten(words, _LETTERS_OF_ARROW))}</text>"
+        f"{_clean(shorten(words, _LETTERS_OF_ARROW))}</text>"
     )
-
-
-def _shorten(text: str, most: int) -> str:
-    told = mask(text)
-    return told if len(told) <= most else f"{told[: most - 1]}…"
 
 
 def _clean(text: str) -> str:

@@ -4,10 +4,11 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from feed_assets.entities.common import Kind
+from feed_assets.operation_list import find_operation
 from feed_assets.server.ui.addresses import question_address
 from feed_assets.server.ui.catalog import words_of
 from feed_assets.server.ui.records import Asked, View
-from feed_assets.server.ui.tables import Table, ask_table, find_table
+from feed_assets.server.ui.tables import Table, ask_table, find_table, make_table
 from feed_assets.timing.dates import parse_datetime
 
 _MORE = {
@@ -78,6 +79,13 @@ def _find_zone(asked: Asked, kind: str, name: str) -> ZoneInfo | None:
 def show_run(asked: Asked) -> View:
     """Show a run as it was."""
     run = asked.one("run")
-    then = ask_table(asked, "lineage run", {"run": run})
-    parts = {"run": run, "then": then, "url": asked.context.run_url(run), **words_of(asked, f"run/{run}")}
-    return View(template="run.html", title=f"Run {run}", parts=parts)
+    found = asked.ask("lineage run", run=run)
+    then = make_table(find_operation("lineage run"), found, {})
+    parts = {
+        "run": run,
+        "found": found,
+        "then": then,
+        "url": asked.context.run_url(run),
+        **words_of(asked, f"run/{run}"),
+    }
+    return View(template="run.html", title=f"Run {run}", parts={**parts, **words_of(asked, f"run/{run}")})

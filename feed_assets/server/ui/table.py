@@ -1,6 +1,6 @@
 """All pages."""
 
-from feed_assets.server.ui import calendars, catalog, home, login, questions, subjects
+from feed_assets.server.ui import calendars, catalog, home, lineage, login, questions, subjects
 from feed_assets.server.ui.addresses import HOME
 from feed_assets.server.ui.records import Page
 
@@ -17,6 +17,10 @@ PAGES = (
     Page(f"{HOME}/run/{{run}}", subjects.show_run),
     Page(f"{HOME}/ask", questions.show_questions),
     Page(f"{HOME}/ask/{{operation:path}}", questions.show_question),
+    Page(f"{HOME}/lineage/{{kind}}/{{name}}", lineage.show_group),
+    Page(f"{HOME}/feed/{{name}}/columns", lineage.show_columns),
+    Page(f"{HOME}/feed/{{name}}/column/{{column}}", lineage.show_columns),
+    Page(f"{HOME}/{{kind}}/{{name}}/lineage", lineage.show_lineage),
     Page(f"{HOME}/{{kind}}/{{name}}", subjects.show_entity),
     Page(f"{HOME}/{{kind}}/{{name}}/at/{{instance}}", subjects.show_instance),
     Page(f"{HOME}/{{kind}}/{{name}}/calendar", calendars.show_calendar),
