@@ -47,7 +47,7 @@ class Page:
     def take(self, name: str, path: str, shows: str, *, click: str = "", height: int = 800) -> None:
         """Take a picture of a page that shows a text, after a click on the button or link with another text."""
         self.call("Emulation.setDeviceMetricsOverride", width=WIDTH, height=height, deviceScaleFactor=1, mobile=False)
-        self.call("Page.navigate", url=self.base + path)
+        self.call("Page.navigate", url=path if "://" in path else self.base + path)
         if click:
             button = f"[...document.querySelectorAll('a, button')].find(each => each.innerText.trim() == '{click}')"
             wait_for(f"{click!r} on {path}", lambda: self.evaluate(f"(found => found && (found.click(), 1))({button})"))
@@ -107,6 +107,10 @@ def take_pictures(page: Page, project: Path) -> None:
     page.take("run", f"/runs/{run}?logs=00Z%20", "published revenue", height=960)
     sensor = "/locations/__repository__@shop/sensors/arrival_primary"
     page.take("sensor", sensor, "oldest waiting instance", click="0 runs requested", height=440)
+    with pages(project) as server:
+        feed = f"{server}/ui/feed/daily-revenue"
+        page.take("calendar", f"{feed}/calendar?year={today.year}", "daily-revenue", height=760)
+        page.take("why", f"{feed}/at/{today}", "MISSING", height=760)
     add_column(project)
     land(project, f"{today - timedelta(days=1)}", f"{today}")
     wait_for("the run of today", lambda: find_run(page.base) not in (None, run))
@@ -166,6 +170,20 @@ def dagster(project: Path) -> Iterator[str]:
     ):
         base = f"http://127.0.0.1:{port}"
         wait_for("Dagster", lambda: _answers(f"{base}/server_info"))
+        yield base
+
+
+@contextmanager
+def pages(project: Path) -> Iterator[str]:
+    """Run `feed-assets serve` in a project, and yield its address."""
+    port = free_port()
+    command = [sys.executable, "-m", "feed_assets", "serve", "--port", str(port)]
+    with (
+        (project / "server.log").open("wb") as log,
+        SupervisedProcess(command, env=os.environ, cwd=project, output=log),
+    ):
+        base = f"http://127.0.0.1:{port}"
+        wait_for("the server", lambda: _answers(f"{base}/health"))
         yield base
 
 
