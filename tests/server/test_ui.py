@@ -75,3 +75,10 @@ def test_what_is_not_all_on_a_page_leads_on_and_back(client: TestClient) -> None
     )
     (more,) = re.findall('href="([^"]+)">More', client.get("/ui/ask/admin/audit?limit=1").text.split("<main")[1])
     assert more.endswith("limit=5")
+
+
+def test_a_page_does_nothing_that_needs_more_than_the_right_to_read(client: TestClient) -> None:
+    for page in ("instance/listing?feed=clicks", "why?name=clicks&instance=2024-05-01T00:00Z"):
+        answer = client.get(f"/ui/ask/{page}&look=true")
+        assert answer.status_code == 400
+        assert "needs the right notifies" in answer.text

@@ -22,6 +22,7 @@ from feed_assets.cli.door import Door, Screen
 from feed_assets.cli.render import colour_of, shown
 from feed_assets.clock import open_clock
 from feed_assets.command_lines import command_line
+from feed_assets.errors import WrongUsageError
 from feed_assets.json_form import parse_json
 from feed_assets.operation import Operation
 from feed_assets.operation_list import find_operation
@@ -131,8 +132,11 @@ def ask_operation(door: Door, operation: Operation, given: dict[str, Any]) -> An
     """Return the result of an operation.
 
     Raises:
+        WrongUsageError: a parameter needs a right of its own; the guard has asked only for that of the page.
         Exception: what the operation raises.
     """
+    if more := operation.find_rights(given)[1:]:
+        raise WrongUsageError(f"A page shows what is known already: one of its parameters needs the right {more[0]}.")
     screen = Screen(takes_results=True)
     outcome = call(replace(door, screen=screen), operation, read_given(operation, given))
     if outcome.error is not None:
