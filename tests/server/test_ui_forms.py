@@ -94,7 +94,8 @@ def test_the_cookie_is_for_pages_only_and_another_caller_goes_before(project: Da
 
 
 @pytest.mark.parametrize(
-    "leads_to", ["//evil.example/ui", "https://evil.example/ui", "/\\evil.example", "/uix", "/ui/\n/x", ""]
+    "leads_to",
+    ["//evil.example/ui", "https://evil.example/ui", "/\\evil.example", "/uix", "/ui/\n/x", "", "/ui/.%2E/api/x"],
 )
 def test_the_log_in_leads_to_pages_only(project: Database, leads_to: str) -> None:
     client = browse(project)

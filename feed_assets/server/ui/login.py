@@ -2,6 +2,7 @@
 
 import re
 from http import HTTPStatus
+from urllib.parse import unquote
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -38,8 +39,12 @@ def is_own(address: str) -> bool:
 
 
 def lead_on(address: str) -> str:
-    """Return an address that a browser has given, if it is that of a page; else that of the first one."""
-    return address if is_own(address) else HOME
+    """Return an address that a browser has given, if it is that of a page; else that of the first one.
+
+    >>> [lead_on(each) for each in ("/ui/keys", "/ui/../api/v1/settings", "/ui/%2E./x", "https://a.example")]
+    ['/ui/keys', '/ui', '/ui', '/ui']
+    """
+    return address if is_own(address) and ".." not in unquote(address) else HOME
 
 
 def show_login(asked: Asked) -> View:
