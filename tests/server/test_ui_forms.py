@@ -160,3 +160,71 @@ def test_while_the_database_is_away_each_page_says_so_and_asks_again(
             assert (away.status_code, away.headers["retry-after"]) == (503, "5"), page
             assert re.search('<meta http-equiv="refresh" content="5">.*asks again', away.text, re.DOTALL)
     assert log_in(browsers[0], token).status_code == 503
+
+
+def fields_of(page: str, path: str, **given: str) -> dict[str, str]:
+    """Return the hidden fields of the first form of a page for a path with what is given."""
+    for form in re.findall(rf'action="/ui/do/{path}">(.*?)</form>', page, re.DOTALL):
+        found = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form))
+        if given.items() <= found.items():
+            return found
+    raise AssertionError(f"{path} {given}")
+
+
+@pytest.mark.both_databases
+def test_of_two_browsers_that_change_a_key_one_is_told_and_sees_both_values(project: Database) -> None:
+    ann, bob = (browse(project) for _ in range(2))
+    for client, name in ((ann, "ann"), (bob, "bob")):
+        log_in(client, make_token(project, *Does, name=name))
+    new = fields_of(ann.get("/ui/feed/clicks").text, "metadata/put")
+    led = ann.post("/ui/do/metadata/put", data={**new, "name": "note", "value": "first"})
+    assert (led.status_code, led.headers["location"]) == (303, "/ui/feed/clicks")
+    seen, others = (fields_of(each.get("/ui/feed/clicks").text, "metadata/put", name="note") for each in (ann, bob))
+    assert ann.post("/ui/do/metadata/put", data={**seen, "value": "of ann"}).status_code == 303
+    told = bob.post("/ui/do/metadata/put", data={**others, "value": "of bob"})
+    assert (told.status_code, "of ann" in told.text, "of bob" in told.text) == (409, True, True)
+    assert re.search("<small>ann, <time", told.text)
+    assert "of bob" not in ann.get("/ui/feed/clicks").text
+    assert bob.post("/ui/do/metadata/remove", data=others).status_code == 409
+    again = fields_of(told.text, "metadata/put")
+    assert bob.post("/ui/do/metadata/put", data={**again, "value": "of bob"}).status_code == 303
+    removed = fields_of(bob.get("/ui/feed/clicks").text, "metadata/remove", name="note")
+    assert bob.post("/ui/do/metadata/remove", data=removed).status_code == 303
+    assert "<dd>of bob" not in bob.get("/ui/feed/clicks").text
+
+
+def test_tags_and_holds_are_changed_by_forms(project: Database) -> None:
+    client = browse(project, "http://127.0.0.1:3030")
+    page = client.get("/ui/feed/clicks").text
+    given = {**fields_of(page, "metadata/tag"), "tags": "checked"}
+    assert client.post("/ui/do/metadata/tag", data=given).status_code == 303
+    page = client.get("/ui/feed/clicks").text
+    given = fields_of(page, "metadata/untag", tags="checked")
+    assert client.post("/ui/do/metadata/untag", data=given).status_code == 303
+    given = {**fields_of(page, "hold/add"), "name": "audit", "reason": "<script>alert(1)</script>"}
+    assert client.post("/ui/do/hold/add", data=given).status_code == 303
+    listed = client.get("/ui/ask/hold/list").text
+    assert "&lt;script&gt;" in listed
+    assert "<script" not in listed
+    given = {**fields_of(listed, "hold/release"), "name": "audit"}
+    assert client.post("/ui/do/hold/release", data=given).status_code == 303
+    assert "audit" not in client.get("/ui/ask/hold/list").text
+
+
+def test_forms_are_for_whoever_may_act_and_of_their_own_page(project: Database) -> None:
+    client = browse(project)
+    log_in(client, make_token(project, Does.READS, name="reads"))
+    assert "/ui/do/" not in client.get("/ui/feed/clicks").text
+    assert client.post("/ui/do/metadata/put", data={"entity": "feed/clicks"}).status_code == 403
+    client = browse(project)
+    log_in(client, make_token(project, *Does, name="all"))
+    fields = fields_of(client.get("/ui/feed/clicks").text, "metadata/tag")
+    for page in ("", "é", "0" * 64):
+        told = client.post("/ui/do/metadata/tag", data={**fields, "page": page, "tags": "x"})
+        assert (told.status_code, "Load it again" in told.text) == (403, True)
+    foreign = {"Sec-Fetch-Site": "cross-site"}
+    assert client.post("/ui/do/metadata/tag", data={**fields, "tags": "x"}, headers=foreign).status_code == 403
+    assert "tags:x" not in client.get("/ui/feed/clicks").text
+    reads = browse(project, read_only=True)
+    log_in(reads, make_token(project, *Does, name="more"))
+    assert "/ui/do/" not in reads.get("/ui/feed/clicks").text

@@ -30,7 +30,8 @@ from feed_assets.server.answers import refuse
 from feed_assets.server.bodies import read_query
 from feed_assets.server.calls import call, read_given
 from feed_assets.server.ui import addresses
-from feed_assets.server.ui.login import LOGIN, is_own
+from feed_assets.server.ui.forms import page_token, seen_as
+from feed_assets.server.ui.login import LOGIN, is_own, lead_on
 from feed_assets.server.ui.records import Asked, Page, View
 from feed_assets.server.ui.table import PAGES
 from feed_assets.server.waiting import Threads
@@ -82,8 +83,8 @@ class _PageEndpoint:
 
 
 def read_form(body: bytes) -> dict[str, Any]:
-    """Return the fields of a form, whose lines browsers end with CR LF."""
-    told = parse_qs(body.decode("utf-8", "replace").replace("%0D%0A", "%0A"), keep_blank_values=True)
+    """Return the fields of a form."""
+    told = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True)
     return {name: found if len(found) > 1 else found[0] for name, found in told.items()}
 
 
@@ -159,8 +160,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_finalize,
     )
-    environment.filters |= {"time": _time, "colour": colour_of, "nominal": render_datetime}
-    environment.globals |= {"link": addresses, "command": command_line}
+    environment.filters |= {"time": _time, "colour": colour_of, "nominal": render_datetime, "is_whole": _is_whole}
+    environment.globals |= {"link": addresses, "command": command_line, "lead_on": lead_on}
+    environment.globals |= {"page_token": page_token, "seen_as": seen_as}
     return environment
 
 
@@ -169,6 +171,11 @@ def _finalize(value: object) -> object:
     if isinstance(value, Markup):
         return value
     return "" if value is None else shown(str(value))
+
+
+def _is_whole(text: str) -> bool:
+    """Return whether a text is shown as it is, so that a form can have it."""
+    return shown(text) == text
 
 
 def _time(moment: datetime | None, zone: ZoneInfo | None = None) -> Markup:

@@ -55,6 +55,17 @@ class Asked(records.Asked):
         return found
 
     @property
+    def acts(self) -> bool:
+        """Whether who asks may act, and sees forms."""
+        return Does.ACTS in self.state.get("may", Does)
+
+    @property
+    def address(self) -> str:
+        """The address of the page, without the server."""
+        url = self.request.url
+        return f"{url.path}?{url.query}" if url.query else url.path
+
+    @property
     def has_cookie(self) -> bool:
         """Whether there is a token to forget."""
         return COOKIE in self.request.cookies

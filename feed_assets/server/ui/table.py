@@ -1,10 +1,11 @@
 """All pages."""
 
-from feed_assets.server.ui import calendars, catalog, home, lineage, login, questions, subjects
+from feed_assets.server.ui import calendars, catalog, forms, home, lineage, login, questions, subjects
 from feed_assets.server.ui.addresses import HOME
 from feed_assets.server.ui.records import Page
 
 PAGES = (
+    *forms.FORMS,
     Page(HOME, home.show_home),
     Page(login.LOGIN, login.show_login),
     Page(login.LOGIN, login.log_in, "POST"),
