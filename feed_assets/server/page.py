@@ -12,7 +12,8 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """What a browser may load for the page: its own style."""
 _HEAD = """<!doctype html><html lang="en"><meta charset="utf-8"><title>feed-assets</title><style>
 body{font:16px/1.5 system-ui;max-width:64rem;margin:2rem auto;padding:0 1rem} pre{white-space:pre-wrap}
-td{padding:0 1rem 0 0;vertical-align:top} summary{cursor:pointer}</style><h1>feed-assets</h1>"""
+td{padding:0 1rem 0 0;vertical-align:top} summary{cursor:pointer}</style>
+<h1>feed-assets</h1><p><a href="/ui">Pages to look at</a></p>"""
 _JSON = "application/json"
 _TOKEN = ' --header "Authorization: Bearer $FEED_ASSETS_TOKEN"'
 

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+from feed_assets.explain.tick_failures import find_silence
 from feed_assets.server.ui.addresses import question_address
 from feed_assets.server.ui.records import Asked, View
 from feed_assets.server.ui.tables import Table, ask_table
@@ -12,10 +13,11 @@ _LATE_SINCE = timedelta(days=30)
 
 
 def show_home(asked: Asked) -> View:
-    """Show what waits, failed, is late or was evicted, and the newest changes."""
+    """Show whether ticks come, what failed, is missing, waits, is late or was evicted, and what has changed."""
     since = render_datetime(asked.now - _LATE_SINCE)
     questions: dict[str, tuple[str, dict[str, object]]] = {
         "Failed": ("instance search", {"status": ["FAILED", "TIMEDOUT", "KILLED"], "num_results": _FEW}),
+        "Missing": ("instance search", {"kind": ["feed"], "status": ["MISSING", "PARTIAL"], "num_results": _FEW}),
         "Waiting": ("instance search", {"status": ["WAITING", "READY"], "num_results": _FEW}),
         "Running": ("instance search", {"status": ["RUNNING"], "num_results": _FEW}),
         "Late": ("sla alerts", {"start": since}),
@@ -27,4 +29,5 @@ def show_home(asked: Asked) -> View:
         title: (ask_table(asked, name, given), question_address(name, given))
         for title, (name, given) in questions.items()
     }
-    return View(template="home.html", title="Today", parts={"found": found})
+    silence = find_silence(asked.context, asked.context.plan.clusters)
+    return View(template="home.html", title="Today", parts={"found": found, "silence": silence})
