@@ -108,9 +108,8 @@ def take_pictures(page: Page, project: Path) -> None:
     sensor = "/locations/__repository__@shop/sensors/arrival_primary"
     page.take("sensor", sensor, "oldest waiting instance", click="0 runs requested", height=440)
     with pages(project) as server:
-        feed = f"{server}/ui/feed/daily-revenue"
-        page.take("calendar", f"{feed}/calendar?year={today.year}", "daily-revenue", height=760)
-        page.take("why", f"{feed}/at/{today}", "MISSING", height=760)
+        address = f"{server}/ui/feed/daily-revenue/calendar?year={today.year}"
+        page.take("calendar", address, "available 3", height=640)
     add_column(project)
     land(project, f"{today - timedelta(days=1)}", f"{today}")
     wait_for("the run of today", lambda: find_run(page.base) not in (None, run))
