@@ -185,7 +185,7 @@ def test_no_fault_of_reading_fails_a_run_and_each_is_said_once(
         (tmp_path / "again").mkdir()
         report_of(spark, tmp_path / "again", "SELECT * FROM flights")
     assert (report.rows, report.lineage) == (2, ColumnLineage(unknown="KeyError: 'no such thing'"))
-    assert [record.message for record in caplog.records] == [
+    assert caplog.messages == [
         "what columns of output 'out' of process 'daily-delays' are made of is unknown: KeyError: 'no such thing'"
     ]
 
