@@ -48,6 +48,7 @@ def test_what_is_not_there_is_told_on_a_page(client: TestClient) -> None:
     assert answer.status_code == 404
     assert "nothing" in answer.text
     assert answer.headers["content-type"].startswith("text/html")
+    assert client.get("/ui/nothing/clicks/at/2013-11-03T05:00Z").status_code == 400
 
 
 def test_texts_of_people_are_never_markup(client: TestClient) -> None:

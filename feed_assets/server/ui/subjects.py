@@ -58,9 +58,9 @@ def show_instance(asked: Asked) -> View:
     kind, name, instance = asked.one("kind"), asked.one("name"), asked.one("instance")
     given, subject = {"kind": kind, "name": name, "instance": instance}, {kind: name, "instance": instance}
     parts: dict[str, Any] = {
+        "why": asked.ask("why", **given),  # which refuses what is no kind
         "moment": parse_datetime(instance, seconds=True),
         "zone": _find_zone(asked, kind, name),
-        "why": asked.ask("why", **given),
         "neighbours": find_table(asked, "instance dependency", given),
     }
     if kind == Kind.FEED:
@@ -86,6 +86,5 @@ def show_run(asked: Asked) -> View:
         "found": found,
         "then": then,
         "url": asked.context.run_url(run),
-        **words_of(asked, f"run/{run}"),
     }
     return View(template="run.html", title=f"Run {run}", parts={**parts, **words_of(asked, f"run/{run}")})
