@@ -16,7 +16,7 @@ from tests.orchestration.test_replication import HERE
 
 pytestmark = [pytest.mark.drill, pytest.mark.daemon, pytest.mark.spark, pytest.mark.server]
 
-EXPIRED = HERE.replace("      here: {type: source,", "      here: {type: source, retention: {limit: days(2)},")
+EXPIRED = HERE.replace("{here: {type: source,", "{here: {type: source, retention: {limit: days(2)},")
 SUMMING = ENTITIES.partition("---")[2].partition("---")[2]
 ASSETS = (("here", "numbers"), ("here", "sums"), ("there", "numbers"))
 PROCESSES = (("summing", "here"), ("numbers@here", "there"))
