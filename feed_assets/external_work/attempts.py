@@ -62,17 +62,6 @@ def init_command(record: ProcessRecord) -> str:
     return command_line("batch", "init", record.process, cluster=record.cluster)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TakenBatch:
-    """A batch at which an attempt has begun elsewhere, by the definitions that govern it; `states` are its inputs."""
-
-    active: ActiveRelease
-    key: ProcessKey
-    attempt: int
-    run_id: str
-    states: tuple[InputState, ...]
-
-
 def take_batch(
     connection: Connection,
     timeline: ReleaseTimeline,
@@ -82,7 +71,7 @@ def take_batch(
     *,
     most: int | None = None,
     without_row: ScheduleState,
-) -> TakenBatch | None:
+) -> ProcessKey | None:
     """Begin an attempt at the oldest batch that is to be done again, else at a new one; None if none may be cut yet.
 
     Args:
@@ -203,7 +192,7 @@ def _begin(
     states: tuple[InputState, ...],
     run_id: str,
     as_of: datetime,
-) -> TakenBatch:
+) -> ProcessKey:
     record = active.record
     for edge in record.outputs:
         if active.plan.output_time(edge, key.nominal_time) is None:
@@ -217,7 +206,7 @@ def _begin(
         former = FormerSteps.load(connection, key, attempt)
         basis = build_basis(record, workflow, frozen)
         Steps(connection).add(plan_steps(workflow.steps, key, attempt, basis, former))
-    return TakenBatch(active=active, key=key, attempt=attempt, run_id=run_id, states=states)
+    return key
 
 
 _STARTABLE = (StepStatus.PENDING, StepStatus.FAILED)
@@ -317,12 +306,14 @@ def find_stagings(context: AttemptContext, batch: BatchAtWork, attempt: int | No
     )
 
 
-def stage_outputs(context: AttemptContext, batch: BatchAtWork) -> tuple[OutputStaging, ...]:
-    """Return the stagings of an attempt that has just begun; they are made, unless it goes on in those of another."""
+def stage_outputs(context: AttemptContext, batch: BatchAtWork, *, is_again: bool) -> tuple[OutputStaging, ...]:
+    """Return the stagings of an attempt that has just begun; they are made, unless it goes on in those of another. If
+    they may have been made already, `is_again`, their files are kept.
+    """
     stagings = find_stagings(context, batch)
     if find_origin(batch.runs, batch.row.attempt) == batch.row.attempt:
         for each in stagings:
-            each.store.stage(each.path, each.token)
+            each.store.stage(each.path, each.token, is_again=is_again)
     return stagings
 
 
@@ -387,18 +378,20 @@ def _describe_attempt(attempt: Attempt) -> str:
     return f"attempt {attempt.attempt}, {describe_run(attempt.run_id)}, is {attempt.status.value}{why}"
 
 
-def require_new_key(connection: Connection, record: ProcessRecord, key: str, run_id: str) -> None:
-    """Raise BatchRefusedError if a call with a key has taken a batch, as an attempt with this name."""
-    for attempt in Attempts(connection).of_run(run_id):
-        time, number = attempt.nominal_time, str(attempt.attempt)
-        fail = command_line("batch", "fail", attempt.process, cluster=attempt.cluster, batch=time, attempt=number)
-        batch = f"batch {render_datetime(time)} of process {attempt.process!r} on {attempt.cluster}"
-        next_step = (
-            f"If its answer was lost, `{fail}` lets the next one, with another key, take its events."
-            if attempt.ended_at is None
-            else "Give the next one another key."
-        )
-        raise refuse(record, f"the key {key!r} has taken {batch}: {_describe_attempt(attempt)}", next_step)
+def find_taken(connection: Connection, record: ProcessRecord, key: str, run_id: str) -> ProcessKey | None:
+    """Return the batch that a call with a key has taken, as an attempt with this name; None if it has taken none.
+
+    Raises:
+        BatchRefusedError: it is one of another process, or that attempt has ended.
+    """
+    attempt = next(iter(Attempts(connection).of_run(run_id)), None)
+    if attempt is None:
+        return None
+    if attempt.ended_at is None and attempt.key[:2] == record.key:
+        return attempt.key
+    batch = f"batch {render_datetime(attempt.nominal_time)} of process {attempt.process!r} on {attempt.cluster}"
+    reason = f"the key {key!r} has taken {batch}: {_describe_attempt(attempt)}"
+    raise refuse(record, reason, "Give the next one another key.")
 
 
 def require_step(record: ProcessRecord, name: str) -> None:

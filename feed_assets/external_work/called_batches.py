@@ -1,20 +1,21 @@
 """Batches as the calls of programs elsewhere show them: their steps, what they have taken, and their outputs."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from feed_assets.context.operation import AttemptContext
-from feed_assets.external_work.attempts import BatchAtWork, OutputStaging, TakenBatch, next_step
+from feed_assets.external_work.attempts import BatchAtWork, OutputStaging, next_step
 from feed_assets.instances.arrival.store_polls import find_records
 from feed_assets.instances.attempts.attempts import Published
 from feed_assets.instances.steps.records import StepRun
 from feed_assets.json_form import Hidden, NominalTime, shows
 from feed_assets.log.records import ProcessInstanceStatus
+from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import counted
 from feed_assets.storage.paths import is_content
 from feed_assets.timing.dates import render_datetime
-from feed_assets.triggers.input_windows import InputState
 from feed_assets.triggers.queue.batches import BatchEvents
 from feed_assets.triggers.queues import QueuedEvent
 
@@ -154,14 +155,15 @@ def called_fields(
     }
 
 
-def iter_inputs(context: AttemptContext, taken: TakenBatch, events: Sequence[BatchEvents]) -> Iterator[TakenInput]:
-    """Yield the inputs of the process, and what else its trigger names."""
+def iter_inputs(context: AttemptContext, batch: BatchAtWork, events: Sequence[BatchEvents]) -> Iterator[TakenInput]:
+    """Yield the inputs of the process, as they were when the attempt began, and what else its trigger names."""
     by_name = {each.input: each for each in events}
-    for state in taken.states:
-        own = by_name.pop(state.edge.name, None)
-        yield _input(state.edge.name, state.edge.feed, own, _instances(context, state))
-    for name, each in by_name.items():
-        yield _input(name, each.feed, each, ())
+    edges = {each.name: each for each in batch.record.inputs}
+    for each in batch.row.inputs:
+        instances = _instances(context, context.plan.feeds[edges[each.name].feed_key], each.nominal_times)
+        yield _input(each.name, each.feed, by_name.pop(each.name, None), instances)
+    for name, of_trigger in by_name.items():
+        yield _input(name, of_trigger.feed, of_trigger, ())
 
 
 def _input(name: str, feed: str, taken: BatchEvents | None, instances: tuple[TakenInstance, ...]) -> TakenInput:
@@ -181,12 +183,11 @@ def _input(name: str, feed: str, taken: BatchEvents | None, instances: tuple[Tak
     )
 
 
-def _instances(context: AttemptContext, state: InputState) -> tuple[TakenInstance, ...]:
-    declared = context.plan.feeds[state.edge.feed_key]
+def _instances(context: AttemptContext, declared: FeedRecord, times: Collection[datetime]) -> tuple[TakenInstance, ...]:
     if not declared.has_data:
         return ()
     found = []
-    for time, record in find_records(context.database, context.stores, declared, state.present).items():
+    for time, record in find_records(context.database, context.stores, declared, times).items():
         place = context.stores.get(record.store).place(record.path(time))
         url = place.store.url(place.path)
         names = (name for name in place.store.standing_files(place.path) if is_content(name, record.flag))

@@ -22,15 +22,14 @@ from feed_assets.errors import describe_error
 from feed_assets.external_work.attempts import (
     BatchAtWork,
     OutputStaging,
-    TakenBatch,
     begin_step,
     discard_stagings,
     end_step,
     find_at_work,
     find_stagings,
+    find_taken,
     init_command,
     refuse,
-    require_new_key,
     require_no_step_under_way,
     require_step,
     require_steps_done,
@@ -55,7 +54,7 @@ from feed_assets.instances.gates.reconciliation import release_dead
 from feed_assets.instances.leasing import Leased
 from feed_assets.instances.steps.records import StepStatus
 from feed_assets.log.instances.process_instances import ProcessInstances
-from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, Lease, ProcessInstanceStatus
+from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, Lease, ProcessInstanceStatus, ProcessKey
 from feed_assets.log.run_names import name_elsewhere, name_repair
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.sql.database import lock_for_lineage, lock_queues
@@ -236,13 +235,14 @@ def init_batch(
     """Take a batch: the oldest that is to be done again, with the same events, else a new one.
 
     `most` limits a new one to the oldest events of each input; it is refused if markings end the batches. `key` is of
-    this call: it is kept with the attempt, in the same transaction, and takes nothing again.
+    this call: it is kept with the attempt, in the same transaction. As long as that is under way, the same call again
+    takes nothing, and returns the same batch.
 
     Raises:
         EntityNotFoundError: there is no such process.
         InstanceQueryError: it is on several clusters, and none is named.
         BatchRefusedError: its work runs here, it is not scheduled, a batch is under way, nothing is to be done,
-            or the key has taken a batch.
+            or the key has taken another batch.
     """
     record = _find(context, process, cluster)
     if most is not None and record.trigger and any(each.until is not None for each in record.trigger.inputs):
@@ -256,20 +256,23 @@ def init_batch(
         lock_queues(connection)
         if dry_run:
             route_all(connection, context.plan, record.cluster, context.as_of)
-        taken = _take(context, connection, record, name_elsewhere(author, key), key, most)
-        events = Batches(connection).events_of(taken.key)
-        batch = find_at_work(connection, context.timeline, record, taken.key.nominal_time)
+        context.timeline.refresh(connection, context.as_of)
+        run_id = name_elsewhere(author, key)
+        known = find_taken(connection, record, key, run_id) if key is not None else None
+        taken = known or _take(context, connection, record, run_id, most)
+        events = Batches(connection).events_of(taken)
+        batch = find_at_work(connection, context.timeline, record, taken.nominal_time)
         if dry_run:
             connection.rollback()
     attempt = _attempt_context(context, batch)
     try:
-        stagings = find_stagings(attempt, batch) if dry_run else stage_outputs(attempt, batch)
-        inputs = tuple(iter_inputs(attempt, taken, events))
+        stagings = find_stagings(attempt, batch) if dry_run else stage_outputs(attempt, batch, is_again=bool(known))
+        inputs = tuple(iter_inputs(attempt, batch, events))
     except StorageError as exc:
-        if not dry_run:
+        if not (dry_run or known):
             fail_batch(attempt, batch, author, describe_error(exc))
         raise
-    if not dry_run:
+    if not (dry_run or known):
         _note(context, batch, author, "init")
     return InitBatch(**called_fields(batch, dry_run=dry_run), inputs=inputs, outputs=tuple(map(StagedOutput, stagings)))
 
@@ -377,16 +380,8 @@ def _find(context: OperationContext, process: str, cluster: str | None) -> Proce
 
 
 def _take(
-    context: OperationContext,
-    connection: Connection,
-    record: ProcessRecord,
-    run_id: str,
-    key: str | None,
-    most: int | None,
-) -> TakenBatch:
-    context.timeline.refresh(connection, context.as_of)
-    if key is not None:
-        require_new_key(connection, record, key, run_id)
+    context: OperationContext, connection: Connection, record: ProcessRecord, run_id: str, most: int | None
+) -> ProcessKey:
     taken = take_batch(
         connection,
         context.timeline,

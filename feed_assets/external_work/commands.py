@@ -15,7 +15,7 @@ _FACTS = "JSON: what the work has counted, and says of entities; - is standard i
 _MARKING = "A short word for the events of the outputs, by which others may end their batches."
 
 Facts = Annotated[bytes | None, Param(_FACTS, file=True)]
-Key = Annotated[str | None, Param("A key of the call; another one with it takes nothing, and says what this one took.")]
+Key = Annotated[str | None, Param("A key of the call; given again with it, it takes nothing, and has the same answer.")]
 Marking = Annotated[str | None, Param(_MARKING)]
 Most = Annotated[int | None, Param("A new batch takes so many of the oldest events.", option="max", least=1)]
 Reason = Annotated[str | None, Param("Why it has failed, for people.")]

@@ -62,7 +62,7 @@ def notify(
     ] = None,
     end: Annotated[datetime | None, Param("Before this nominal time; by default now.")] = None,
     cluster: FeedCluster = None,
-    key: Annotated[str | None, Param("A key of the notice; a repeated notice with the same key does nothing.")] = None,
+    key: Annotated[str | None, Param("A key of the notice; given again, it does nothing more.")] = None,
     path: Annotated[str | None, Param("The location of the data; refused if the instance belongs elsewhere.")] = None,
     size: Annotated[int | None, Param("The size of the data; refused if it differs.", option="bytes", least=0)] = None,
     trust: Annotated[bool, Param("Do not check storage.")] = False,

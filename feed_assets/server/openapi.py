@@ -68,7 +68,7 @@ _HEADERS: Mapping[str, tuple[Collection[str], str]] = {
         CONDITIONED,
         "ETags of `entity/definition` or `metadata/get`: only if it still is as they say.",
     ),
-    KEY: (KEYED, "The same as `key`: given again, nothing is done twice."),
+    KEY: (KEYED, "The same as `key`: given again, nothing is done twice, and the answer is that of the first."),
 }
 _LOOKS: Mapping[str, tuple[str, str]] = {
     HEALTH: ("Whether the database answers.", JSON),

@@ -215,8 +215,10 @@ class Staging(ABC):
     token: str
 
     @abstractmethod
-    def create(self) -> StagingPlace:
-        """Create the staging, empty, for a writer that writes its files there itself; return the place."""
+    def create(self, *, is_again: bool = False) -> StagingPlace:
+        """Create the staging, empty, for a writer that writes its files there itself; return the place. If it may have
+        been created for the same writer, `is_again`, what is there already is kept.
+        """
 
     @abstractmethod
     def open(self) -> int:

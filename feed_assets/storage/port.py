@@ -266,13 +266,13 @@ class InstanceStore(ABC):
                 )
             return self._read_content(path, flag, to)
 
-    def stage(self, path: str, token: str) -> StagingPlace:
-        """Create an empty staging for (path, token); replace an earlier one of the same name.
+    def stage(self, path: str, token: str, *, is_again: bool = False) -> StagingPlace:
+        """Create an empty staging for (path, token); replace an earlier one of the same name, or keep it if `is_again`.
 
         `token` is a file name (letters, digits, `.`, `_`, `-`), such as the id of a run and an attempt. Concurrent
         stagings of one path need different tokens.
         """
-        return self.staging(path, token).create()
+        return self.staging(path, token).create(is_again=is_again)
 
     @abstractmethod
     def staging_url(self, path: str, token: str) -> str:

@@ -15,7 +15,8 @@ def test_a_notice_is_recorded_once(submitted: Path, instance: str) -> None:
     again = run("feed", "notify", "clicks", instance, "--key", "k1")
     assert (first.exit_code, again.exit_code) == (0, 0), first.output
     assert first.stdout == "feed 'clicks' on primary at 2013-11-03T05:00Z: recorded, 4 bytes in 1 file\n"
-    assert again.stdout == "feed 'clicks' on primary at 2013-11-03T05:00Z: known already, 4 bytes in 1 file\n"
+    assert again.stdout == first.stdout
+    assert "known already" in run("feed", "notify", "clicks", instance).stdout
 
 
 def test_a_trusted_notice_needs_no_data(submitted: Path) -> None:

@@ -60,8 +60,8 @@ class PathTable(InstanceStore):
     def reading(self, path: str) -> AbstractContextManager[Reading]:
         return self.store.reading(self.named(path))
 
-    def stage(self, path: str, token: str) -> StagingPlace:
-        return replace(self.store.stage(self.named(path), token), path=path)
+    def stage(self, path: str, token: str, *, is_again: bool = False) -> StagingPlace:
+        return replace(self.store.stage(self.named(path), token, is_again=is_again), path=path)
 
     def staging_url(self, path: str, token: str) -> str:
         return self.store.staging_url(self.named(path), token)

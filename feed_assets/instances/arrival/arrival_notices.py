@@ -29,7 +29,7 @@ from feed_assets.json_form import NominalTime
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.feed_places import OWN_PATHS, FeedPlaces
-from feed_assets.log.records import MESSAGE, FeedEventKind, FeedInstanceStatus
+from feed_assets.log.records import MESSAGE, FeedEvent, FeedEventKind, FeedInstanceStatus
 from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import counted
 from feed_assets.storage.records import Availability, Look
@@ -49,9 +49,9 @@ class Notice:
     """A report that an instance of a feed has arrived.
 
     `cluster` may be omitted if the feed arrives on one cluster only. The second of two notices with the same `key` does
-    nothing. `path` and `bytes` are compared with the instance's location and content. With `is_trusted` storage is not
-    checked. `payload` and `marking` are handed to those who read the instance. `is_again` says that an instance that
-    has arrived has other content now.
+    nothing, and has the outcome of the first. `path` and `bytes` are compared with the instance's location and content.
+    With `is_trusted` storage is not checked. `payload` and `marking` are handed to those who read the instance.
+    `is_again` says that an instance that has arrived has other content now.
 
     The time may be omitted if the path tells it; for a signal it is then the present second.
     """
@@ -121,7 +121,8 @@ def record_notice(context: OperationContext, notice: Notice, *, dry_run: bool = 
         known = None if look_for_vanished(context, wanted, origin, dry_run=dry_run) else known
     if known is not None and not (notice.is_again and known.is_row):
         _require_size(record, notice, time, known)
-        return _result(context, record, time, NoticeOutcome.KNOWN, known.bytes, known.files, dry_run=dry_run)
+        outcome = NoticeOutcome.KNOWN if dry_run else known.outcome
+        return _result(context, record, time, outcome, known.bytes, known.files, dry_run=dry_run)
     _require_own_path(context, record, notice, time)
     look = _look(context, record, notice, time)
     seen = _seen(record, notice, time, look, context.as_of)
@@ -147,22 +148,22 @@ def _record_signal(context: OperationContext, record: FeedRecord, notice: Notice
         _refuse(notice, record, notice.nominal_time, "it has no data", "Leave out the path and the size.")
     if notice.nominal_time is not None:
         record.sequence.index(notice.nominal_time)
-    key = None if notice.key is None else _key(notice.key)
     signal = Signal(
         record=record,
         at=notice.nominal_time or context.as_of,
         origin=notice_origin(notice.author),
         payload=notice.payload,
         marking=notice.marking,
-        key=key,
+        key=None if notice.key is None else _key(notice.key),
     )
     time = signal.instance.nominal_time
     with context.database.read() as connection:
-        event = None if key is None else EventLog(connection).find_key(key)
+        event = _find_event(connection, record, notice, notice.nominal_time)
         row = FeedInstances(connection).get(*record.key, time) if notice.nominal_time is not None else None
     if event is not None or (row is not None and not notice.is_again):
+        outcome = NoticeOutcome.KNOWN if event is None or dry_run else NoticeOutcome.RECORDED
         known = event.nominal_time if event is not None else time
-        return _result(context, record, known, NoticeOutcome.KNOWN, None, None, dry_run=dry_run)
+        return _result(context, record, known, outcome, None, None, dry_run=dry_run)
     outcome = NoticeOutcome.RECORDED if row is None else NoticeOutcome.CHANGED
     if not dry_run:
         with context.database.begin() as connection:
@@ -258,14 +259,9 @@ def _find_known(
     connection: Connection, record: FeedRecord, notice: Notice, time: datetime
 ) -> "_RecordedInstance | None":
     """Return the known arrival: the event of the same notice, or the recorded instance."""
-    if notice.key is not None:
-        event = EventLog(connection).find_key(_key(notice.key))
-        if event is not None:
-            if (event.feed, event.cluster, event.nominal_time) != (*record.key, time):
-                other = f"feed {event.feed!r} on {event.cluster} at {render_datetime(event.nominal_time)}"
-                reason = f"the key {notice.key!r} was that of {other}"
-                _refuse(notice, record, time, reason, "Use a key for one instance.")
-            return _RecordedInstance(bytes=event.bytes, files=event.files)
+    if (event := _find_event(connection, record, notice, time)) is not None:
+        outcome = NoticeOutcome.CHANGED if event.kind is FeedEventKind.CHANGED else NoticeOutcome.RECORDED
+        return _RecordedInstance(bytes=event.bytes, files=event.files, outcome=outcome)
     row = FeedInstances(connection).get(*record.key, time)
     if row is not None and row.status is FeedInstanceStatus.EVICTED:
         why = command_line("why", record.feed, time, kind=Kind.FEED.value, cluster=record.cluster)
@@ -275,6 +271,21 @@ def _find_known(
     if row is None or not is_there:
         return None
     return _RecordedInstance(bytes=row.bytes, files=row.files, digest=row.manifest_digest, is_row=True)
+
+
+def _find_event(connection: Connection, record: FeedRecord, notice: Notice, time: datetime | None) -> FeedEvent | None:
+    """Return the event of the same notice, by its key."""
+    event = EventLog(connection).find_key(_key(notice.key)) if notice.key is not None else None
+    if event is None:
+        return None
+    if (event.feed, event.cluster, event.nominal_time) != (*record.key, time or event.nominal_time):
+        other = f"feed {event.feed!r} on {event.cluster} at {render_datetime(event.nominal_time)}"
+        reason = f"the key {notice.key!r} was that of {other}"
+        _refuse(notice, record, time, reason, "Use a key for one instance.")
+    if (event.payload.get(MESSAGE, {}), event.marking) != (notice.payload, notice.marking):
+        reason = f"the key {notice.key!r} was that of a notice with another payload or marking"
+        _refuse(notice, record, time, reason, "Use another key, with --again.")
+    return event
 
 
 def _require_size(record: FeedRecord, notice: Notice, time: datetime, known: "_RecordedInstance") -> None:
@@ -289,6 +300,7 @@ def _require_size(record: FeedRecord, notice: Notice, time: datetime, known: "_R
 class _RecordedInstance:
     bytes: int | None
     files: int | None
+    outcome: NoticeOutcome = NoticeOutcome.KNOWN
     digest: str | None = None
     is_row: bool = False
 

@@ -242,17 +242,22 @@ class LocalStaging(Staging):
         self.is_exact = False
         self._is_published = False
 
-    def create(self) -> StagingPlace:
+    def create(self, *, is_again: bool = False) -> StagingPlace:
         with self._translated():
-            remove_staging(self.folder)
-            for _ in range(_TRIES):
-                with suppress(FileNotFoundError):  # the last other staging of this token was just removed
-                    make_directories(self._data_path)
-                    break
-            header = StagingHeader(path=self.path, inode=os.lstat(self._data_path).st_ino, generation=0)
-            write_flushed(self._header_path, header.render())
+            if not (is_again and os.path.exists(self._header_path)):
+                self._lay(is_again=is_again)
         data = self._data_path
         return StagingPlace(path=self.path, token=self.token, url=f"file://{data}", local_path=Path(data))
+
+    def _lay(self, *, is_again: bool) -> None:
+        if not is_again:
+            remove_staging(self.folder)
+        for _ in range(_TRIES):
+            with suppress(FileNotFoundError):  # the last other staging of this token was just removed
+                make_directories(self._data_path)
+                break
+        header = StagingHeader(path=self.path, inode=os.lstat(self._data_path).st_ino, generation=0)
+        write_flushed(self._header_path, header.render())
 
     def open(self) -> int:
         generation, lock = self._open()

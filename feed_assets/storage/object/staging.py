@@ -33,11 +33,11 @@ class ObjectStaging(Staging):
         self._place = place
         self.close()
 
-    def create(self) -> StagingPlace:
+    def create(self, *, is_again: bool = False) -> StagingPlace:
         with self._translated():
-            if read_marker(self._client, self.path) == self.token:
+            if not is_again and read_marker(self._client, self.path) == self.token:
                 recover(self.objects)
-            self.objects.make()
+            self.objects.make(() if is_again else None)
             self._generation = 1
             return self._place(self.objects)
 

@@ -105,11 +105,11 @@ class TableStore(InstanceStore):
         with place.store.reading(place.path) as reading:
             yield reading
 
-    def stage(self, path: str, token: str) -> StagingPlace:
+    def stage(self, path: str, token: str, *, is_again: bool = False) -> StagingPlace:
         parse_token(self.root_url, token)
         table, spec = self._partitions.parse_one(path)
         self._require_writable(table, path)
-        staging = self._partitions.root(table).stage(version_path(spec, token), token)
+        staging = self._partitions.root(table).stage(version_path(spec, token), token, is_again=is_again)
         return replace(staging, path=parse_path(self.root_url, path))
 
     def staging_url(self, path: str, token: str) -> str:

@@ -67,7 +67,14 @@ def test_a_notice_repeats_itself_by_its_key_also_when_the_data_are_gone(tmp_path
     assert notify(lifecycle, key="k1").outcome is NoticeOutcome.RECORDED
     for file in lifecycle.folder("clicks", START).iterdir():
         file.unlink()
-    assert notify(lifecycle, key="k1").outcome is NoticeOutcome.KNOWN
+    assert notify(lifecycle, key="k1").outcome is NoticeOutcome.RECORDED
+    with pytest.raises(ArrivalRefusedError, match="'k1' was that of a notice with another payload or marking"):
+        notify(lifecycle, key="k1", marking="m")
+    lifecycle.land("clicks", START, text="other content")
+    lifecycle.flag("clicks", START)
+    for _ in range(2):
+        assert notify(lifecycle, key="k2", is_again=True).outcome is NoticeOutcome.CHANGED
+    assert len(lifecycle.events("clicks")) == 2
 
 
 def test_a_key_is_for_one_instance(tmp_path: Path) -> None:
