@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from feed_assets.context.preconditions import require_demanded
 from feed_assets.definitions.contents import Contents, ContentsReader, Quarantined, StoredDocument
@@ -60,6 +60,7 @@ FOLDER_ORIGIN = "folder"
 
 UNKNOWN_AUTHOR = "unknown"
 _ATTEMPTS = 3
+_Found = TypeVar("_Found")
 
 Check: TypeAlias = Callable[[LoadedBundle, LoadedBundle], None]
 """A check of a change: receives the declared entities before and after it, and raises to refuse it."""
@@ -195,6 +196,21 @@ class DefinitionStore:
                 change = Changes(connection).prepare(change)
             return self._carry_out(change, now)
 
+    def read_whole(self, read: Callable[[], _Found], now: datetime) -> _Found:
+        """Return what is read of files and record, never in the middle of a change; finish or undo an interrupted one
+        first, and wait for the lock only if one is being made.
+        """
+        for _ in range(_ATTEMPTS):
+            position = self._position()
+            if not position.is_settled:
+                break
+            found = read()
+            if self._position() == position:
+                return found
+        with self._database.changing_definitions():
+            self._recover(now)
+            return read()
+
     def recover(self, now: datetime) -> list[Change]:
         """Finish or undo interrupted changes and return them. Waits for a change in progress."""
         with self._database.changing_definitions():
@@ -289,18 +305,8 @@ class DefinitionStore:
             require_own_record(self._database, place, self._unconfirmed_deletions, contents.documents.keys)
 
     def _look(self, now: datetime) -> tuple[Contents, Newest, int]:
-        """Return contents, record and revision of one moment; wait for the lock only if a change is being made."""
-        for _ in range(_ATTEMPTS):
-            position = self._position()
-            if not position.is_settled:
-                break
-            contents, newest = self._read()
-            if self._position() == position:
-                return contents, newest, position.revision
-        with self._database.changing_definitions():
-            self._recover(now)
-            contents, newest = self._read()
-            return contents, newest, self._position().revision
+        """Return contents, record and revision of one moment."""
+        return self.read_whole(lambda: (*self._read(), self._position().revision), now)
 
     def _read(self) -> tuple[Contents, Newest]:
         newest = self._newest()

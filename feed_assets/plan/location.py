@@ -22,7 +22,7 @@ from feed_assets.entities.errors import DefinitionsError
 from feed_assets.entities.locations.overlaps import Places
 from feed_assets.entities.maps import EMPTY, FrozenMap
 from feed_assets.issues import Issue, Severity, SourceMap
-from feed_assets.loading.entity_files import digest_files, read_declared_files, values_of
+from feed_assets.loading.entity_files import EntityFile, digest_files, read_declared_files, values_of
 from feed_assets.masking import SecretPart, get_logger, remember_credentials, split_secrets
 from feed_assets.plan.pinned_files import with_pinned_files
 from feed_assets.plan.records import Plan
@@ -64,16 +64,18 @@ class Location:
         return tuple(issue for issue in self.issues if issue.severity is Severity.ERROR)
 
 
-def load_location(settings: Settings, as_of: datetime, cache: Path | None = None) -> Location:
+def load_location(
+    settings: Settings, as_of: datetime, cache: Path | None = None, files: tuple[EntityFile, ...] | None = None
+) -> Location:
     """Load, validate and compile the entities that the settings name.
 
     Entities with errors, and those that depend on them, are left out of the plan and named in `issues`. `cache` is a
-    folder for compiled plans.
+    folder for compiled plans. `files` are those of the settings, if they are read already.
 
     Raises:
         DefinitionsError: the files cannot be read, or they have errors and the settings are strict.
     """
-    files = read_declared_files(settings)
+    files = read_declared_files(settings) if files is None else files
     values = values_of(settings)
     digest = digest_files(files, values)
     listeners = sorted(settings.notify)

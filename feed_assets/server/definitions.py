@@ -6,7 +6,8 @@ The folder of the store says whether they have, to the plan and to the entities 
 import os
 from copy import copy
 from dataclasses import replace
-from functools import cached_property
+from datetime import datetime
+from functools import cached_property, partial
 from threading import Lock
 
 from feed_assets.clock import open_clock
@@ -19,6 +20,8 @@ from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.settings import Settings
 from feed_assets.sql.database import Database
 
+_Loaded = tuple[tuple[EntityFile, ...], ReleaseTimeline, tuple[Issue, ...]]
+
 
 class KeptDefinitions:
     """The plan, the releases and the store of a project, shared by the threads of a server."""
@@ -27,7 +30,8 @@ class KeptDefinitions:
         self._settings = settings
         self._database = database
         self._lock = Lock()
-        self._known: tuple[tuple[EntityFile, ...], ReleaseTimeline, tuple[Issue, ...]] | None = None
+        self._loaded: _Loaded | None = None  # maybe in the middle of a change
+        self._whole: _Loaded | None = None
 
     @cached_property
     def store(self) -> DefinitionStore:
@@ -35,19 +39,28 @@ class KeptDefinitions:
         return open_store(self._database, self._settings)
 
     def open_context(self) -> OperationContext:
-        """Return a context of the definitions as they are now.
+        """Return a context of the definitions as they are now, never in the middle of a change.
 
         Raises:
             DefinitionsError: the location of the definitions cannot be read.
         """
         settings, now = self._settings, open_clock(self._settings).now()
+        loaded = self._load(now)
+        if loaded is not self._whole:
+            # Not under the lock: whoever makes a change may ask for a context, too.
+            self._whole = loaded = self.store.read_whole(partial(self._load, now), now)
+        _, timeline, errors = loaded
         with self._lock:
-            files = read_declared_files(settings, lambda _: self.store.folder.read())
-            if self._known is None or self._known[0] is not files:
-                location = load_location(settings, now, find_plan_cache(os.environ))
-                self._known = files, ReleaseTimeline(location.plan, values_of(settings)), location.errors
-            _, timeline, errors = self._known
             with self._database.read() as connection:
                 timeline.refresh(connection, now)
             own = copy(timeline)  # another request may refresh it meanwhile
         return replace(open_context(settings, self._database, own), errors=errors)
+
+    def _load(self, now: datetime) -> _Loaded:
+        settings = self._settings
+        with self._lock:
+            files = read_declared_files(settings, lambda _: self.store.folder.read())
+            if self._loaded is None or self._loaded[0] is not files:
+                location = load_location(settings, now, find_plan_cache(os.environ), files)
+                self._loaded = files, ReleaseTimeline(location.plan, values_of(settings)), location.errors
+            return self._loaded

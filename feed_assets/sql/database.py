@@ -12,11 +12,12 @@ import re
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
+from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, Engine, QueuePool, create_engine, event, inspect, make_url, select, text
 from sqlalchemy.engine.interfaces import DBAPIConnection
@@ -211,6 +212,9 @@ class Database:
         """
         with self._translated():
             self._is_current = False
+            if not self.exists():
+                with suppress(OSError):  # told by who connects
+                    Path(str(self._engine.url.database)).touch()
             revision = self._revision()
             if revision is not None:
                 self._require(revision)
@@ -327,7 +331,7 @@ class Database:
             return _find_revision(connection)
 
     def _require_current(self) -> None:
-        if self._is_current:
+        if self._is_current and self._file == self._identify_file():
             return
         revision = self._revision()
         if revision is None:
@@ -443,8 +447,14 @@ def _open_sqlite(url: URL) -> Engine:
     else:
         arguments = {"factory": GuardedConnection, "timeout": LOCK_WAIT_SECONDS}
         engine = create_engine(url, **_UNLIMITED, connect_args=arguments)
+        event.listen(engine, "do_connect", _connect_to_file)
     event.listen(engine, "connect", _set_up_sqlite)
     return engine
+
+
+def _connect_to_file(_dialect: object, _entry: object, place: Sequence[str], options: Any) -> Any:
+    """Connect to a file that exists: only who makes the tables makes it, and no question."""
+    return sqlite3.connect(f"file:{quote(place[0])}?mode=rw", uri=True, **options)
 
 
 def _set_up_sqlite(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:

@@ -207,6 +207,17 @@ def test_everybody_hears_that_the_database_is_away_and_not_where_it_is(
     assert "next_step" not in told.json()
 
 
+def test_a_state_that_is_moved_away_is_told_and_made_by_no_request(
+    client: TestClient, project: tuple[Path, Database]
+) -> None:
+    file, away = project[0] / "state.db", project[0] / "away.db"
+    file.rename(away)
+    assert [client.get(each).status_code for each in ("/health", WHY, "/metrics")] == [503] * 3
+    assert not file.exists()
+    away.rename(file)
+    assert [client.get(each).status_code for each in ("/health", WHY)] == [200] * 2
+
+
 def test_each_of_several_requests_at_once_is_recorded_once(client: TestClient, project: tuple[Path, Database]) -> None:
     file = project[0] / "actions.jsonl"
     before = file.read_text().count('"action": "why"')

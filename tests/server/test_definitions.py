@@ -4,16 +4,20 @@ import os
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
+import yaml
 
 from feed_assets.clock import FrozenClock, SystemClock
-from feed_assets.definitions import contents, folder
+from feed_assets.definitions import contents, folder, store
 from feed_assets.loading.entity_files import stamp_files
 from feed_assets.server.definitions import KeptDefinitions
 from feed_assets.settings import load_settings
 from feed_assets.sql.database import Database
+from tests.cli.project import must
+from tests.definitions.verbs.harness import CLICKS
 from tests.server.project import open_project, serve
 
 LATER = SystemClock().now() + timedelta(days=1)
@@ -68,16 +72,16 @@ def test_contents_are_read_again_only_after_a_change(
     kept = KeptDefinitions(load_settings(), database)
     kept.open_context()
     kept.open_context()
-    assert len(reads) == 2, "the files have been changed just now"
+    assert len(reads) == 3, "the files have been changed just now"
     monkeypatch.setattr(folder, "SystemClock", lambda: FrozenClock(LATER))
     first, second = (kept.open_context() for _ in range(2))
-    assert len(reads) == 3
+    assert len(reads) == 4
     assert first.timeline is not second.timeline, "one request refreshes it while another one reads it"
     assert first.plan is second.plan
     (file,) = Path("entities").rglob("counting.yaml")
     file.write_text(f"{file.read_text()}description: changed\n")
     changed = kept.open_context()
-    assert (len(reads), changed.plan is first.plan) == (4, False)
+    assert (len(reads), changed.plan is first.plan) == (5, False)
 
 
 def test_questions_about_entities_share_what_is_kept_and_see_each_edit_at_once(
@@ -110,3 +114,27 @@ def test_questions_about_entities_share_what_is_kept_and_see_each_edit_at_once(
     assert (len(reads), declared()) == (read, before)
     moved.unlink()
     assert (declared() == before, len(reads)) == (False, read + 1)
+
+
+def test_whoever_asks_in_the_middle_of_a_change_of_several_files_sees_it_whole(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, readers, seen, write = KeptDefinitions(load_settings(), database), list[Thread](), list[int](), store._write
+    before = len(kept.open_context().plan.feeds)
+
+    def write_and_ask(*change: Any) -> None:
+        write(*change)
+        readers.append(Thread(target=lambda: seen.append(len(kept.open_context().plan.feeds))))
+        readers[-1].start()
+        readers[-1].join(0.1)
+
+    monkeypatch.setattr(store, "_write", write_and_ask)
+    added = [
+        {**CLICKS, "name": name, "locations": {"data": f"/{name}/${{YEAR}}-${{MONTH}}-${{DAY}}/${{HOUR}}"}}
+        for name in ("one", "two", "three")
+    ]
+    Path("added.yaml").write_text(yaml.safe_dump_all(added))
+    must("apply", "added.yaml", "--yes")
+    for each in readers:
+        each.join()
+    assert seen == [before + len(added)] * len(added)

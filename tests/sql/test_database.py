@@ -126,7 +126,8 @@ def _append(database: Database) -> None:
         EventLog(connection).append([event(1)])
 
 
-def test_a_database_without_our_tables_says_so(database_url: str) -> None:
+def test_a_database_without_our_tables_says_so(database_url: str, tmp_path: Path) -> None:
+    (tmp_path / "state.db").touch()
     database = open_database(database_url)
     for opened in (database.begin, database.read):
         with pytest.raises(StateError, match="no feed-assets tables"), opened():
@@ -230,6 +231,10 @@ def test_a_sqlite_file_that_is_replaced_or_removed_is_noticed(tmp_path: Path) ->
         Cursors(connection).put("is", "restored")
     for file in tmp_path.glob("state.db*"):
         file.unlink()
+    for open_transaction in (database.read, database.begin):
+        with pytest.raises(StateUnreachableError, match="unable to open database file"), open_transaction():
+            pass
+    assert not [*tmp_path.glob("state.db*")], "only who makes the tables makes the file"
     database.migrate()
     with database.read() as connection:
         assert Cursors(connection).get("is") is None
