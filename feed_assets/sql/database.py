@@ -212,9 +212,10 @@ class Database:
         """
         with self._translated():
             self._is_current = False
-            if not self.exists():
+            file_name = _file_name(self._engine.url)
+            if file_name is not None:
                 with suppress(OSError):  # told by who connects
-                    Path(str(self._engine.url.database)).touch()
+                    Path(file_name).touch()
             revision = self._revision()
             if revision is not None:
                 self._require(revision)
@@ -265,12 +266,12 @@ class Database:
                     connection.execute(text(f"SET lock_timeout = '{LOCK_WAIT_SECONDS}s'"))
                     connection.commit()
             return
-        path = self._engine.url.database
+        file_name = _file_name(self._engine.url)
         with self._store_lock:
-            if path in (None, "", ":memory:"):
+            if file_name is None:
                 yield
                 return
-            with Path(f"{path}.definitions.lock").open("w") as file:
+            with Path(f"{file_name}.definitions.lock").open("w") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 yield
 
@@ -295,8 +296,8 @@ class Database:
             other.close()
 
     def exists(self) -> bool:
-        """Return whether there is a file of SQLite; a database elsewhere is only found by asking it."""
-        return self.dialect != "sqlite" or self._identify_file() is not None
+        """Return whether the file of SQLite exists; a database elsewhere, or in memory, is only found by asking it."""
+        return _file_name(self._engine.url) is None or self._identify_file() is not None
 
     def close(self) -> None:
         """Close all connections; the object opens new ones if it is used again."""
@@ -313,12 +314,10 @@ class Database:
 
     def _identify_file(self) -> tuple[int, int] | None:
         """Return device and inode of the file of SQLite; None if there is none."""
-        path = self._engine.url.database
-        if self.dialect != "sqlite" or path in (None, "", ":memory:"):
-            return None
+        file_name = _file_name(self._engine.url)
         with suppress(FileNotFoundError):
-            found = Path(str(path)).stat()
-            return (found.st_dev, found.st_ino)
+            found = Path(file_name).stat() if file_name is not None else None
+            return found and (found.st_dev, found.st_ino)
         return None
 
     def _begin(self, connection: Connection, statement: str) -> None:
@@ -434,8 +433,14 @@ def _is_locked(exc: Exception) -> bool:
     return code & _PRIMARY_CODE in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
+def _file_name(url: URL) -> str | None:
+    """Return the name of the file of SQLite; None if the database is in memory or elsewhere."""
+    is_file = url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:")
+    return url.database if is_file else None
+
+
 def _open_sqlite(url: URL) -> Engine:
-    if url.database in (None, "", ":memory:"):
+    if _file_name(url) is None:
         engine = create_engine(
             url,
             poolclass=QueuePool,
@@ -466,9 +471,10 @@ def _set_up_sqlite(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> 
 
 
 def _file_of(url: URL, namespace: str | None) -> URL:
-    if namespace is None or url.database in (None, "", ":memory:"):
+    file_name = _file_name(url)
+    if namespace is None or file_name is None:
         return url
-    file = Path(str(url.database))
+    file = Path(file_name)
     return url.set(database=str(file.with_name(f"{file.stem}.{namespace}{file.suffix}")))
 
 
