@@ -6,7 +6,7 @@ Unknown values are null.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
 from datetime import datetime
 from functools import cache, reduce
@@ -38,6 +38,7 @@ __all__ = [
     "ShownKey",
     "parse_json",
     "render_document",
+    "render_words",
     "shown",
     "shows",
 ]
@@ -156,3 +157,18 @@ def _render(value: object) -> Any:
 @cache
 def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
+
+
+def render_words(value: object, *, is_within: bool = False) -> str:
+    """Return a value of JSON for people, who miss nothing that is empty.
+
+    >>> render_words({"version": 2, "previous": {}, "said": {"properties": {"owner": "ann"}, "tags": ["a", "b"]}})
+    'version: 2; said: (properties: (owner: ann); tags: a, b)'
+    """
+    if isinstance(value, Mapping):
+        told = ((name, render_words(each, is_within=True)) for name, each in value.items())
+        text = "; ".join(f"{name}: {each}" for name, each in told if each)
+        return f"({text})" if text and is_within else text
+    if isinstance(value, list | tuple):
+        return ", ".join(filter(None, (render_words(each, is_within=True) for each in value)))
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

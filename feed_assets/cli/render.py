@@ -19,7 +19,7 @@ import click
 from feed_assets.cli.door import find_door, find_width
 from feed_assets.cli.progress import status_line
 from feed_assets.errors import WrongUsageError
-from feed_assets.json_form import render_document
+from feed_assets.json_form import render_document, render_words
 from feed_assets.masking import mask
 from feed_assets.timing.dates import render_datetime
 
@@ -195,7 +195,7 @@ _FORMS: Mapping[str, Callable[[Any], object]] = MappingProxyType(
         "lag": render_lag,
         "digest": lambda digest: digest.partition(":")[2][:12],
         "size": render_size,
-        "pairs": lambda values: ", ".join(f"{name}={value}" for name, value in values.items()),
+        "pairs": render_words,
     }
 )
 

@@ -101,7 +101,8 @@ class Explanation:
     def headline(self) -> str:
         """The instance and its state in one sentence."""
         time = render_datetime(self.nominal_time)
-        return f"{self.label} at {time} is {self.status}"
+        is_due = all(reason.code is not ReasonCode.NOT_DUE for reason in self.reasons)
+        return f"{self.label} at {time} is {self.status if is_due else 'not due yet'}"
 
     @property
     def summary(self) -> str:

@@ -114,19 +114,21 @@ def describe_error(
     if isinstance(error, OSError):
         return f"The system of the server refuses: {error.strerror}."
     if not isinstance(error, click.ClickException):
-        return as_requests(str(error), operation)
+        return as_requests(str(error), operation, names)
     param = error.param if isinstance(error, click.BadParameter) else None
     if isinstance(error, click.MissingParameter) and param is not None:
         return f"The parameter {names.get(name_of(param), name_of(param))} is missing."
-    text = as_requests(error.message if param is not None else error.format_message(), operation)
+    text = as_requests(error.message if param is not None else error.format_message(), operation, names)
     return f"The parameter {names.get(name_of(param), name_of(param))}: {text}" if param is not None else text
 
 
-def as_requests(text: str, operation: Operation | None) -> str:
+def as_requests(text: str, operation: Operation | None, names: Mapping[str, str] = MappingProxyType({})) -> str:
     """Return a text in which parameters are called as requests call them, and a command has its route, too."""
     known = list_parameters(operation) if operation is not None else ()
     text, command, words = _WHOLE.sub("a whole number", text).partition("feed-assets ")
-    text = _OPTION.sub(lambda found: name if (name := found[1].replace("-", "_")) in known else found[0], text)
+    text = _OPTION.sub(
+        lambda found: names.get(name, name) if (name := found[1].replace("-", "_")) in known else found[0], text
+    )
     meant = [each for each in list_operations().items if command and each.has_route and words.startswith(each.name)]
     route = max(meant, key=lambda each: len(each.name), default=None)
     return f"{text}{f'{route.method} {route.path}, as by ' if route else ''}{command}{words}"

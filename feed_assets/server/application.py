@@ -37,6 +37,7 @@ from feed_assets.server.preconditions import call_if_match, has_tag, tag_of
 from feed_assets.server.problems import problem
 from feed_assets.server.routes import DOCUMENT, HEALTH, METRICS, PAGES, Rights, list_routes
 from feed_assets.server.ui.endpoint import mount_pages
+from feed_assets.server.ui.records import COOKIE
 from feed_assets.server.waiting import Threads
 from feed_assets.settings import Settings
 from feed_assets.sql.database import Database
@@ -204,7 +205,8 @@ class _Document:
         """Describe the routes."""
         if request.url.path == DOCUMENT:
             return _with_tag(request, Response(self._render(), media_type="application/json"))
-        page = self._render_page(str(request.base_url).rstrip("/"), "authorization" in request.headers)
+        needs_token = "authorization" in request.headers or COOKIE in request.cookies
+        page = self._render_page(str(request.base_url).rstrip("/"), needs_token)
         return HTMLResponse(page, headers={"Content-Security-Policy": POLICY})
 
     def _make_page(self, server: str, needs_token: bool) -> bytes:

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from http import HTTPStatus
+from urllib.parse import quote
 
 from starlette.datastructures import QueryParams
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import compile_path
 from starlette.types import Scope
 
@@ -15,11 +16,12 @@ from feed_assets.operation_list import list_operations
 from feed_assets.server.aliases.records import Alias
 from feed_assets.server.aliases.table import ALIASES
 from feed_assets.server.problems import problem
-from feed_assets.server.ui.addresses import FILES
+from feed_assets.server.ui.addresses import FILES, OPERATIONS
+from feed_assets.server.ui.login import is_own, query_of
 from feed_assets.server.ui.records import Page
 from feed_assets.server.ui.table import PAGES as UI_PAGES
 
-HEALTH, METRICS, DOCUMENT, PAGE, HOME = "/health", "/metrics", "/openapi.json", "/docs", "/"
+HEALTH, METRICS, DOCUMENT, PAGE, HOME = "/health", "/metrics", "/openapi.json", OPERATIONS, "/"
 PAGES = (DOCUMENT, PAGE, HOME)
 """What tells how to ask: for who may anything at all."""
 LOOKS = (HEALTH, METRICS, *PAGES)
@@ -61,8 +63,10 @@ class Rights:
         return next(((each.right,) for each in others if is_for(each, method, scope["path"])), ())
 
     def refuse(self, scope: Scope) -> Response:
-        """Return the answer to a request that no rule names: another method, or no such path."""
-        path = scope["path"]
+        """Return the answer to a request that no rule names: a page without the slash, another method, no such path."""
+        path, plain = scope["path"], scope["path"].rstrip("/")
+        if plain != path and is_own(plain) and self({**scope, "path": plain}) == (Does.READS,):
+            return RedirectResponse(f"{quote(plain)}{query_of(scope)}", HTTPStatus.PERMANENT_REDIRECT)
         if methods := [each for each in _METHODS if self({**scope, "method": each})]:
             detail = f"{path} is asked by {' or '.join(methods)}, not by {scope['method']}."
             return problem(HTTPStatus.METHOD_NOT_ALLOWED, detail, headers={"Allow": ", ".join(methods)})

@@ -87,8 +87,8 @@ def test_a_missing_file_is_followed_through_the_processes_up_to_the_path(tmp_pat
     roots = [root.headline for root in found.root_causes()]
     assert roots == [
         "feed clicks on primary at 2013-11-01T01:00Z is PARTIAL",
-        "feed counts on primary at 2013-11-01T02:00Z is MISSING",
-        "feed counts on primary at 2013-11-01T03:00Z is MISSING",
+        "feed counts on primary at 2013-11-01T02:00Z is not due yet",
+        "feed counts on primary at 2013-11-01T03:00Z is not due yet",
     ]
 
 

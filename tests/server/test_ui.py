@@ -36,6 +36,9 @@ def test_whatever_a_page_leads_to_is_a_page(client: TestClient) -> None:
             continue
         answer = client.get(page)
         assert answer.status_code == 200 or 'role="alert"' in answer.text, (page, answer.text)
+        assert "{&#39;" not in answer.text or page == "/ui/ask/schema", page
+        form = answer.text.partition("Show</button>")[0] if page.startswith("/ui/ask/") else ""
+        assert "--" not in form, page
         assert "frame-ancestors 'none'" in answer.headers.get("content-security-policy", "") or page.endswith(
             (".css", ".svg")
         )
@@ -76,6 +79,38 @@ def test_what_is_not_all_on_a_page_leads_on_and_back(client: TestClient) -> None
     )
     (more,) = re.findall('href="([^"]+)">More', client.get("/ui/ask/admin/audit?limit=1").text.split("<main")[1])
     assert more.endswith("limit=5")
+
+
+def test_a_form_takes_several_values_and_says_what_it_lacks(client: TestClient) -> None:
+    page = client.get("/ui/ask/lineage/show?names=clicks&names=2013-11-03T00:00Z&names=&kind=feed").text
+    assert re.findall('name="names" value="([^"]*)"', page) == ["clicks", "2013-11-03T00:00Z", ""]
+    assert "<option selected>feed</option>" in page
+    assert "nothing is recorded of feed &#39;clicks&#39; at 2013-11-03T00:00Z" in page
+    page = client.get("/ui/ask/instance/search?kind=feed&nameseq=clicks").text
+    assert re.findall(r'name="kind" value="(\w+)"( checked)?', page) == [("feed", " checked"), ("process", "")]
+    for page in ("/ui/ask/feed/files?feed=", "/ui/ask/lineage/show?names=&names=&levels="):
+        answer = client.get(page)
+        assert (answer.status_code, "Nothing is asked yet: fill in" in answer.text) == (400, True)
+    assert 'role="alert"' not in client.get("/ui/ask/feed/files").text
+
+
+def test_a_search_without_a_result_leads_to_others(client: TestClient) -> None:
+    page = client.get("/ui/search?text=click&scope=user").text
+    assert "Nothing is found." in page
+    assert {"/ui/search?text=click%2A&scope=user", "/ui/search?text=click", "/ui/keys"} <= addresses_in(page)
+    assert 'scope=user" aria-current="true">Said by people' in page
+
+
+def test_the_newest_instances_of_a_feed_stand_first_as_those_of_a_process_do(client: TestClient) -> None:
+    found = re.findall('/ui/feed/clicks/at/([^"]+)', client.get("/ui/feed/clicks").text)
+    assert found
+    assert found == sorted(found, reverse=True)
+
+
+def test_what_is_not_due_yet_is_not_called_missing(client: TestClient) -> None:
+    page = client.get("/ui/feed/clicks/at/2013-11-10T00:00Z").text
+    assert "feed clicks on primary at 2013-11-10T00:00Z is not due yet" in page
+    assert "MISSING" not in page
 
 
 def test_a_page_does_nothing_that_needs_more_than_the_right_to_read(client: TestClient) -> None:

@@ -85,7 +85,8 @@ def test_the_cookie_is_for_pages_only_and_another_caller_goes_before(project: Da
     log_in(client, token)
     cookie = {"Cookie": f"feed-assets-token={token}"}
     assert client.get("/ui", headers=cookie).status_code == 200
-    for path in ("/api/v1/entity/list", "/docs", "/uix", "/metrics"):
+    assert "$FEED_ASSETS_TOKEN" in client.get("/docs", headers=cookie).text
+    for path in ("/api/v1/entity/list", "/openapi.json", "/uix", "/metrics"):
         assert client.get(path, headers=cookie).status_code == 401
     assert client.get("/ui", headers={**cookie, "Authorization": "Bearer fa_other"}).status_code == 303
     other = make_token(project, Does.NOTIFIES, name="other")
@@ -95,12 +96,38 @@ def test_the_cookie_is_for_pages_only_and_another_caller_goes_before(project: Da
 
 @pytest.mark.parametrize(
     "leads_to",
-    ["//evil.example/ui", "https://evil.example/ui", "/\\evil.example", "/uix", "/ui/\n/x", "", "/ui/.%2E/api/x"],
+    [
+        *("//evil.example/ui", "https://evil.example/ui", "/\\evil.example", "/uix", "/ui/\n/x", "", "/ui/.%2E/api/x"),
+        *("/ui/logout", "/ui/log%6Fut?x=1", "/ui/login?next=/ui", "/ui/do/hold/add"),
+    ],
 )
 def test_the_log_in_leads_to_pages_only(project: Database, leads_to: str) -> None:
     client = browse(project)
     assert log_in(client, make_token(project, Does.READS), leads_to).headers["location"] == "/ui"
     assert '<input type="hidden" name="next" value="/ui">' in client.get("/ui/login", params={"next": leads_to}).text
+
+
+def test_a_browser_finds_the_pages_and_the_operations_from_addresses_close_to_theirs(project: Database) -> None:
+    client = browse(project)
+    for address, leads_to in {
+        "/": "/docs",
+        "/docs": "/ui/login?next=%2Fdocs",
+        "/ui/": "/ui/login?next=%2Fui%2F",
+    }.items():
+        asked = client.get(address)
+        assert (asked.status_code, asked.headers["location"]) == (303, leads_to)
+    assert client.get("/", headers={"Accept": "*/*"}).status_code == 401
+    led = log_in(client, make_token(project, Does.READS), "/docs")
+    assert led.headers["location"] == "/docs"
+    assert client.get("/docs").status_code == 200
+    for address in ("/ui/", "/ui/feed/clicks/?x=1", "/docs//"):
+        led = client.get(address)
+        assert (led.status_code, led.headers["location"]) == (308, re.sub(r"/+(\?|$)", r"\1", address))
+    for address in ("/ui/nothing/at/all/", "/docs/more/"):
+        assert client.get(address).status_code == 404
+    assert client.post("/ui/").status_code == 404
+    client.post("/ui/logout")
+    assert client.get("/docs").status_code == 303
 
 
 def test_the_cookie_is_plain_where_requests_are(project: Database) -> None:
@@ -128,6 +155,7 @@ def test_a_browser_is_told_on_pages_what_is_refused(project: Database) -> None:
         assert (told.status_code, told.headers["content-type"]) == (status, "text/html; charset=utf-8")
         assert "default-src 'self'" in told.headers["content-security-policy"]
         assert "http-equiv" not in told.text
+        assert '<a href="/ui/keys">Keys</a>' in told.text
     assert client.post("/ui").headers["allow"] == "GET, HEAD"
     told = client.get("/ui/a/b/c/d/e", headers={"Accept": "*/*"})
     assert told.headers["content-type"] == "application/problem+json"

@@ -63,7 +63,8 @@ def test_a_process_in_a_window_leads_to_its_runs_and_a_run_is_shown_as_it_was(
     assert 'href="/ui/run/run-1"' in window
     run = client.get("/ui/run/run-1").text
     assert 'href="/ui/feed/clicks/at/2013-11-03T00:00Z"' in run
-    assert "<dt>program/clicks-read</dt><dd>1000</dd>" in run
+    assert '<dt title="program/clicks-read">program: clicks-read</dt><dd>1000</dd>' in run
+    assert '<dt title="falconInputFeeds">feeds of the inputs</dt><dd>clicks</dd>' in run
     assert 'href="/ui/process/counting/lineage?instance=2013-11-03T00%3A00Z"' in run
     picture = client.get("/ui/process/counting/lineage?instance=2013-11-03T00:00Z").text
     assert '<a href="/ui/run/run-1"><g class="green"' in picture

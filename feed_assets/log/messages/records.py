@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hint
 from pydantic import PlainSerializer
 
 from feed_assets.issues import EntityKey
-from feed_assets.json_form import shown
+from feed_assets.json_form import render_words, shown
 from feed_assets.log.messages.payloads import InstancePayload, MessagePayload
 from feed_assets.receivers import MessageLevel, Topic
 from feed_assets.sql.errors import StateError
@@ -144,8 +144,7 @@ class OutboxMessage:
     @property
     def sentence(self) -> str:
         """Its number, time, topic and content in one line."""
-        said = ", ".join(f"{name}={value}" for name, value in self.members.items())
-        return f"{self.seq} {self.recorded_at:%Y-%m-%dT%H:%M:%SZ} {self.topic.value} {said}"
+        return f"{self.seq} {self.recorded_at:%Y-%m-%dT%H:%M:%SZ} {self.topic.value} {render_words(self.members)}"
 
     @property
     def subject(self) -> EntityKey:

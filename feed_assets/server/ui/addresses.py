@@ -11,6 +11,7 @@ __all__ = [
     "FILES",
     "HOME",
     "ICON",
+    "OPERATIONS",
     "STYLE",
     "address_of",
     "described_address",
@@ -21,6 +22,8 @@ __all__ = [
 ]
 
 STYLE, ICON = f"{HOME}/style.css", f"{HOME}/icon.svg"
+OPERATIONS = "/docs"
+"""The page of all operations, for browsers, too."""
 FILES = (STYLE, ICON)
 """What each page has beside it: for everybody."""
 _KINDS = frozenset(Kind)

@@ -31,9 +31,10 @@ from feed_assets.server.bodies import read_query
 from feed_assets.server.calls import call, read_given
 from feed_assets.server.ui import addresses
 from feed_assets.server.ui.forms import page_token, seen_as
-from feed_assets.server.ui.login import LOGIN, is_own, lead_on
+from feed_assets.server.ui.login import LOGIN, is_own, lead_on, query_of
 from feed_assets.server.ui.records import Asked, Page, View
 from feed_assets.server.ui.table import PAGES
+from feed_assets.server.ui.tables import as_fields
 from feed_assets.server.waiting import Threads
 from feed_assets.timing.dates import render_datetime
 
@@ -91,14 +92,15 @@ def read_form(body: bytes) -> dict[str, Any]:
 def show_refused(scope: Scope, refused: Response) -> Response:
     """Return what is answered to a refused request: of a browser for a page, a page or the way to the log-in."""
     accepted, path = Headers(scope=scope).get("accept", ""), scope["path"]
-    if not is_own(path) or "text/html" not in accepted:
+    if path == "/" and refused.status_code == HTTPStatus.UNAUTHORIZED and "text/html" in accepted:
+        return RedirectResponse(addresses.OPERATIONS, HTTPStatus.SEE_OTHER)
+    if not is_own(path) or "text/html" not in accepted or refused.status_code < HTTPStatus.BAD_REQUEST:
         return refused
     if refused.status_code != HTTPStatus.UNAUTHORIZED:
         return _show_problem(scope["method"], refused)
     if Headers(scope=scope).get("sec-fetch-site") == "cross-site" and scope["method"] == "GET":
         return _show_problem("GET", refused, retry=0)  # whoever comes of another site brings the cookie the next time
-    query = f"?{text}" if (text := scope.get("query_string", b"").decode("latin-1")) else ""
-    back = f"{quote(path)}{query}" if scope["method"] == "GET" else ""
+    back = f"{quote(path)}{query_of(scope)}" if scope["method"] == "GET" else ""
     return RedirectResponse(f"{LOGIN}?{urlencode({'next': back})}" if back else LOGIN, HTTPStatus.SEE_OTHER)
 
 
@@ -146,7 +148,7 @@ def ask_operation(door: Door, operation: Operation, given: dict[str, Any]) -> An
 
 
 def render(view: View, asked: Asked | None) -> str:
-    """Return a page as HTML, without what leads elsewhere if it is not known who asks."""
+    """Return a page as HTML, without its time and the way out if it is not known who asks."""
     return _environment().get_template(view.template).render(title=view.title, asked=asked, **view.parts)
 
 
@@ -162,7 +164,7 @@ def _environment() -> Environment:
     )
     environment.filters |= {"time": _time, "colour": colour_of, "nominal": render_datetime, "is_whole": _is_whole}
     environment.globals |= {"link": addresses, "command": command_line, "lead_on": lead_on}
-    environment.globals |= {"page_token": page_token, "seen_as": seen_as}
+    environment.globals |= {"page_token": page_token, "seen_as": seen_as, "as_fields": as_fields}
     return environment
 
 

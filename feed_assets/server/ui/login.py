@@ -10,14 +10,17 @@ from starlette.types import Scope
 
 from feed_assets.server.callers import is_loopback
 from feed_assets.server.tokens import Tokens
-from feed_assets.server.ui.addresses import FILES, HOME
+from feed_assets.server.ui.addresses import FILES, HOME, OPERATIONS
 from feed_assets.server.ui.records import COOKIE, Asked, View
 
 LOGIN, LOGOUT = f"{HOME}/login", f"{HOME}/logout"
 OPEN = (LOGIN, LOGOUT, *FILES)
 """What a browser is shown without knowing who asks."""
 _KEPT_SECONDS = 30 * 86_400
-_OWN = re.compile(rf"{HOME}(?:[/?][^\\\s]*)?")  # /ui/feed/clicks?x=1, but neither //host nor /uix
+_PATHS = (HOME, OPERATIONS)
+"""To what is there or below a browser sends its cookie."""
+_OWN = re.compile(rf"(?:{'|'.join(_PATHS)})(?:[/?][^\\\s]*)?")  # /ui/feed/clicks?x=1, but neither //host nor /uix
+_ACTING = (LOGIN, LOGOUT, f"{HOME}/do/")
 
 
 def find_bearer(scope: Scope) -> str | None:
@@ -39,12 +42,18 @@ def is_own(address: str) -> bool:
 
 
 def lead_on(address: str) -> str:
-    """Return an address that a browser has given, if it is that of a page; else that of the first one.
+    """Return an address that a browser has given, if it is that of a page to look at; else that of the first one.
 
-    >>> [lead_on(each) for each in ("/ui/keys", "/ui/../api/v1/settings", "/ui/%2E./x", "https://a.example")]
-    ['/ui/keys', '/ui', '/ui', '/ui']
+    >>> [lead_on(each) for each in ("/ui/keys", "/ui/../api/v1/settings", "/ui/%2E./x", "https://a.example", LOGOUT)]
+    ['/ui/keys', '/ui', '/ui', '/ui', '/ui']
     """
-    return address if is_own(address) and ".." not in unquote(address) else HOME
+    plain = unquote(address)
+    return address if is_own(address) and ".." not in plain and not plain.startswith(_ACTING) else HOME
+
+
+def query_of(scope: Scope) -> str:
+    """Return the query of a request as it stands behind its path."""
+    return f"?{text}" if (text := scope.get("query_string", b"").decode("latin-1")) else ""
 
 
 def show_login(asked: Asked) -> View:
@@ -63,12 +72,14 @@ def log_in(asked: Asked) -> View | Response:
     url, response = asked.request.url, RedirectResponse(address, HTTPStatus.SEE_OTHER)
     is_plain = is_loopback(url.hostname or "") or asked.state.get("insecure", False)
     is_secure = url.scheme == "https" or not is_plain  # a proxy may have taken the TLS away
-    response.set_cookie(COOKIE, token, _KEPT_SECONDS, path=HOME, secure=is_secure, httponly=True, samesite="strict")
+    for path in _PATHS:
+        response.set_cookie(COOKIE, token, _KEPT_SECONDS, path=path, secure=is_secure, httponly=True, samesite="strict")
     return response
 
 
 def log_out(_: Asked) -> Response:
     """Forget the cookie."""
     response = RedirectResponse(LOGIN, HTTPStatus.SEE_OTHER)
-    response.delete_cookie(COOKIE, path=HOME, httponly=True, samesite="strict")
+    for path in _PATHS:
+        response.delete_cookie(COOKIE, path=path, httponly=True, samesite="strict")
     return response

@@ -14,7 +14,7 @@ from feed_assets.server.answers import describe_error, status_of
 from feed_assets.server.calls import list_parameters
 from feed_assets.server.ui.addresses import question_address
 from feed_assets.server.ui.records import Asked, View
-from feed_assets.server.ui.tables import Table, ask_table
+from feed_assets.server.ui.tables import Table, as_fields, ask_table, labels_of
 
 _IN_PATH = "operation"
 _NOT_ASKED = ("output", "look")
@@ -28,26 +28,30 @@ class Field:
     help: str
     is_required: bool
     is_flag: bool
+    is_several: bool
     choices: Sequence[str]
-    value: str
+    values: Sequence[str]
 
 
 def show_question(asked: Asked) -> View:
     """Show what an operation finds; only its form, if something is required and missing."""
     operation = _find_operation(asked.one(_IN_PATH))
-    given = {name: value for name, value in asked.values.items() if name != _IN_PATH and value != ""}
-    fields = _list_fields(operation, given)
-    missing = [each.name for each in fields if each.is_required and not each.value]
-    table, error = (None, None) if missing else _ask(asked, operation, given)
+    sent = {name: value for name, value in asked.values.items() if name != _IN_PATH}
+    given = {name: [*filter(None, told)] if isinstance(told, list) else told for name, told in sent.items() if told}
+    fields, labels = _list_fields(operation, given), labels_of(operation)
+    missing = [labels[each.name] for each in fields if each.is_required and not each.values]
+    lack = WrongUsageError(f"Nothing is asked yet: fill in {' and '.join(missing)}, with a * above.")
+    table, error = (None, lack) if missing else _ask(asked, operation, given)
     parts = {
         "operation": operation,
         "fields": fields,
+        "labels": labels,
         "given": given,
         "found": table,
         "address": question_address(operation.name),
-        "error": describe_error(error, operation) if error is not None and given else "",
+        "error": describe_error(error, operation, labels) if error is not None and sent else "",
     }
-    status = status_of(error) if error is not None and given else HTTPStatus.OK
+    status = status_of(error) if error is not None and sent else HTTPStatus.OK
     return View(template="question.html", title=operation.name, parts=parts, status=status)
 
 
@@ -84,16 +88,16 @@ def _list_fields(operation: Operation, given: Mapping[str, Any]) -> list[Field]:
     for name, each in list_parameters(operation).items():
         if name in _NOT_ASKED:
             continue
-        choices = getattr(each.type, "choices", ()) if not each.multiple else ()
-        told = given.get(name, "")
+        told, choices = given.get(name, ()), getattr(each.type, "choices", ())
         fields.append(
             Field(
                 name=name,
-                help=getattr(each, "help", None) or "",
+                help=as_fields(getattr(each, "help", None) or "", operation),
                 is_required=each.required,
                 is_flag=bool(getattr(each, "is_flag", False)),
+                is_several=each.multiple or (each.nargs == -1 and not choices),
                 choices=[str(getattr(choice, "value", choice)) for choice in choices],
-                value=told if isinstance(told, str) else ",".join(told),
+                values=[told] if isinstance(told, str) else told,
             )
         )
     return fields

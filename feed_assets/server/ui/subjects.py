@@ -1,5 +1,6 @@
 """The pages of an entity, of an instance and of a run."""
 
+from dataclasses import replace
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -43,7 +44,9 @@ def show_entity(asked: Asked) -> View:
 
 def _ask_instances(asked: Asked, kind: str, name: str) -> Table | None:
     if kind == Kind.FEED:
-        return ask_table(asked, "instance listing", {"feed": name, "num_results": "10"})
+        found = ask_table(asked, "instance listing", {"feed": name, "num_results": "10"})  # the newest, oldest first
+        at = [*found.header, "instance"].index("instance")
+        return replace(found, rows=sorted(found.rows, key=lambda row: row[at].text, reverse=True))
     return ask_table(asked, "instance list", {"kind": kind, "name": name}) if kind == Kind.PROCESS else None
 
 

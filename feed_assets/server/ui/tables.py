@@ -29,6 +29,7 @@ from feed_assets.timing.errors import DateTimeError
 _SUBJECTS = MappingProxyType({"feed": Kind.FEED, "process": Kind.PROCESS, "cluster": Kind.CLUSTER})
 _TARGET = re.compile(rf"({'|'.join(Kind)}) '([^']+)'")
 _MORE = 5
+_ELSEWHERE = re.compile(r"; --[a-z-]+(?: and --[a-z-]+)? (?:shows? more|asks storage)$")  # as in "; --limit shows more"
 _Given = Mapping[str, Any]
 
 
@@ -53,10 +54,20 @@ class Table:
     """What other pages of it are called, and the parameters that they change."""
 
 
+def labels_of(operation: Operation) -> Mapping[str, str]:
+    """Return what the fields of the form of an operation are called, by the names of its parameters."""
+    return {name: name.replace("_", " ") for name in list_parameters(operation)}
+
+
+def as_fields(text: str, operation: Operation) -> str:
+    """Return a text in which parameters are called as the form of an operation calls them."""
+    return as_requests(text, operation, labels_of(operation))
+
+
 def make_table(operation: Operation, result: Any, given: _Given) -> Table:
     """Return what an operation, asked with some parameters, has found."""
     said = filter(None, (*getattr(result, "notes", ()), getattr(result, "summary", "")))
-    notes = tuple(as_requests(each, operation) for each in said)
+    notes = tuple(as_fields(_ELSEWHERE.sub("", each), operation) for each in said)
     if isinstance(result, str) or not operation.table:
         text = result if isinstance(result, str) else "\n".join(iter_lines(operation, result, operation.text))
         return Table(text=text, notes=notes)
@@ -78,7 +89,8 @@ def _find_pages(operation: Operation, result: Any, rows: int, given: _Given) -> 
     offset = int(given.get("offset") or 0)
     has_more = getattr(result, "has_more", getattr(result, "total", 0) > offset + shown)
     if "offset" not in names:
-        return {"More": {"limit": _MORE * shown}} if has_more and "limit" in names else {}
+        asks = next((each for each in ("limit", "num_results") if each in names), "")
+        return {"More": {asks: _MORE * shown}} if has_more and asks else {}
     size = int(given.get("num_results") or given.get("limit") or PAGE)
     before = {"Before": {"offset": max(offset - size, 0)}} if offset else {}
     return before | ({"Further": {"offset": offset + shown}} if has_more else {})

@@ -116,4 +116,4 @@ def test_messages_are_followed_as_they_come(project: Path, monkeypatch: pytest.M
     assert [each["payload"]["action"] for each in lines] == ["submit"] * 4 + ["schedule"]
     assert lines[-1]["payload"]["clusters"] == ["primary"]
     text = run("admin", "messages", "--topic", "entity", "--follow", "--after", "4").stdout
-    assert "entity action=schedule, kind=process, entity=counting, author=" in text
+    assert "entity action: schedule; kind: process; entity: counting; author: " in text
