@@ -40,6 +40,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "entity summary": ("process --cluster primary", "feed --cluster primary --start {old}"),
     "entity suspend": ("process process-0001 --dry-run",),
     "entity touch": ("process process-0001 --dry-run",),
+    "entity unseen": ("",),
     "entity verify-store": ("",),
     "facts history": ("process-0001",),
     "feed events": ("source-0001",),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from feed_assets.definitions.lists.lookup import FoundFeeds
     from feed_assets.definitions.lists.reading import EntitySummary, Neighbour
     from feed_assets.definitions.verbs.context import EntityContext
+    from feed_assets.definitions.verbs.plan_effects import UnseenFeed
     from feed_assets.definitions.verbs.planning import PlannedChanges
     from feed_assets.definitions.verbs.states import EntityStatus
     from feed_assets.definitions.verbs.verb_results import VerbResult
@@ -322,6 +323,15 @@ def lookup(
     from feed_assets.definitions.lists.lookup import FeedLookup, FoundFeeds
 
     return FoundFeeds(feeds=FeedLookup(context.load().bundle.bundle).find(path))
+
+
+@operation("entity unseen", table="feed, cluster, since, readers:commas, why=reason, next step=remedy", rows="feeds")
+def unseen(context: "EntityContext") -> "tuple[UnseenFeed, ...]":
+    """List the feeds that no process writes, and of which nothing has ever come, though something should have."""
+    from feed_assets.definitions.verbs.plan_effects import list_unseen
+
+    with context.database.read() as connection:
+        return list_unseen(connection, context.load().bundle.bundle, context.now)
 
 
 def _recorded(context: "EntityContext", kind: Kind | None, name: str) -> Kind:

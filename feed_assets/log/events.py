@@ -15,7 +15,7 @@ from feed_assets.log.tables import HAS_KEY, feed_events
 from feed_assets.masking import encodable
 from feed_assets.sql.database import lock_log
 from feed_assets.sql.rows import KEY_ROWS, RowMapper, TableStore, delete_keys, key_rows, render_rows, select_keys
-from feed_assets.sql.totals import Total, TotalKind, Totals, microseconds
+from feed_assets.sql.totals import Total, TotalKind, Totals, microseconds, totals
 
 EVENTS_AT_ONCE = 500
 
@@ -147,9 +147,11 @@ class EventLog(TableStore):
         return self._connection.scalar(select(func.max(_T.seq))) or 0
 
     def find_seen(self, feeds: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
-        """Return those of some feeds, by name and cluster, that have an event."""
-        wanted = key_rows(self._dialect, ("feed", "cluster"))
-        is_its = exists().where(_T.feed == wanted.c.feed, _T.cluster == wanted.c.cluster)
+        """Return those of some feeds, by name and cluster, that ever had an event, as it is committed: also one that a
+        clean-up has removed.
+        """
+        wanted, of = key_rows(self._dialect, ("feed", "cluster")), totals.c
+        is_its = exists().where(of.kind == TotalKind.EVENTS, of.entity == wanted.c.feed, of.cluster == wanted.c.cluster)
         statement = select(wanted.c.feed, wanted.c.cluster).where(is_its)
         return {
             (feed, cluster) for feed, cluster in self._connection.execute(statement, {KEY_ROWS: render_rows(feeds)})

@@ -92,6 +92,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "entity dependency": ("entity", "dependency", "process", "counting"),
     "entity summary": ("entity", "summary", "process", "--cluster", "primary"),
     "entity lookup": ("entity", "lookup", "/clicks/2013-11-03/05"),
+    "entity unseen": ("entity", "unseen"),
     "entity history": ("entity", "history", "feed", "clicks"),
     "entity blame": ("entity", "blame", "feed", "clicks", "replication"),
     "entity governing": ("entity", "governing", "counting", LAST, "--cluster", "primary"),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from tests.cli.test_golden import LAST
 from tests.server.project import open_project, serve
 
 ENOUGH = 4
@@ -63,6 +64,17 @@ def test_texts_of_people_are_never_markup(client: TestClient) -> None:
         assert "<script" not in text
         assert 'href="javascript' not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in client.get("/ui/feed/clicks").text
+
+
+def test_af_35_the_first_page_shows_feeds_that_never_came_until_something_has(client: TestClient) -> None:
+    def never_came() -> str:
+        return client.get("/ui").text.partition("<h2>Never came ")[2].partition("</section>")[0]
+
+    assert 'href="/ui/feed/clicks"' in never_came()
+    assert 'href="/ui/feed/views"' in never_came()
+    assert client.post("/api/v1/feed/notify", json={"feed": "clicks", "instance": LAST}).status_code == 200
+    assert 'href="/ui/feed/clicks"' not in never_came()
+    assert 'href="/ui/feed/views"' in never_came()
 
 
 def test_what_is_not_all_on_a_page_leads_on_and_back(client: TestClient) -> None:

@@ -5,6 +5,7 @@ says now.
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
@@ -234,6 +235,40 @@ def describe_left(connection: Connection, marks: Collection[Mark]) -> Iterator[t
             yield message, f"A process that is to take them begins with trigger: {{from: {start}}}."
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnseenFeed:
+    """A feed of which nothing has ever come on a cluster, though something should have: since when, who reads it there,
+    and what may be wrong.
+    """
+
+    feed: str
+    cluster: str
+    since: datetime
+    readers: tuple[str, ...]
+    reason: str
+    remedy: str
+
+
+def list_unseen(
+    connection: Connection, bundle: Bundle, as_of: datetime, about: Collection[EntityKey] | None = None
+) -> tuple[UnseenFeed, ...]:
+    """Return the feeds that no process writes, and of which nothing has ever come by the log, on each cluster where
+    something should have; or only those among `about`, and those that processes among it read.
+
+    Costs one look into an index for each suspect, and reads no instance.
+    """
+    written, readers = _find_written(bundle), _find_readers(bundle, as_of)
+    suspects: dict[Key, Feed] = {}
+    for feed in bundle.feeds:
+        for cluster in feed.clusters.keys() - find_targets(feed):
+            keys = {feed.key, *((Kind.PROCESS.value, each) for each in readers.get((feed.name, cluster), ()))}
+            is_asked = about is None or any(key in about for key in keys)
+            if is_asked and (feed.name, cluster) not in written and _is_due(feed, cluster, as_of):
+                suspects[feed.name, cluster] = feed
+    unseen = sorted(suspects.keys() - EventLog(connection).find_seen(suspects))
+    return tuple(_describe_unseen(suspects[key], key[1], readers.get(key, ())) for key in unseen)
+
+
 def find_unseen_feeds(
     connection: Connection,
     before: Bundle,
@@ -242,22 +277,22 @@ def find_unseen_feeds(
     keys: Collection[EntityKey],
     as_of: datetime,
 ) -> Iterator[Issue]:
-    """Yield a warning for each feed of which nothing has ever come, by the log, on a cluster where it should have.
-
-    Concerns feeds among `keys`, and those that processes among `keys` read; not feeds that were not declared before:
-    nothing can have come of them. Costs one look into an index for each suspect.
+    """Yield a warning for each feed that is read, and of which nothing has ever come: of those among `keys`, and those
+    that processes among `keys` read; not of feeds that were not declared before: nothing can have come of them.
     """
-    written = _find_written(after)
-    suspects: dict[Key, tuple[Feed, list[str]]] = {}
-    for (name, cluster), readers in _find_readers(after, as_of).items():
-        feed = after.find_feed(name)
-        is_concerned = any(key in keys for key in ((Kind.FEED, name), *((Kind.PROCESS, each) for each in readers)))
-        if feed is None or not is_concerned or before.find_feed(name) is None or (name, cluster) in written:
+    for each in list_unseen(connection, after, as_of, keys):
+        if not each.readers or before.find_feed(each.feed) is None:
             continue
-        if cluster in feed.clusters and cluster not in find_targets(feed) and _is_due(feed, cluster, as_of):
-            suspects[name, cluster] = feed, readers
-    for key in sorted(suspects.keys() - EventLog(connection).find_seen(suspects)):
-        yield _warn(*suspects[key], key[1], sources)
+        name, *others = each.readers
+        who = f"process {name!r}{f' and {len(others)} more read' if others else ' reads'} it"
+        yield Issue(
+            severity=Severity.WARNING,
+            code=NEVER_CAME,
+            entity=label_of((Kind.FEED, each.feed)),
+            message=f"it has never come on {each.cluster}: {who}, but {each.reason}",
+            remedy=each.remedy,
+            source=sources.locate((Kind.FEED.value, each.feed)),
+        )
 
 
 def find_long_pasts(
@@ -331,22 +366,22 @@ def _is_due(feed: Feed, cluster: str, as_of: datetime) -> bool:
     return as_of - validity.start >= first and as_of < validity.end
 
 
-def _warn(feed: Feed, readers: Collection[str], cluster: str, sources: SourceMap) -> Issue:
-    name, *others = sorted(readers)
-    who = f"process {name!r}{f' and {len(others)} more read' if others else ' reads'} it"
+def _describe_unseen(feed: Feed, cluster: str, readers: Collection[str]) -> UnseenFeed:
     producer = feed.clusters[cluster].produced_by
     asset = feed.asset or (producer.asset if producer is not None else None)
     if asset is not None:
-        why, remedy = f"but no materialization of asset {'/'.join(asset)} was seen", "Check the key of the asset."
+        reason, remedy = f"no materialization of asset {'/'.join(asset)} was seen", "Check the key of the asset."
     elif feed.has_data:
-        why, remedy = "but no process here writes it", "Check its location, or declare the process that writes it."
+        remedy = "Check its location, or declare the process that writes it."
+        reason = "no process here writes it"
     else:
-        why, remedy = "but nobody has ever given notice of it", "Check whether its name is the one that is given."
-    return Issue(
-        severity=Severity.WARNING,
-        code=NEVER_CAME,
-        entity=feed.label,
-        message=f"it has never come on {cluster}: {who}, {why}",
+        remedy = "Check whether its name is the one that is given."
+        reason = "nobody has ever given notice of it"
+    return UnseenFeed(
+        feed=feed.name,
+        cluster=cluster,
+        since=feed.clusters[cluster].validity.start,
+        readers=tuple(sorted(readers)),
+        reason=reason,
         remedy=remedy,
-        source=sources.locate(feed.key),
     )

@@ -1,5 +1,6 @@
 """The first page: what needs somebody now, and what is new."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 from feed_assets.explain.tick_failures import find_silence
@@ -18,6 +19,7 @@ def show_home(asked: Asked) -> View:
     questions: dict[str, tuple[str, dict[str, object]]] = {
         "Failed": ("instance search", {"status": ["FAILED", "TIMEDOUT", "KILLED"], "num_results": _FEW}),
         "Missing": ("instance search", {"kind": ["feed"], "status": ["MISSING", "PARTIAL"], "num_results": _FEW}),
+        "Never came": ("entity unseen", {}),
         "Waiting": ("instance search", {"status": ["WAITING", "READY"], "num_results": _FEW}),
         "Running": ("instance search", {"status": ["RUNNING"], "num_results": _FEW}),
         "Late": ("sla alerts", {"start": since}),
@@ -26,8 +28,15 @@ def show_home(asked: Asked) -> View:
         "Changes": ("admin audit", {"limit": _FEW}),
     }
     found: dict[str, tuple[Table, str]] = {
-        title: (ask_table(asked, name, given), question_address(name, given))
+        title: (_shorten(ask_table(asked, name, given)), question_address(name, given))
         for title, (name, given) in questions.items()
     }
     silence = find_silence(asked.context, asked.context.plan.clusters)
     return View(template="home.html", title="Today", parts={"found": found, "silence": silence})
+
+
+def _shorten(found: Table) -> Table:
+    """Return the first rows of a table, and how many more there are."""
+    if not (more := len(found.rows) - _FEW) > 0:
+        return found
+    return replace(found, rows=found.rows[:_FEW], notes=[*found.notes, f"… and {more:,} more"])
