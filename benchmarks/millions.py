@@ -47,6 +47,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "feed files": ("source-0001 --start {time}",),
     "hold add": ("held --feed source-0001 --reason benchmark --dry-run",),
     "hold list": ("",),
+    "instance asset": ("feed source-0001 {time}", "process process-0001 {time}"),
     "instance calendar": ("process process-0001 --year 2025", "feed source-0001 --year 2025"),
     "instance dependency": ("process process-0001 {time}",),
     "instance kill": ("process process-0001 --instance {time} --dry-run",),

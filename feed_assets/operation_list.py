@@ -26,6 +26,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "feed_assets.lineage.commands",
             "feed_assets.definitions.lists.commands",
             "feed_assets.instances.commands",
+            "feed_assets.orchestration.commands",
         ),
         "keys": ("feed_assets.catalog.commands",),
         "lineage": ("feed_assets.lineage.commands",),

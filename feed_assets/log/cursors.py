@@ -1,12 +1,12 @@
-"""Store small values by name: positions of readers, revisions, times."""
+"""Store small values by name: positions of readers, revisions, times, and what is noted of something by its name."""
 
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from sqlalchemy import select
 
 from feed_assets.log.tables import cursors
-from feed_assets.sql.rows import TableStore, build_upsert
+from feed_assets.sql.rows import TableStore, build_upsert, delete_keys
 
 _T = cursors.c
 _LARGEST_STEP = 2**32
@@ -33,8 +33,15 @@ class Cursors(TableStore):
 
     def put(self, name: str, value: str) -> None:
         """Write a value; replace an existing one."""
-        upsert = build_upsert(self._dialect, cursors)
-        self._connection.execute(upsert, {"name": name, "value": value})
+        self._connection.execute(build_upsert(self._dialect, cursors), {"name": name, "value": value})
+
+    def replace(self, prefix: str, values: Mapping[str, str]) -> None:
+        """Let the names with a prefix have these values, by the rest of the name, and no others be there."""
+        known = self.with_prefix(prefix)
+        new = [{"name": f"{prefix}{name}", "value": text} for name, text in values.items() if known.get(name) != text]
+        if new:
+            self._connection.execute(build_upsert(self._dialect, cursors), new)
+        delete_keys(self._connection, cursors, ("name",), [(f"{prefix}{name}",) for name in known.keys() - values])
 
     def advance(self, name: str) -> None:
         """Raise a number, of which caches are reminded by its change, by a random step.

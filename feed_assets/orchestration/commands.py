@@ -1,13 +1,14 @@
-"""What can be done after runs of Dagster."""
+"""What can be asked of the code location, and done after its runs."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from feed_assets.operation import WORKS_LONG, Does, operation
-from feed_assets.parameters import Clusters
+from feed_assets.parameters import Clusters, KindFirst, MaybeInstance, Name
 
 if TYPE_CHECKING:
     from feed_assets.context.operation import OperationContext
+    from feed_assets.orchestration.location.asset_places import ShownAsset
     from feed_assets.orchestration.runs.retention import CleanUp
 
 
@@ -36,3 +37,22 @@ def clean_up(
     from feed_assets.orchestration.runs.retention import clean_up
 
     return clean_up(context, clusters, author=author, dry_run=dry_run, progress=progress)
+
+
+@operation("instance asset", table="cluster, asset, partition, url", rows="assets", example="flights 2013-11-03T05:00Z")
+def find_assets(
+    context: "OperationContext",
+    *,
+    kind: KindFirst = None,
+    name: Name,
+    instance: MaybeInstance = None,
+    clusters: Clusters = (),
+) -> "tuple[ShownAsset, ...]":
+    """Show the assets of NAME in Dagster, or their partitions for INSTANCE, with links (with the setting `webserver`).
+
+    They are known from the first tick on. A process has those that its runs materialize.
+    """
+    from feed_assets.context.operation import resolve_subject
+    from feed_assets.orchestration.location.asset_places import find_places
+
+    return find_places(context, resolve_subject(context, name, instance, kind=kind, clusters=clusters))

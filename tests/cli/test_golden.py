@@ -29,6 +29,8 @@ from feed_assets.log.messages.levels import SlaLevel
 from feed_assets.log.records import Attempt, Cause, FrozenInput, ProcessInstance, ProcessInstanceStatus
 from feed_assets.operation import Does
 from feed_assets.operation_list import list_operations
+from feed_assets.orchestration.graph.layout import lay_out
+from feed_assets.orchestration.location.asset_places import note_places
 from feed_assets.plan.copy_records import StoreAddress
 from feed_assets.plan.location import load_location
 from feed_assets.settings import load_settings
@@ -103,6 +105,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "instance running": ("instance", "running", "process", "counting"),
     "instance summary": ("instance", "summary", "process", "counting", *RANGE),
     "instance calendar": ("instance", "calendar", "counting", "--day", "2013-11-03"),
+    "instance asset": ("instance", "asset", "counting", FIRST),
     "settings": ("settings",),
     "instance params": ("instance", "params", "counting", FIRST),
     "instance steps": ("instance", "steps", "counting", FIRST),
@@ -488,6 +491,7 @@ def record_instances(folder: Path) -> None:
         Steps(connection).add([step])
         Facts(connection).add(succeeded.key, 1, "quality/counts", COUNTED, first)
         Facts(connection).add(succeeded.key, 1, PROGRAM, {"clicks-read": "1000"}, first)
+    note_places(open_database(str(load_settings().state)), lay_out(load_location(load_settings(), at("03T12:00")).plan))
 
 
 def _run_mirror(folder: Path) -> None:

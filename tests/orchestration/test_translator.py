@@ -1,6 +1,8 @@
 """A translator decides how feeds and processes look in Dagster, and its keys hold everywhere."""
 
 import sys
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import dagster as dg
@@ -15,12 +17,14 @@ from feed_assets import (
     build_definitions,
     get_asset_key,
 )
-from feed_assets.context.operation import OperationContext
+from feed_assets.context.operation import OperationContext, resolve_subject
 from feed_assets.entities.bundle import AnyEntity
+from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.explain.explanations import explain_process_instances
 from feed_assets.log.records import ProcessKey
 from feed_assets.masking import remember_unnamed
+from feed_assets.orchestration.location.asset_places import find_places
 from feed_assets.orchestration.location.reloading import follow_definitions
 from feed_assets.orchestration.sensors.overdue_notices import build_observations
 from feed_assets.plan.location import load_location
@@ -183,6 +187,17 @@ def test_sensors_events_and_observations_use_the_keys_of_the_translator(
         clock=harness.runtime.clock,
         real_clock=harness.runtime.clock,
     )
+    shown = [
+        find_places(
+            replace(context, webserver="http://dagster.example/"), resolve_subject(context, name, at, kind=kind)
+        )
+        for name, kind in (("numbers", Kind.FEED), ("summing", Kind.PROCESS))
+        for at in (None, START, NOON + timedelta(hours=1))
+    ]
+    assert [each.asset for (each,) in shown] == ["lake/feed/numbers"] * 3 + ["lake/feed/sums"] * 3
+    numbers, sums = ("http://dagster.example/assets/lake/feed/" + each for each in ("numbers", "sums"))
+    at_first = f"?view=partitions&partition={key(0).replace(':', '%3A')}"
+    assert [each.url for (each,) in shown] == [numbers, numbers + at_first, numbers, sums, sums + at_first, sums]
     waiting = ProcessKey("summing", "here", START)
     with context.read() as connection:
         (explained,) = explain_process_instances(context, connection, [waiting]).values()

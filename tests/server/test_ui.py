@@ -3,12 +3,18 @@
 import re
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
-from tests.cli.test_golden import LAST
+from feed_assets.orchestration.graph.layout import lay_out
+from feed_assets.orchestration.location.asset_places import note_places
+from feed_assets.plan.location import load_location
+from feed_assets.settings import load_settings
+from tests.cli.test_golden import FIRST, LAST
+from tests.instances.harness import at
 from tests.server.project import open_project, serve
 
 ENOUGH = 4
@@ -75,6 +81,19 @@ def test_af_35_the_first_page_shows_feeds_that_never_came_until_something_has(cl
     assert client.post("/api/v1/feed/notify", json={"feed": "clicks", "instance": LAST}).status_code == 200
     assert 'href="/ui/feed/clicks"' not in never_came()
     assert 'href="/ui/feed/views"' in never_came()
+
+
+def test_pages_lead_to_dagster_once_it_has_told_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEED_ASSETS_WEBSERVER", "https://dagster.example.org/")
+    database = open_project(tmp_path, monkeypatch)
+    asset = "https://dagster.example.org/assets/primary/counts"
+    partition = f"{asset}?view=partitions&amp;partition=2013-11-03-00%3A00"
+    with closing(database), serve(database) as client:
+        pages = "/ui/feed/counts", "/ui/process/counting", f"/ui/process/counting/at/{FIRST}"
+        assert not any("dagster.example.org" in client.get(page).text for page in pages)
+        note_places(database, lay_out(load_location(load_settings(), at("03T12:00")).plan))
+        found = [re.findall('href="(https://dagster[^"]*)"', client.get(page).text) for page in pages]
+    assert found == [[asset], [asset], [partition]]
 
 
 def test_what_is_not_all_on_a_page_leads_on_and_back(client: TestClient) -> None:

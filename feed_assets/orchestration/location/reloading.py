@@ -28,6 +28,7 @@ from feed_assets.log.definitions.schedules import state_without_row
 from feed_assets.log.definitions.store import REVISION_CURSOR
 from feed_assets.masking import get_logger
 from feed_assets.orchestration.graph.layout import AssetLayout, lay_out
+from feed_assets.orchestration.location.asset_places import NOTED, digest_places, note_places
 from feed_assets.orchestration.location.runtime import ActiveDefinitions, Runtime
 from feed_assets.plan.edges import Key
 from feed_assets.plan.location import Location
@@ -42,12 +43,13 @@ _logger = get_logger(__name__)
 
 
 def follow_definitions(runtime: Runtime, loaded: AssetLayout, database: Database, as_of: datetime) -> ActiveDefinitions:
-    """Return the current definitions; one read if no command has changed them since.
+    """Return the current definitions, and note where Dagster shows them; one read if no command has changed them since.
 
     Definitions that cannot be read keep their previous version, and the next tick tries again.
     """
     with database.read() as connection:
-        cursors = Cursors(connection).get_many((REVISION_CURSOR, METADATA_REVISION, SAFE_MODE, REBUILDS, RESTORED))
+        names = (REVISION_CURSOR, METADATA_REVISION, SAFE_MODE, REBUILDS, RESTORED, NOTED)
+        cursors = Cursors(connection).get_many(names)
     revision = int(cursors.get(REVISION_CURSOR) or 0)
     with runtime.reloading:
         runtime.said_revision = cursors.get(METADATA_REVISION, "")
@@ -56,6 +58,10 @@ def follow_definitions(runtime: Runtime, loaded: AssetLayout, database: Database
         active = runtime.active
         if active is None or active.location is not runtime.location:
             active = runtime.active = _activate(runtime, runtime.location, loaded)
+        if runtime.places is None or runtime.places[0] is not loaded:
+            runtime.places = loaded, digest_places(loaded)
+    if cursors.get(NOTED) != runtime.places[1]:
+        note_places(database, loaded)
     return replace(
         active, is_safe_mode=parse_safe_mode(cursors.get(SAFE_MODE)).is_on, is_restored=parse_restored(cursors)
     )

@@ -61,8 +61,9 @@ class Runtime:
     replays.
 
     `reload` loads the location again; None if it is not made of files. `translator` names the assets. `shown_revision`
-    is that of the metadata which the loaded assets show; None if they show none. `revision`, `active`, `said_revision`
-    and `requested` belong to `reloading.py`, which uses them while it holds the lock `reloading`.
+    is that of the metadata which the loaded assets show; None if they show none. `places` is a layout with the digest
+    of where Dagster shows what by it. `revision`, `active`, `said_revision`, `places` and `requested` belong to
+    `reloading.py`, which uses them while it holds the lock `reloading`.
     """
 
     settings: Settings
@@ -76,6 +77,7 @@ class Runtime:
     shown_revision: str | None = None
     said_revision: str = ""
     requested: tuple[str, str] | None = None
+    places: tuple[AssetLayout, str] | None = None
     reloading: threading.Lock = field(default_factory=threading.Lock)
     _databases: "dict[str, Database]" = field(default_factory=dict)
     _timeline: "ReleaseTimeline | None" = None

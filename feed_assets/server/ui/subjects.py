@@ -31,12 +31,14 @@ def show_entity(asked: Asked) -> View:
     """Show an entity: its state, words, definition, neighbours and newest instances."""
     kind, name = asked.one("kind"), asked.one("name")
     given = {"kind": kind, "name": name}
+    instances = _ask_instances(asked, kind, name)
     parts: dict[str, Any] = {
         "status": ask_table(asked, "entity status", given),
         "neighbours": ask_table(asked, "entity dependency", given),
         "history": ask_table(asked, "entity history", given),
         "definition": asked.ask("entity definition", **given),
-        "instances": _ask_instances(asked, kind, name),
+        "instances": instances,
+        "assets": asked.find("instance asset", **given) if instances else None,
         "more": {each: _address_about(each, kind, name) for each in _MORE.get(Kind(kind), ())},
     }
     return View(template="entity.html", title=name, parts={**given, **parts, **words_of(asked, f"{kind}/{name}")})
@@ -65,6 +67,7 @@ def show_instance(asked: Asked) -> View:
         "moment": parse_datetime(instance, seconds=True),
         "zone": _find_zone(asked, kind, name),
         "neighbours": find_table(asked, "instance dependency", given),
+        "assets": asked.find("instance asset", **given),
     }
     if kind == Kind.FEED:
         parts |= {"tables": {"Quality": find_table(asked, "quality show", subject)}}

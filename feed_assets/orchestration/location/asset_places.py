@@ -1,0 +1,138 @@
+"""Where Dagster shows feeds, processes and their instances: ticks note the assets that Dagster has loaded, as its
+translator has named them, and whoever has no code location reads it. Without a note there is no link.
+
+This module knows Dagster's addresses, but does not import it.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+from zoneinfo import ZoneInfo
+
+from sqlalchemy import Connection
+
+from feed_assets.context.operation import OperationContext, Subject
+from feed_assets.entities.common import Kind
+from feed_assets.log.cursors import Cursors
+from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.run_names import is_command
+from feed_assets.sql.database import Database
+from feed_assets.timing.dates import parse_timezone
+from feed_assets.timing.sequence import InstanceSequence, Unit, parse_frequency
+
+if TYPE_CHECKING:
+    from feed_assets.orchestration.graph.layout import AssetLayout
+    from feed_assets.orchestration.graph.partitions import Grid
+
+NOTED = "assets"
+"""The cursor with the digest of what is noted."""
+_PREFIX = "assets/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownAsset:
+    """An asset of Dagster that shows a feed or process on a cluster; of an instance also the partition, if Dagster has
+    it. `url` is None without the setting `webserver`.
+    """
+
+    cluster: str
+    asset: str
+    partition: str | None
+    url: str | None
+
+
+def note_places(database: Database, layout: "AssetLayout") -> None:
+    """Note where each feed and process of a layout is shown: a feed by its asset, a process by those that its runs
+    materialize.
+    """
+    places = _render_places(layout)
+    with database.begin() as connection:
+        Cursors(connection).replace(_PREFIX, places)
+        Cursors(connection).put(NOTED, _digest(places))
+
+
+def digest_places(layout: "AssetLayout") -> str:
+    """Return the digest of what is noted of a layout."""
+    return _digest(_render_places(layout))
+
+
+def _digest(places: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps(places, sort_keys=True).encode()).hexdigest()
+
+
+def _render_places(layout: "AssetLayout") -> Mapping[str, str]:
+    feeds = {_name(Kind.FEED, *key): [layout.feed_asset(key)] for key in layout.feed_specs}
+    processes = {_name(Kind.PROCESS, *key): layout.run_assets(each) for key, each in layout.plan.processes.items()}
+    return {
+        name: json.dumps([[asset.path, _render_grid(grid)] for asset, grid in found])
+        for name, found in (feeds | processes).items()
+    }
+
+
+def _name(kind: Kind, name: str, cluster: str) -> str:
+    return f"{cluster}/{kind}/{name}"
+
+
+def _render_grid(grid: "Grid") -> Mapping[str, object]:
+    sequence = grid.sequence
+    return {
+        "start": sequence.start.isoformat(),
+        "end": sequence.end and sequence.end.isoformat(),
+        "frequency": sequence.frequency.render(),
+        "timezone": sequence.timezone.key,
+        "key_format": grid.key_format,
+        "key_zone": grid.key_zone.key,
+        "as_they_come": bool(grid.owner),
+    }
+
+
+def find_places(context: OperationContext, subject: Subject) -> tuple[ShownAsset, ...]:
+    """Return the assets that show a feed or process on each cluster, or the partitions that show its instance."""
+    names = {f"{_PREFIX}{_name(subject.kind, subject.name, each)}": each for each in subject.asked}
+    with context.database.read() as connection:
+        noted = Cursors(connection).get_many(names)
+        return tuple(
+            _show(context, cluster, path, _find_key(context, connection, subject, cluster, grid))
+            for name, cluster in names.items()
+            for path, grid in json.loads(noted.get(name, "[]"))
+        )
+
+
+def _find_key(
+    context: OperationContext, connection: Connection, subject: Subject, cluster: str, grid: Mapping[str, Any]
+) -> str | None:
+    """Return the partition of an instance; None if Dagster has none."""
+    time = subject.nominal_time
+    if time is None or time > context.as_of:
+        return None
+    sequence = InstanceSequence(
+        start=datetime.fromisoformat(grid["start"]),
+        frequency=parse_frequency(grid["frequency"], finest=Unit.SECONDS),
+        timezone=parse_timezone(grid["timezone"]),
+        end=grid["end"] and datetime.fromisoformat(grid["end"]),
+    )
+    has_it = not grid["as_they_come"] or _has_come(connection, subject.kind, subject.name, cluster, time)
+    if not has_it or not sequence.contains(time):
+        return None
+    return time.astimezone(ZoneInfo(grid["key_zone"])).strftime(grid["key_format"])
+
+
+def _has_come(connection: Connection, kind: Kind, name: str, cluster: str, time: datetime) -> bool:
+    """Return whether there is an instance, of a process one that Dagster has run: their partitions come with them."""
+    if kind is Kind.FEED:
+        return bool(FeedInstances(connection).find_between(name, cluster, time, time))
+    row = ProcessInstances(connection).get(name, cluster, time)
+    return row is not None and row.run_id is not None and not is_command(row.run_id)
+
+
+def _show(context: OperationContext, cluster: str, path: Iterable[str], key: str | None) -> ShownAsset:
+    url, web = None, (context.webserver or "").rstrip("/")
+    if web:
+        query = f"?view=partitions&partition={quote(key, safe='')}" if key else ""
+        url = f"{web}/assets/{'/'.join(quote(each, safe='') for each in path)}{query}"
+    return ShownAsset(cluster=cluster, asset="/".join(path), partition=key, url=url)
