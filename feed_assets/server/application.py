@@ -5,7 +5,7 @@ A request is a call of an operation in a thread; its answer is whole before the 
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache, partial
 from http import HTTPStatus
@@ -35,7 +35,7 @@ from feed_assets.server.openapi import describe_routes
 from feed_assets.server.page import POLICY, render_page
 from feed_assets.server.preconditions import call_if_match, has_tag, tag_of
 from feed_assets.server.problems import problem
-from feed_assets.server.routes import DOCUMENT, HEALTH, METRICS, PAGES, Rights, list_routes
+from feed_assets.server.routes import DOCUMENT, HEALTH, METRICS, PAGES, list_routes, refuse_unknown
 from feed_assets.server.ui.endpoint import mount_pages
 from feed_assets.server.ui.records import COOKIE
 from feed_assets.server.waiting import Threads
@@ -101,12 +101,11 @@ class Served:
 def build_application(settings: Settings, database: Database) -> Starlette:
     """Return the application of a project, without a guard before it."""
     served = Served(settings, database, KeptDefinitions(settings, database), _stamp_of(settings))
-    operations = list_routes()
-    document = _one_by_one(_Document(operations).tell)
+    document = _one_by_one(_tell_document)
     registry = build_registry(Scraper(settings, database, SERIES_LIMIT).scrape)
     return Starlette(
         routes=[
-            *(Route(each.path, partial(served.respond, each), methods=[each.method]) for each in operations),
+            *(Route(each.path, partial(served.respond, each), methods=[each.method]) for each in list_routes()),
             *mount_aliases(served.open_door, served.threads),
             *mount_pages(served.open_door, served.threads),
             Route(HEALTH, _one_by_one(partial(_tell_health, database))),
@@ -126,7 +125,7 @@ def _stamp_of(settings: Settings) -> object:
 
 
 async def _miss(request: Request, _: Exception) -> Response:
-    return Rights().refuse(request.scope)
+    return refuse_unknown(request.scope)
 
 
 async def _read_values(request: Request, operation: Operation) -> Mapping[str, Any]:
@@ -193,21 +192,18 @@ def _tell_metrics(registry: CollectorRegistry, request: Request) -> Response:
         return refuse(exc)
 
 
-class _Document:
-    """Tells the OpenAPI document, and the page that is made of it; each is made once."""
+def _tell_document(request: Request) -> Response:
+    """Describe the routes, to a program or on the page for people; each is made once."""
+    if request.url.path == DOCUMENT:
+        return _with_tag(request, Response(_render_document(), media_type="application/json"))
+    needs_token = "authorization" in request.headers or COOKIE in request.cookies
+    page = _render_page(str(request.base_url).rstrip("/"), needs_token=needs_token)
+    return HTMLResponse(page, headers={"Content-Security-Policy": POLICY})
 
-    def __init__(self, operations: Sequence[Operation]) -> None:
-        self._describe = cache(partial(describe_routes, operations))
-        self._render = cache(lambda: JSONResponse(self._describe()).body)
-        self._render_page = lru_cache(_PAGES)(self._make_page)
 
-    def tell(self, request: Request) -> Response:
-        """Describe the routes."""
-        if request.url.path == DOCUMENT:
-            return _with_tag(request, Response(self._render(), media_type="application/json"))
-        needs_token = "authorization" in request.headers or COOKIE in request.cookies
-        page = self._render_page(str(request.base_url).rstrip("/"), needs_token)
-        return HTMLResponse(page, headers={"Content-Security-Policy": POLICY})
+_render_document = cache(lambda: JSONResponse(describe_routes()).body)
 
-    def _make_page(self, server: str, needs_token: bool) -> bytes:
-        return render_page(self._describe(), server, needs_token=needs_token).encode()
+
+@lru_cache(_PAGES)
+def _render_page(server: str, *, needs_token: bool) -> bytes:
+    return render_page(describe_routes(), server, needs_token=needs_token).encode()

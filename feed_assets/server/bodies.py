@@ -50,8 +50,8 @@ def read_key(request: Request, operation: Operation, given: Mapping[str, Any] = 
         return {}
     if operation.name not in KEYED:
         raise WrongUsageError(f"{KEY} is for {' and '.join(KEYED)}: {operation.name} has none. Leave it out.")
-    if len(keys) > 1 or given.get("key", keys[0]) != keys[0]:
-        raise WrongUsageError(f"There are several keys. Give one, as {KEY} or as the parameter key.")
+    if len(keys) > 1 or given.get("key", keys[0]) != keys[0] or not keys[0]:
+        raise WrongUsageError(f"There are several keys, or an empty one. Give one, as {KEY} or as the parameter key.")
     return {"key": keys[0]}
 
 

@@ -4,6 +4,7 @@ What no rule names is refused.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import quote, unquote
@@ -18,7 +19,7 @@ from feed_assets.operation import Does
 from feed_assets.server.bodies import LARGEST
 from feed_assets.server.callers import Caller, Keeper
 from feed_assets.server.problems import problem
-from feed_assets.server.routes import HEALTH, PAGES, Rights
+from feed_assets.server.routes import HEALTH, PAGES, find_rights, refuse_unknown
 from feed_assets.server.ui.endpoint import show_refused
 from feed_assets.server.ui.login import OPEN, find_bearer
 from feed_assets.sql.errors import StateError
@@ -44,7 +45,7 @@ class Guard:
 
     app: ASGIApp
     keeper: Keeper
-    rights: Rights
+    rights: Callable[[Scope], tuple[Does, ...]] = find_rights
     body_seconds: float = 60.0
     lookups: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(_LOOKUPS))
 
@@ -102,7 +103,7 @@ class Guard:
             return problem(HTTPStatus.UNAUTHORIZED, "It is not known who asks.", next_step, headers=headers)
         rights = self.rights(scope)
         if not rights:
-            return self.rights.refuse(scope)
+            return refuse_unknown(scope)
         more = [each for each in rights if each is not Does.READS]
         if more and not _is_of_own_site(scope):
             return problem(HTTPStatus.FORBIDDEN, _FOREIGN)  # of an image or a link, which have no Origin

@@ -24,7 +24,7 @@ from feed_assets.server.answers import JSON, media_type_of
 from feed_assets.server.bodies import KEY, KEYED
 from feed_assets.server.calls import command_of, list_parameters
 from feed_assets.server.preconditions import CONDITIONED
-from feed_assets.server.routes import DOCUMENT, HEALTH, METRICS
+from feed_assets.server.routes import DOCUMENT, HEALTH, METRICS, list_routes
 
 _ABOUT = """Each operation that has a route, with the parameters and the JSON of its command. What only reads is asked
 by GET. What acts takes its parameters as the JSON object in the body or, if the body is a file, in the query.
@@ -85,8 +85,10 @@ class _Schemas(GenerateJsonSchema):
         return {}
 
 
-def describe_routes(routes: Sequence[Operation]) -> Mapping[str, Any]:
+@cache
+def describe_routes() -> Mapping[str, Any]:
     """Return the OpenAPI document."""
+    routes = list_routes()
     kinds = {(each, at): kind for each in routes for at, kind in enumerate(_results_of(each))}
     asked = [(key, _MODE, TypeAdapter(kind)) for key, kind in kinds.items()]
     found, shared = TypeAdapter.json_schemas(asked, ref_template=f"{_SHARED}{{model}}", schema_generator=_Schemas)

@@ -1,7 +1,6 @@
 """The routes of the operations, the right that each request needs, and what is told of a request that has none."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from http import HTTPStatus
 from urllib.parse import quote
@@ -42,36 +41,34 @@ def is_for(rule: Page | Alias, method: str, path: str) -> bool:
     return method == rule.method and _pattern_of(rule.path).match(path) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Rights:
-    """Which rights a request needs; asked before every route."""
+@cache
+def _find_operations() -> Mapping[tuple[str, str], Operation]:
+    return {(each.method, each.path): each for each in list_routes()}
 
-    of_routes: Mapping[tuple[str, str], Operation] = field(
-        default_factory=lambda: {(each.method, each.path): each for each in list_routes()}
+
+def find_rights(scope: Scope) -> tuple[Does, ...]:
+    """Return the rights that a request needs; none if no rule names them, as of a HEAD of what does more than read."""
+    method, path = scope["method"], scope["path"]
+    if method == "HEAD":
+        return found if (found := find_rights({**scope, "method": "GET"})) == (Does.READS,) else ()
+    if path in (*LOOKS, *FILES):
+        return (Does.READS,) if method == "GET" else ()
+    if (operation := _find_operations().get((method, path))) is not None:
+        return operation.find_rights(QueryParams(scope.get("query_string", b"")))
+    others: tuple[Page | Alias, ...] = (*UI_PAGES, *ALIASES)
+    return next(((each.right,) for each in others if is_for(each, method, path)), ())
+
+
+def refuse_unknown(scope: Scope) -> Response:
+    """Return the answer to a request that no rule names: a page without the slash, another method, no such path."""
+    path, plain = scope["path"], scope["path"].rstrip("/")
+    if plain != path and is_own(plain) and find_rights({**scope, "path": plain}) == (Does.READS,):
+        return RedirectResponse(f"{quote(plain)}{query_of(scope)}", HTTPStatus.PERMANENT_REDIRECT)
+    if methods := [each for each in _METHODS if find_rights({**scope, "method": each})]:
+        detail = f"{path} is asked by {' or '.join(methods)}, not by {scope['method']}."
+        return problem(HTTPStatus.METHOD_NOT_ALLOWED, detail, headers={"Allow": ", ".join(methods)})
+    without = next((each for each in list_operations().items if each.path == path and each.no_route), None)
+    detail = (
+        f"A server does not offer {without.name}. {without.no_route}" if without else f"There is nothing at {path}."
     )
-
-    def __call__(self, scope: Scope) -> tuple[Does, ...]:
-        """Return the rights; none if no rule names them, as of a HEAD of what does more than read."""
-        if scope["method"] == "HEAD":
-            return found if (found := self({**scope, "method": "GET"})) == (Does.READS,) else ()
-        method = scope["method"]
-        if scope["path"] in (*LOOKS, *FILES):
-            return (Does.READS,) if method == "GET" else ()
-        if (operation := self.of_routes.get((method, scope["path"]))) is not None:
-            return operation.find_rights(QueryParams(scope.get("query_string", b"")))
-        others: tuple[Page | Alias, ...] = (*UI_PAGES, *ALIASES)
-        return next(((each.right,) for each in others if is_for(each, method, scope["path"])), ())
-
-    def refuse(self, scope: Scope) -> Response:
-        """Return the answer to a request that no rule names: a page without the slash, another method, no such path."""
-        path, plain = scope["path"], scope["path"].rstrip("/")
-        if plain != path and is_own(plain) and self({**scope, "path": plain}) == (Does.READS,):
-            return RedirectResponse(f"{quote(plain)}{query_of(scope)}", HTTPStatus.PERMANENT_REDIRECT)
-        if methods := [each for each in _METHODS if self({**scope, "method": each})]:
-            detail = f"{path} is asked by {' or '.join(methods)}, not by {scope['method']}."
-            return problem(HTTPStatus.METHOD_NOT_ALLOWED, detail, headers={"Allow": ", ".join(methods)})
-        without = next((each for each in list_operations().items if each.path == path and each.no_route), None)
-        detail = (
-            f"A server does not offer {without.name}. {without.no_route}" if without else f"There is nothing at {path}."
-        )
-        return problem(HTTPStatus.NOT_FOUND, detail, f"See {PAGE}.")
+    return problem(HTTPStatus.NOT_FOUND, detail, f"See {PAGE}.")

@@ -25,7 +25,6 @@ from feed_assets.server.callers import Keeper, is_loopback
 from feed_assets.server.guard import Guard
 from feed_assets.server.problems import problem
 from feed_assets.server.records import Address
-from feed_assets.server.routes import Rights
 from feed_assets.server.tokens import Tokens
 from feed_assets.settings import Settings
 from feed_assets.sql.database import Database
@@ -46,7 +45,7 @@ def serve(settings: Settings, database: Database, address: Address, author: str)
     require_safe(settings, database, address)
     certificate = Certificate(address) if address.has_tls else None
     keeper = Keeper(settings, database, address, author)
-    guard = Guard(build_application(settings, database), keeper, Rights())
+    guard = Guard(build_application(settings, database), keeper)
     asked = f"asked by an IP address or as {', '.join(keeper.names)}"
     say(f"feed-assets: {asked}. Further names go into the setting server.hosts.", err=True)
     with listen(address) as listener, status_line.waiting_for("requests"):
@@ -144,7 +143,6 @@ def build_server(application: ASGIApp, certificate: Certificate | None = None) -
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=CONNECTIONS,
         timeout_graceful_shutdown=END_SECONDS,
         callback_notify=certificate.renew if certificate else None,
         timeout_notify=0,
@@ -178,6 +176,11 @@ class PatientProtocol(H11Protocol):
             for each in self.connections - {self}:
                 if isinstance(each, PatientProtocol) and each._deadline is not None and each._deadline.when() < late:
                     each._give_up()
+
+    def handle_events(self) -> None:
+        is_full = len(self.connections) >= CONNECTIONS
+        self.app = problem(503, "Too many are connected.") if is_full else self.config.loaded_app
+        super().handle_events()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

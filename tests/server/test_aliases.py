@@ -7,7 +7,7 @@ from starlette.testclient import TestClient
 
 from feed_assets.operation import Does
 from feed_assets.server.aliases.table import ALIASES
-from feed_assets.server.routes import Rights, list_routes
+from feed_assets.server.routes import find_rights, list_routes
 from feed_assets.sql.database import Database
 from tests.server.project import open_project, serve
 
@@ -27,14 +27,13 @@ def client(project: Database) -> TestClient:
 
 def test_each_path_calls_an_operation_that_is_offered_and_needs_its_right() -> None:
     offered = {each.name for each in list_routes()}
-    rights = Rights()
     for each in ALIASES:
         path = each.path.replace(":path", "").replace("{", "a").replace("}", "")
         assert each.operation in offered, each.path
-        assert rights({"method": each.method, "path": path}) == (each.called.right,), each.path
+        assert find_rights({"method": each.method, "path": path}) == (each.called.right,), each.path
         assert not each.called.find_rights(each.names.values())[1:], each.path
-    assert rights({"method": "HEAD", "path": FEED}) == (Does.READS,)
-    assert rights({"method": "PUT", "path": FEED}) == ()
+    assert find_rights({"method": "HEAD", "path": FEED}) == (Does.READS,)
+    assert find_rights({"method": "PUT", "path": FEED}) == ()
 
 
 def test_metadata_are_written_and_read_as_in_cdap(client: TestClient) -> None:

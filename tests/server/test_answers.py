@@ -200,7 +200,11 @@ def test_a_notice_with_a_key_is_taken_once(client: TestClient, project: tuple[Pa
     assert [each.status_code for each in told] == [200, 200, 200], told[0].text
     assert [each.json()["outcome"] for each in told] == ["recorded", "recorded", "known already"]
     assert told[0].content == told[1].content
-    for key, headers in ((None, [("Idempotency-Key", "k-1")] * 2), ("k-2", [("Idempotency-Key", "k-1")])):
+    for key, headers in (
+        (None, [("Idempotency-Key", "k-1")] * 2),
+        ("k-2", [("Idempotency-Key", "k-1")]),
+        (None, [("Idempotency-Key", "")]),
+    ):
         refused = client.post("/api/v1/feed/notify", json={**notice, "key": key}, headers=headers)
         assert (refused.status_code, "several keys" in refused.text) == (400, True), refused.text
     for other in ("hold/release?name=x", "metadata/remove?entity=feed/clicks", "batch/end?process=counting"):

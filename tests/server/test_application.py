@@ -16,7 +16,7 @@ from feed_assets.cli.door import CONSOLE, TERMINAL
 from feed_assets.operation import Does, Operation
 from feed_assets.operation_list import list_operations
 from feed_assets.server import application
-from feed_assets.server.routes import DOCUMENT, PAGE, Rights, list_routes
+from feed_assets.server.routes import DOCUMENT, PAGE, find_rights, list_routes
 from feed_assets.sql.database import Database
 from feed_assets.sql.errors import StateUnreachableError
 from tests.cli.project import must, run
@@ -44,14 +44,13 @@ def test_an_answer_is_what_the_command_prints_as_json(client: TestClient) -> Non
 
 
 def test_every_operation_has_a_right_and_a_route_or_a_reason() -> None:
-    rights = Rights()
     for each in list_operations().items:
         found = [route for route in list_routes() if route.name == each.name]
         assert bool(found) is not bool(each.no_route), each.name
         for route in found:
-            assert rights({"method": route.method, "path": route.path}) == (each.right,)
-    assert rights({"method": "HEAD", "path": "/api/v1/entity/list"}) == (Does.READS,)
-    assert rights({"method": "POST", "path": "/api/v1/entity/list"}) == ()
+            assert find_rights({"method": route.method, "path": route.path}) == (each.right,)
+    assert find_rights({"method": "HEAD", "path": "/api/v1/entity/list"}) == (Does.READS,)
+    assert find_rights({"method": "POST", "path": "/api/v1/entity/list"}) == ()
 
 
 @pytest.mark.parametrize(
@@ -275,6 +274,8 @@ def test_a_missing_parameter_is_called_as_the_path_calls_it(client: TestClient) 
 
 def test_the_document_and_the_page_are_made_once(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     made = list[str]()
+    for each in (application._render_document, application._render_page):
+        each.cache_clear()
 
     def count(name: str, function: Any) -> Any:
         return lambda *given, **named: made.append(name) or function(*given, **named)

@@ -27,7 +27,6 @@ from feed_assets.server.callers import Keeper
 from feed_assets.server.guard import Guard
 from feed_assets.server.problems import problem
 from feed_assets.server.records import Address
-from feed_assets.server.routes import Rights
 from feed_assets.settings import load_settings
 from tests.cli.project import must, run
 from tests.cli.test_golden import COMMANDS, GOLDEN, prepare, run_commands, stable
@@ -481,6 +480,6 @@ def test_a_file_that_is_too_large_is_told(tmp_path: Path) -> None:
     (tmp_path / "large.json").write_bytes(b" " * (LARGEST + 1))
     database = open_migrated(f"sqlite:///{tmp_path}/state.db")
     keeper = Keeper(load_settings(), database, Address(host="127.0.0.1", port=0), author="ann")
-    with closing(database), listen(Guard(build_application(load_settings(), database), keeper, Rights())) as server:
+    with closing(database), listen(Guard(build_application(load_settings(), database), keeper)) as server:
         result = run("--server", server, "metadata", "import", str(tmp_path / "large.json"))
     assert (result.exit_code, "The body has more than 8 MiB." in result.stderr) == (2, True), result.stderr

@@ -24,7 +24,7 @@ from feed_assets.server.bodies import LARGEST
 from feed_assets.server.callers import Keeper
 from feed_assets.server.guard import Guard
 from feed_assets.server.records import Address
-from feed_assets.server.routes import LOOKS, Rights, list_routes
+from feed_assets.server.routes import LOOKS, find_rights, list_routes
 from feed_assets.server.tokens import create_token, revoke_token
 from feed_assets.setting_sections import ServerSettings
 from feed_assets.settings import Settings, load_settings
@@ -119,7 +119,7 @@ class Server:
         settings = Settings(server=self.server)
         address = Address(host=self.host, read_only=self.read_only, insecure=self.insecure)
         keeper = Keeper(settings, self.database, address, "ann")
-        guard = Guard(app, keeper, Rights(), body_seconds=self.body_seconds)
+        guard = Guard(app, keeper, body_seconds=self.body_seconds)
         asyncio.run(guard(scope, receive, send))
         return asked
 
@@ -274,7 +274,7 @@ def test_what_is_refused_is_a_line_in_the_log_without_what_is_secret(
 
 def test_the_right_is_that_of_the_route_that_answers(server: Server) -> None:
     """Also for paths that a parameter spoils: else who may read could act."""
-    rights, answered = Rights(), set[str]()
+    answered = set[str]()
     needed = [(each.path, each.method, each.right) for each in list_routes()]
     needed += [(each.path, each.method, each.called.right) for each in ALIASES]
     routes = [(Route(path, str, methods=[method]), does) for path, method, does in needed]
@@ -284,7 +284,7 @@ def test_the_right_is_that_of_the_route_that_answers(server: Server) -> None:
         for end in ("", "/", "\n"):
             scope = {"type": "http", "method": method, "path": asked + end, "headers": []}
             found = [does for route, does in routes if route.matches(scope)[0] is Match.FULL]
-            right = rights(scope)
+            right = find_rights(scope)
             assert right in ((), *((each,) for each in found[:1]), *[(Does.READS,)] * (asked in LOOKS)), (
                 method,
                 asked + end,
@@ -448,7 +448,7 @@ def test_a_request_of_an_administrator_makes_a_token_that_may_ask(
 ) -> None:
     enter(tmp_path, monkeypatch)
     application = build_application(load_settings(), server.database)
-    guard = Guard(application, Keeper(load_settings(), server.database, Address(), "ann"), Rights())
+    guard = Guard(application, Keeper(load_settings(), server.database, Address(), "ann"))
     client = TestClient(guard, base_url="http://127.0.0.1:3030", client=("127.0.0.1", 5))
     made = client.post("/api/v1/token/create", json={"name": "loader", "may": "reads"})
     assert (made.status_code, made.json()["author"]) == (201, "ann")

@@ -21,7 +21,7 @@ GOLDEN = Path(__file__).parents[1] / "cli" / "golden"
 
 @pytest.fixture(scope="module")
 def document() -> Any:
-    return json.loads(json.dumps(describe_routes(list_routes())))
+    return json.loads(json.dumps(describe_routes()))
 
 
 def validator(document: Any, schema: Any) -> Draft202012Validator:

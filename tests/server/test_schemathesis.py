@@ -22,7 +22,6 @@ from feed_assets.server.callers import Keeper
 from feed_assets.server.guard import Guard
 from feed_assets.server.openapi import describe_routes
 from feed_assets.server.records import Address
-from feed_assets.server.routes import Rights, list_routes
 from feed_assets.settings import load_settings
 from tests.cli.project import must
 from tests.drills import drill_seed, sized
@@ -40,7 +39,7 @@ def schema(tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch) -
     database = open_project(tmp_path, monkeypatch, state=database_url)
     monkeypatch.delenv("FEED_ASSETS_NOTIFY__OPS__URL")  # nobody is told
     keeper = Keeper(load_settings(), database, Address(host="127.0.0.1", port=3030, insecure=True), "ann")
-    document = json.loads(json.dumps(describe_routes(list_routes())))
+    document = json.loads(json.dumps(describe_routes()))
     schemas = document["components"]["schemas"]
     schemas["Time"] = {"anyOf": [{"enum": [*TIMES]}, schemas["Time"]]}
     for told in (each for path in document["paths"].values() for each in path.values()):
@@ -50,7 +49,7 @@ def schema(tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch) -
         for name, each in [*body["schema"]["properties"].items()] if body else ():
             body["schema"]["properties"][name] = _with_known(name, each)
     found = schemathesis.openapi.from_dict(document)
-    found.app = Guard(build_application(load_settings(), database), keeper, Rights())
+    found.app = Guard(build_application(load_settings(), database), keeper)
     yield found
     database.close()
 

@@ -33,7 +33,7 @@ from feed_assets.server.bodies import LARGEST
 from feed_assets.server.callers import Keeper
 from feed_assets.server.guard import Guard
 from feed_assets.server.records import Address
-from feed_assets.server.routes import Rights
+from feed_assets.server.routes import find_rights
 from feed_assets.server.serving import Certificate, PatientProtocol, build_server, listen, require_safe
 from feed_assets.server.tokens import create_token
 from feed_assets.setting_sections import ServerSettings
@@ -100,7 +100,7 @@ def test_what_is_no_request_is_refused_with_a_problem_document() -> None:
 
 
 def test_a_target_may_be_a_whole_url_whose_host_counts(database: Database) -> None:
-    with running(guarded(database, rights=Rights())) as port:
+    with running(guarded(database, rights=find_rights)) as port:
         for target, host, status in (
             (f"http://127.0.0.1:{port}/health", "evil.example", 200),
             ("HTTP://LOCALHOST/%64ocs?a", "x", 200),
@@ -148,7 +148,12 @@ def test_of_more_connections_than_are_taken_the_silent_make_room_and_others_are_
     ask = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
     with running(echo) as port:
         silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(2)]
-        assert sent(port, ask).startswith(b"HTTP/1.1 503 ")  # the others have not been silent for long
+        refused = sent(port, ask)  # the others have not been silent for long
+        assert (refused[:13], b"application/problem+json" in refused, b"retry-after: 5" in refused) == (
+            b"HTTP/1.1 503 ",
+            True,
+            True,
+        )
         monkeypatch.setattr("feed_assets.server.serving.SILENT_SECONDS", 0.0)
         assert sent(port, ask).startswith(b"HTTP/1.1 200 ")
         for each in silent:

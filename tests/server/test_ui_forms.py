@@ -14,7 +14,6 @@ from feed_assets.server.application import build_application
 from feed_assets.server.callers import Keeper
 from feed_assets.server.guard import Guard
 from feed_assets.server.records import Address
-from feed_assets.server.routes import Rights
 from feed_assets.server.tokens import create_token, revoke_token
 from feed_assets.settings import load_settings
 from feed_assets.sql.database import Database
@@ -37,9 +36,7 @@ def browse(database: Database, url: str = SECURE, read_only: bool = False, insec
     """Return a browser on another machine, or for a URL of the loopback on this one."""
     is_here = "127.0.0.1" in url
     address = Address(host="127.0.0.1" if is_here else "0.0.0.0", read_only=read_only, insecure=insecure)
-    guard = Guard(
-        build_application(load_settings(), database), Keeper(load_settings(), database, address, "ann"), Rights()
-    )
+    guard = Guard(build_application(load_settings(), database), Keeper(load_settings(), database, address, "ann"))
     client = TestClient(guard, url, False, client=("127.0.0.1", 5) if is_here else ELSEWHERE, follow_redirects=False)
     client.headers.update(HTML)
     return client

@@ -49,7 +49,7 @@ def asker(folder: Path, database_url: str, monkeypatch: pytest.MonkeyPatch) -> I
     database = open_project(folder, monkeypatch, state=database_url)
     monkeypatch.delenv("FEED_ASSETS_NOTIFY__OPS__URL")  # nobody is told
     monkeypatch.setattr(socket.socket, "connect", connect)
-    yield Asker(serve(database), json.loads(json.dumps(describe_routes(list_routes()))))
+    yield Asker(serve(database), json.loads(json.dumps(describe_routes())))
     database.close()
 
 
