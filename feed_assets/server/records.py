@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from feed_assets.errors import WrongUsageError
 from feed_assets.operation import Param
+from feed_assets.page_addresses import HOME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +33,9 @@ class Address:
 
     @property
     def sentence(self) -> str:
-        """That it is served."""
-        return f"serving {'https' if self.has_tls else 'http'}://{self.text}"
+        """That it is served, and where its pages are."""
+        url = f"{'https' if self.has_tls else 'http'}://{self.text}"
+        return f"serving {url} (pages: {url}{HOME})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,13 +25,18 @@ LATE = at("01T19:00")
 @pytest.fixture
 def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The state of a week of the demo, in a file; the name of one of its runs."""
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    (tmp_path / "feed_assets.yaml").write_text(
+    return lay_week(tmp_path, monkeypatch)
+
+
+def lay_week(folder: Path, patch: pytest.MonkeyPatch) -> str:
+    """Let a week of the demo pass in a folder, and work there; its state is in a file. Return the name of a run."""
+    shutil.copytree(ROOT / "examples", folder / "examples")
+    (folder / "feed_assets.yaml").write_text(
         "entities: examples/flights/entities\n"
-        f"state: sqlite:///{tmp_path}/state.db\n"
-        f"variables: {{DATA_ROOT: '{tmp_path}', S3_ENDPOINT: 'http://127.0.0.1:1'}}\n"
+        f"state: sqlite:///{folder}/state.db\n"
+        f"variables: {{DATA_ROOT: '{folder}', S3_ENDPOINT: 'http://127.0.0.1:1'}}\n"
     )
-    monkeypatch.chdir(tmp_path)
+    patch.chdir(folder)
     days = [at("01T04:00"), at("02T04:00"), at("03T04:00"), *(at(f"0{day}T05:00") for day in range(4, 8))]
     hours = [at("01T04:00") + n * HOUR for n in range(7 * 24 + 1)]
 
@@ -43,10 +48,10 @@ def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     arrivals = [arrive("flights", day, 25 * HOUR) for day in days]
     arrivals += [arrive("weather", hour, (60 if hour == LATE else 1) * HOUR) for hour in hours]
     with simulate(
-        arrivals, start="2013-11-01T04:00Z", end="2013-11-09T05:00Z", every=6 * HOUR, folder=tmp_path
+        arrivals, start="2013-11-01T04:00Z", end="2013-11-09T05:00Z", every=6 * HOUR, folder=folder
     ) as simulated:
         database = simulated._database
-        with database.read() as connection, sqlite3.connect(tmp_path / "state.db") as copy:
+        with database.read() as connection, sqlite3.connect(folder / "state.db") as copy:
             inner: Any = connection.connection.driver_connection
             inner.backup(copy)
             (found,) = copy.execute("SELECT max(run_id) FROM fa_attempts").fetchone()

@@ -277,9 +277,10 @@ def test_the_command_serves_until_a_signal_ends_it(tmp_path: Path) -> None:
             in server.stderr.readline()
         )
         said = server.stdout.readline()
-        assert said.startswith("serving http://127.0.0.1:")
-        with closing(http.client.HTTPConnection(said.split("//")[1].strip())) as client:
-            for path, status in (("/health", 200), ("/api/v1/token/list", 200), ("/nowhere", 404)):
+        url = said.split()[1]
+        assert said == f"serving {url} (pages: {url}/ui)\n"
+        with closing(http.client.HTTPConnection(url.removeprefix("http://"))) as client:
+            for path, status in (("/health", 200), ("/ui", 200), ("/api/v1/token/list", 200), ("/nowhere", 404)):
                 client.request("GET", path)
                 answer = client.getresponse()
                 answer.read()
