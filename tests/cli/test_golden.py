@@ -90,7 +90,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "entity touch": ("entity", "touch", "process", "counting", "--effective-from", "2013-11-03T20:00Z"),
     "entity delete": ("entity", "delete", "process", "models", "--dry-run"),
     "entity status": ("entity", "status", "process", "counting"),
-    "entity list": ("entity", "list", "--fields", "STATUS,TAGS,PIPELINES,CLUSTERS"),
+    "entity list": ("entity", "list", "--fields", "STATUS,TAGS,PIPELINES,CLUSTERS,INPUTS,OUTPUTS"),
     "entity dependency": ("entity", "dependency", "process", "counting"),
     "entity summary": ("entity", "summary", "process", "--cluster", "primary"),
     "entity lookup": ("entity", "lookup", "/clicks/2013-11-03/05"),
@@ -320,7 +320,7 @@ def run_commands(folder: Path, *form: str, give: Callable[..., Result] = run) ->
         if name == "batch list":
             assert len(tick(folder, "primary", "approval")) == 1
         if name == "sla alerts":
-            _record_late(folder)
+            record_late(folder)
         if name == "feed take":
             _write_letter(folder)
         if name == "batch step-end":
@@ -349,7 +349,7 @@ def _bring_orders(folder: Path) -> str:
     return str(shown["events"][0]["event"])
 
 
-def _record_late(folder: Path) -> None:
+def record_late(folder: Path) -> None:
     """A view and a mirror of models that are late, and a view that was."""
     first = at("03T00:00")
     late = SlaMiss(

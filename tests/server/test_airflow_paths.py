@@ -8,6 +8,8 @@ from starlette.testclient import TestClient
 
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import ProcessInstanceStatus
+from feed_assets.operation import Operation
+from feed_assets.server.aliases import airflow, endpoint
 from feed_assets.server.aliases.airflow import AIRFLOW
 from feed_assets.server.aliases.records import Asked
 from feed_assets.server.errors import RequestRefusedError
@@ -125,8 +127,25 @@ def test_assets_are_listed_with_who_makes_and_takes_them(project: Database) -> N
     assert clicks["scheduled_dags"] == [{"dag_id": "counting"}]
     (counts,) = page["assets"]
     assert counts["producing_tasks"] == [{"dag_id": "counting", "task_id": "counting"}]
+    assert client.get(f"{ROOT}/assets?dag_ids=nobody").json() == {"assets": [], "total_entries": 0}
     for query, status in (("?order_by=owner", 400), ("?limit=x", 422), ("?offset=-1", 422), ("/nothing", 404)):
         assert client.get(f"{ROOT}/assets{query}").status_code == status
+
+
+def test_a_list_asks_once_for_all_entities_and_once_for_each_asset_that_it_shows(
+    project: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, call = [], endpoint._call
+
+    def note(door: Any, operation: Operation, *given: Any) -> Any:
+        asked.append(operation.name)
+        return call(door, operation, *given)
+
+    monkeypatch.setattr(endpoint, "_call", note)
+    monkeypatch.setattr(airflow, "_PAGE", 2)
+    shown = serve(project).get(f"{ROOT}/assets?limit=9").json()
+    assert ([each["id"] for each in shown["assets"]], shown["total_entries"]) == (["clicks", "counts"], 3)
+    assert asked == ["entity list", "feed events", "feed events"]
 
 
 def test_the_one_process_that_makes_an_asset_runs_again(project: Database) -> None:

@@ -46,7 +46,8 @@ def test_a_run_shows_what_was_said_of_its_entities_then(tmp_path: Path) -> None:
     assert {"entityId": entity, "scope": "USER", "properties": {"ticket": "7"}, "tags": []} in before
     said(found, "feed/clicks", steward="bob")
     assert client.get(RUN).json() == before
-    assert client.get(RUN.replace("run-1", "run-2")).status_code == 404
+    for wrong in (RUN.replace("run-1", "run-2"), RUN.replace("apps/count/workflows/count", "apps/other")):
+        assert client.get(wrong).status_code == 404
 
 
 def names(client: TestClient, **query: str) -> list[str]:

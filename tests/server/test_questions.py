@@ -126,6 +126,8 @@ def test_a_locked_database_is_away_and_comes_back(project: Database, monkeypatch
     holder.execute("BEGIN IMMEDIATE")
     away = client.post("/api/v1/metadata/put", json=put)
     assert (away.status_code, away.headers["retry-after"], "locked" in away.text) == (503, "5", True)
+    told = client.post("/api/entities/suspend/process/counting")
+    assert (told.status_code, told.headers["retry-after"], told.json()["status"]) == (503, "5", "FAILED")
     assert client.get("/health").status_code == 200, "it can be read"
     holder.execute("ROLLBACK")
     holder.close()

@@ -14,7 +14,7 @@ from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import Kind, iter_metadata
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.metadata import MetadataKey, MetadataKind
-from feed_assets.entities.process import Process
+from feed_assets.entities.process import Input, Output, Process
 from feed_assets.errors import Fault, WrongUsageError
 from feed_assets.pages import PAGES, Page
 from feed_assets.plan.records import FeedRecord, ProcessRecord
@@ -64,6 +64,9 @@ class ListedEntity:
     tags: tuple[str, ...] | None = None
     pipelines: tuple[str, ...] | None = None
     clusters: tuple[str, ...] | None = None
+    inputs: tuple[str, ...] | None = None
+    """The feeds that a process reads."""
+    outputs: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +185,9 @@ def _meets(entity: AnyEntity, by: FilterField, values: tuple[str, ...], status_o
 
 def _listed(entity: AnyEntity, shown: Collection[ListField], status_of: StatusOf, tags_of: TagsOf) -> ListedEntity:
     clusters = tuple(entity.clusters) if isinstance(entity, Feed | Process) else ()
-    pipelines = entity.pipelines if isinstance(entity, Process) else ()
+    pipelines, inputs, outputs = (
+        (entity.pipelines, entity.inputs, entity.outputs) if isinstance(entity, Process) else ((), {}, {})
+    )
     return ListedEntity(
         kind=entity.kind,
         name=entity.name,
@@ -190,4 +195,10 @@ def _listed(entity: AnyEntity, shown: Collection[ListField], status_of: StatusOf
         tags=tags_of(entity) if ListField.TAGS in shown else None,
         pipelines=tuple(pipelines) if ListField.PIPELINES in shown else None,
         clusters=clusters if ListField.CLUSTERS in shown else None,
+        inputs=_feeds_of(inputs) if ListField.INPUTS in shown else None,
+        outputs=_feeds_of(outputs) if ListField.OUTPUTS in shown else None,
     )
+
+
+def _feeds_of(edges: Mapping[str, Input] | Mapping[str, Output]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(each.feed for each in edges.values()))

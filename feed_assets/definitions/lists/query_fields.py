@@ -24,6 +24,8 @@ class ListField(StrEnum):
     TAGS = "TAGS"
     PIPELINES = "PIPELINES"
     CLUSTERS = "CLUSTERS"
+    INPUTS = "INPUTS"
+    OUTPUTS = "OUTPUTS"
 
 
 class FilterField(StrEnum):

@@ -3,24 +3,24 @@ processes, and the id of either is its name. A partition is an instance, a DAG r
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import groupby
 from operator import ge, gt, le, lt
 from typing import Any
 
 from feed_assets.errors import shorten
 from feed_assets.log.records import MESSAGE
 from feed_assets.log.run_names import find_run
-from feed_assets.server.aliases.records import Alias, Asked
+from feed_assets.server.aliases.records import Alias, Asked, Json, reshape
 from feed_assets.server.errors import RequestRefusedError
 
-_Json = Mapping[str, Any]
-_MOST_EVENTS, _MOST_BATCHES, _MOST_ASSETS = 1_000, 50, 10_000
+_MOST_EVENTS, _MOST_BATCHES, _EVERYTHING = 1_000, 50, 1_000_000
 _PAGE = 100
+"""Items of a page by default, and at most."""
 _COMPARED = {"gte": ge, "gt": gt, "lte": le, "lt": lt}
 _SOURCES = ("source_dag_id", "source_task_id", "source_run_id")
+_EVENT = reshape("id=seq, asset_id=feed, name=feed, uri=feed, timestamp=recorded_at, partition_key=nominal_time")
 _STATES = {"RUNNING": "running", "SUCCEEDED": "success", "FAILED": "failed", "KILLED": "failed", "TIMEDOUT": "failed"}
 
 
@@ -36,7 +36,7 @@ def _read(asked: Asked, name: str, parse: Any, default: Any = None) -> Any:
         raise RequestRefusedError(422, f"{name} cannot be {shorten(asked.one(name), 40)!r}.") from exc
 
 
-def _read_body(asked: Asked, types: Mapping[str, type]) -> _Json:
+def _read_body(asked: Asked, types: Mapping[str, type]) -> Json:
     body = {} if asked.body is None else asked.body
     told = body.items() if isinstance(body, dict) else [("", body)]
     if not all(name in types and (value is None or isinstance(value, types[name])) for name, value in told):
@@ -44,76 +44,73 @@ def _read_body(asked: Asked, types: Mapping[str, type]) -> _Json:
     return {name: value for name, value in body.items() if value is not None}
 
 
-def _page(asked: Asked, name: str, items: list[Any]) -> _Json:
+def _page(asked: Asked, name: str, items: list[Any]) -> Json:
     offset, limit = _read(asked, "offset", int, 0), _read(asked, "limit", int, _PAGE)
     if offset < 0 or limit < 0:
         raise RequestRefusedError(422, "offset and limit are 0 or more.")
-    return {name: items[offset : offset + limit], "total_entries": len(items)}
+    return {name: items[offset : offset + min(limit, _PAGE)], "total_entries": len(items)}
 
 
-def _near(asked: Asked, kind: str, name: str) -> tuple[list[str], list[str]]:
-    """Return the neighbours of an entity as inputs, and as outputs: those that a feed is an input or output of."""
-    found = asked.ask("entity dependency", kind=kind, name=name)["dependencies"]
-    inputs, outputs = ([each["name"] for each in found if tag in each["tags"]] for tag in ("Input", "Output"))
-    return inputs, outputs
+def _near(document: Any) -> Iterator[list[str]]:
+    """Yield who makes a feed, and who reads it."""
+    for tag in ("Output", "Input"):
+        yield [each["name"] for each in document["dependencies"] if tag in each["tags"]]
 
 
-def _asset(asked: Asked, name: str) -> _Json:
-    readers, makers = ([{"dag_id": each, "task_id": each} for each in of] for of in _near(asked, "feed", name))
+def _asset(asked: Asked, name: str, makers: Iterable[str], readers: Iterable[str]) -> Json:
     newest = asked.ask("feed events", feed=name, limit="1")["events"]
+    producing, consuming = ([{"dag_id": each, "task_id": each} for each in of] for of in (makers, readers))
     return {
-        "id": name,
-        "name": name,
-        "uri": name,
+        **dict.fromkeys(("id", "name", "uri"), name),
         "group": "asset",
         "extra": {},
         "aliases": [],
-        "scheduled_dags": [{"dag_id": each["dag_id"]} for each in readers],
-        "consuming_tasks": readers,
-        "producing_tasks": makers,
+        "scheduled_dags": [{"dag_id": each} for each in readers],
+        "consuming_tasks": consuming,
+        "producing_tasks": producing,
         "last_asset_event": next(({"id": each["seq"], "timestamp": each["recorded_at"]} for each in newest), None),
     }
 
 
-def _show_asset(_: Any, asked: Asked) -> Any:
-    return _asset(asked, asked.one("asset_id"))
+def _show_asset(document: Any, asked: Asked) -> Any:
+    return _asset(asked, asked.one("asset_id"), *_near(document))
 
 
 def _list_assets(document: Any, asked: Asked) -> Any:
     order = asked.one("order_by", "id")
     if order.removeprefix("-") not in ("id", "name", "uri"):
         raise RequestRefusedError(400, f"order_by {order!r} is none of id, name and uri.")
-    names = sorted((each["name"] for each in document["entities"]), reverse=order.startswith("-"))
-    patterns = [asked.one(each) for each in ("uri_pattern", "name_pattern")]
-    if dags := asked.values.get("dag_ids"):
-        of_dags = [dags] if isinstance(dags, str) else dags
-        near = {name for dag in of_dags for names in _near(asked, "process", dag) for name in names}
-        names = [each for each in names if each in near]
-    page = _page(asked, "assets", [name for name in names if all(each.strip("%") in name for each in patterns)])
-    return {**page, "assets": [_asset(asked, name) for name in page["assets"]]}
+    makers, readers = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    for process in document["entities"]:
+        for dags_of, way in ((makers, "outputs"), (readers, "inputs")):
+            for feed in process[way]:
+                dags_of[feed].append(process["name"])
+    dags, patterns = {*asked.many("dag_ids")}, [asked.one(each) for each in ("uri_pattern", "name_pattern")]
+    found = sorted(
+        name
+        for name in (each["name"] for each in document["entities"] if each["kind"] == "feed")
+        if all(each.strip("%") in name for each in patterns) and (not dags or dags & {*makers[name], *readers[name]})
+    )
+    page = _page(asked, "assets", found[:: -1 if order.startswith("-") else 1])
+    return {**page, "assets": [_asset(asked, each, makers[each], readers[each]) for each in page["assets"]]}
 
 
-def _event(event: _Json, runs: Mapping[int, Any]) -> _Json:
+def _event(event: Json, runs: Mapping[int, Any]) -> Json:
     process = event["payload"].get("process")
     return {
-        "id": event["seq"],
-        "asset_id": event["feed"],
-        "name": event["feed"],
-        "uri": event["feed"],
+        **_EVENT(event),
         "extra": event["payload"].get(MESSAGE) or {},
         "source_dag_id": process,
         "source_task_id": process,
         "source_map_index": -1,
         "source_run_id": find_run(event["origin"]) if process else None,
         "created_dagruns": runs.get(event["seq"], []),
-        "timestamp": event["recorded_at"],
-        "partition_key": event["nominal_time"],
     }
 
 
 def _runs(asked: Asked, feed: str) -> Mapping[int, Any]:
     """Return the newest batches that have taken each event of a feed, by its number."""
-    found: dict[int, list[_Json]] = defaultdict(list)
+    found: dict[int, list[Json]] = defaultdict(list)
     for batch in asked.ask("batch list", feed=[feed], num_results=_MOST_BATCHES)["batches"]:
         where = {name: batch[name] for name in ("process", "cluster")}
         run = {"dag_id": batch["process"], "run_id": batch["run_id"], "logical_date": batch["batch"]}
@@ -137,7 +134,7 @@ def _list_events(document: Any, asked: Asked) -> Any:
     return _page(asked, "asset_events", found)
 
 
-def _notify(asked: Asked) -> _Json:
+def _notify(asked: Asked) -> Json:
     body = _read_body(asked, {"asset_id": str, "extra": dict, "partition_key": str})
     if "asset_id" not in body:
         raise RequestRefusedError(422, "The body has no asset_id.")
@@ -146,51 +143,49 @@ def _notify(asked: Asked) -> _Json:
 
 
 def _show_notified(document: Any, asked: Asked) -> Any:
-    found = asked.ask("feed events", feed=document["feed"], start=document["nominal_time"], limit=_MOST_EVENTS)[
-        "events"
-    ]
-    return next(_event(each, {}) for each in found if each["nominal_time"] == document["nominal_time"])
+    feed, time = document["feed"], document["nominal_time"]
+    until = f"{_parse_time(time) + timedelta(seconds=1):%Y-%m-%dT%H:%M:%SZ}"
+    return _event(asked.ask("feed events", feed=feed, start=time, end=until, limit="1")["events"][0], {})
 
 
-def _list_queued(asked: Asked) -> list[tuple[_Json, _Json]]:
-    """Return what is pending for an asset, a DAG, or both: queues and events."""
+def _list_queued(asked: Asked) -> Sequence[tuple[Json, Sequence[Json]]]:
+    """Return the queues with what is pending for an asset, a DAG, or both, and these events."""
     asset, dag, before = asked.one("asset_id"), asked.one("dag_id"), _read(asked, "before", _parse_time)
     takers = asked.ask("queue consumers", feed=asset)["consumers"] if asset else asked.ask("queue list")["queues"]
     keys = sorted({(each["process"], each["cluster"]) for each in takers if each["pending"]})
     queues = [dict(zip(("process", "cluster"), key, strict=True)) for key in keys if dag in ("", key[0])]
-    found: list[tuple[_Json, _Json]] = [
-        (queue, event)
-        for queue in queues
-        for event in asked.ask("queue show", **queue)["events"]
-        if asset in ("", event["feed"]) and (before is None or _parse_time(event["recorded_at"]) < before)
-    ]
-    if not found:
+
+    def is_meant(event: Json) -> bool:
+        return asset in ("", event["feed"]) and (before is None or _parse_time(event["recorded_at"]) < before)
+
+    found = ((queue, [*filter(is_meant, asked.ask("queue show", **queue)["events"])]) for queue in queues)
+    if not (pending := [each for each in found if each[1]]):
         raise RequestRefusedError(404, "Nothing is queued.")
-    return found
+    return pending
 
 
 def _show_queued(_: Any, asked: Asked) -> Any:
-    first: dict[tuple[str, str], _Json] = {}
-    for queue, event in _list_queued(asked):
-        key = event["feed"], queue["process"]
-        first.setdefault(key, {"asset_id": key[0], "dag_id": key[1], "created_at": event["recorded_at"]})
+    first: dict[tuple[str, str], Json] = {}
+    for queue, events in _list_queued(asked):
+        for each in events:
+            told = {"asset_id": each["feed"], "dag_id": queue["process"], "created_at": each["recorded_at"]}
+            first.setdefault((each["feed"], queue["process"]), told)
     listed = [*first.values()]
     is_one = {"asset_id", "dag_id"} <= asked.values.keys()
     return listed[0] if is_one else {"queued_events": listed, "total_entries": len(listed)}
 
 
-def _drop(asked: Asked) -> list[_Json]:
-    found = sorted({(*queue.values(), event["event"]) for queue, event in _list_queued(asked)})
+def _drop(asked: Asked) -> list[Json]:
     why = "dropped by a request for Airflow's queuedEvents"
     return [
-        {"process": process, "cluster": cluster, "event": [each[2] for each in events], "reason": why}
-        for (process, cluster), events in groupby(found, key=lambda each: each[:2])
+        {**queue, "event": sorted({each["event"] for each in events}), "reason": why}
+        for queue, events in _list_queued(asked)
     ]
 
 
-def _materialize(asked: Asked) -> _Json:
+def _materialize(asked: Asked) -> Json:
     asset, body = asked.one("asset_id"), _read_body(asked, {"partition_key": str, "logical_date": str})
-    _, makers = _near(asked, "feed", asset)
+    makers, _ = _near(asked.ask("entity dependency", kind="feed", name=asset))
     if len(makers) != 1:
         text = f"Asset {asset!r} is made by {' and '.join(makers) or 'no DAG'}; it must be one."
         raise RequestRefusedError(409 if makers else 404, text)
@@ -210,39 +205,24 @@ def _show_run(document: Any, _: Asked) -> Any:
     return {**told, "partition_key": time, "state": "queued", "run_type": "manual"}
 
 
-_PAGED = ("limit", "offset")
-_LISTED = dict.fromkeys(("uri_pattern", "name_pattern", "dag_ids", "order_by", *_PAGED), "")
-_FILTERED = dict.fromkeys((*_SOURCES, "source_map_index", *(f"timestamp_{each}" for each in _COMPARED), *_PAGED), "")
+_PAGED = "limit=, offset="
+_LISTED = f"uri_pattern=, name_pattern=, dag_ids=, order_by=, {_PAGED}"
+_FILTERED = f"{'=, '.join((*_SOURCES, *(f'timestamp_{each}' for each in _COMPARED)))}=, source_map_index=, {_PAGED}"
 _ASSETS, _DAG = "/api/v2/assets", "/api/v2/dags/{dag_id}/assets"
-_ONE, _FEED = {"asset_id": "name"}, {"kind": "feed"}
-_ALL: _Json = {**_FEED, "num_results": _MOST_ASSETS}
-_REFUSED = {400: 422}
-_queued = partial(Alias, "GET", operation="queue list", names={"before": ""}, form=_show_queued)
-_dropped = partial(Alias, "DELETE", operation="queue drop", names={"before": ""}, given=_drop, form=lambda *_: None)
+_ALL = {"kind": ["feed", "process"], "fields": "INPUTS,OUTPUTS", "num_results": _EVERYTHING}
+_get, _post = partial(Alias, "GET"), partial(Alias, "POST", statuses={400: 422})
+_queued = partial(_get, operation="queue list", names="before=", form=_show_queued)
+_dropped = partial(Alias, "DELETE", operation="queue drop", names="before=", given=_drop, form=lambda *_: None)
 
 AIRFLOW: tuple[Alias, ...] = (
-    Alias("GET", _ASSETS, "entity list", _LISTED, given=lambda _: _ALL, form=_list_assets),
-    Alias(
-        "GET",
-        f"{_ASSETS}/events",
-        "feed events",
-        {"asset_id": "feed", **_FILTERED},
-        given=lambda _: {"limit": _MOST_EVENTS},
-        form=_list_events,
-    ),
-    Alias("POST", f"{_ASSETS}/events", "feed notify", given=_notify, form=_show_notified, statuses=_REFUSED),
+    _get(_ASSETS, "entity list", _LISTED, _ALL, _list_assets),
+    _get(f"{_ASSETS}/events", "feed events", f"asset_id=feed, {_FILTERED}", {"limit": _MOST_EVENTS}, _list_events),
+    _post(f"{_ASSETS}/events", "feed notify", given=_notify, form=_show_notified),
     *(
         row(f"{path}/queuedEvents")
         for path in (f"{_ASSETS}/{{asset_id}}", _DAG, f"{_DAG}/{{asset_id}}")
         for row in (_queued, _dropped)
     ),
-    Alias(
-        "POST",
-        f"{_ASSETS}/{{asset_id}}/materialize",
-        "instance rerun",
-        given=_materialize,
-        form=_show_run,
-        statuses=_REFUSED,
-    ),
-    Alias("GET", f"{_ASSETS}/{{asset_id}}", "entity dependency", _ONE, given=lambda _: _FEED, form=_show_asset),
+    _post(f"{_ASSETS}/{{asset_id}}/materialize", "instance rerun", given=_materialize, form=_show_run),
+    _get(f"{_ASSETS}/{{asset_id}}", "entity dependency", "asset_id=name", {"kind": "feed"}, _show_asset),
 )

@@ -13,15 +13,15 @@ from zoneinfo import ZoneInfo
 
 from feed_assets.entities.graph import find_reached
 from feed_assets.errors import WrongUsageError, shorten
-from feed_assets.server.aliases.records import Alias, Asked
+from feed_assets.server.aliases.records import Alias, Asked, Json, reshape
 from feed_assets.server.errors import RequestRefusedError
 from feed_assets.timing.sequence import parse_time
 
-_Json = Mapping[str, Any]
 _ROOT = "/v3/namespaces/{ns}"
 _METADATA = f"{_ROOT}/{{entity:path}}/metadata"
 _RUN = f"{_ROOT}/apps/{{entity:path}}/runs/{{run}}/metadata"
 _FIELDS = f"{_ROOT}/datasets/{{name}}/lineage/fields"
+_SHOWN = {"property": reshape("name, scope, value"), "tag": reshape("name, scope")}
 _PARTS = {"property": "properties", "tag": "tags"}
 _KINDS = {"datasets": "feed", "streams": "feed", "field": "column", "artifacts": "artifact", "versions": "version"}
 _THEIRS = {"feed": "dataset", "process": "application", "column": "field"}
@@ -45,7 +45,7 @@ def find_path(entity: str) -> str:
     return "/".join(["run", *of_program[3:]] if of_program[2:3] == ["runs"] else ["process", *of_program[1:]])
 
 
-def render_entity(path: str, namespace: str) -> _Json:
+def render_entity(path: str, namespace: str) -> Json:
     """Return the entity of a path in CDAP's form.
 
     >>> render_entity("feed/clicks/column/url", "default")
@@ -63,26 +63,20 @@ def _require_namespace(asked: Asked) -> None:
         raise RequestRefusedError(HTTPStatus.NOT_FOUND, f"There is no namespace {namespace!r} here.")
 
 
-def _entity(asked: Asked) -> _Json:
+def _entity(asked: Asked) -> Json:
     _require_namespace(asked)
     return {"entity": find_path(asked.one("entity"))}
 
 
-def _put(asked: Asked) -> _Json:
-    properties = asked.body
-    if not isinstance(properties, dict) or not properties or any("=" in name for name in properties):
-        raise WrongUsageError("The body is no JSON object of properties, whose names have no '='.")
-    return {**_entity(asked), "properties": properties}
+def _add(asked: Asked, part: str, form: type[dict[str, Any]] | type[list[Any]]) -> Json:
+    said = asked.body
+    if not isinstance(said, form) or not said or any("=" in str(each) for each in said):
+        what = "object of properties" if form is dict else "list of tags"
+        raise WrongUsageError(f"The body is no JSON {what}, whose names have no '='.")
+    return {**_entity(asked), part: said}
 
 
-def _tag(asked: Asked) -> _Json:
-    tags = asked.body
-    if not isinstance(tags, list) or not tags:
-        raise WrongUsageError("The body is no JSON list of tags.")
-    return {**_entity(asked), "tags": tags}
-
-
-def _remove(asked: Asked, names: str = "") -> _Json:
+def _remove(asked: Asked, names: str = "") -> Json:
     return {**_entity(asked), **({names: [asked.one("name")]} if names else {"all": True})}
 
 
@@ -95,9 +89,7 @@ def _show_metadata(document: Any, asked: Asked, kind: str = "") -> Any:
     said = [each for each in document["metadata"] if kind in ("", each["kind"])]
     match asked.one("responseFormat", "v5"), kind:
         case "v6", _:
-            shown = {"property": ("name", "scope", "value"), "tag": ("name", "scope")}
-            named = [(each["kind"], {name: each[name] for name in shown[each["kind"]]}) for each in said]
-            return {part: [each for of, each in named if of == kind] for kind, part in _PARTS.items()}
+            return {part: [_SHOWN[of](each) for each in said if each["kind"] == of] for of, part in _PARTS.items()}
         case "v5", "property":
             return {each["name"]: each["value"] for each in said}
         case "v5", "tag":
@@ -110,20 +102,24 @@ def _show_metadata(document: Any, asked: Asked, kind: str = "") -> Any:
             raise WrongUsageError(f"responseFormat {other!r} is neither v5 nor v6.")
 
 
-def _of_scope(said: Iterable[_Json], scope: str) -> _Json:
+def _of_scope(said: Iterable[Json], scope: str) -> Json:
     properties, tags = ([each for each in said if (each["scope"], each["kind"]) == (scope, kind)] for kind in _PARTS)
     return {"properties": {each["name"]: each["value"] for each in properties}, "tags": [each["name"] for each in tags]}
 
 
-def _search(asked: Asked) -> _Json:
-    target = asked.values.get("target", [])
-    targets = [target] if isinstance(target, str) else target
-    kinds = {*targets, *(_TARGETS[each] for each in targets if each in _TARGETS)}
-    namespace = asked.one("ns") or asked.one("namespaces")
+def _search(asked: Asked) -> Json:
+    scope = asked.one("entityScope", "user").lower()
+    if asked.one("responseFormat", "v5") != "v5" or scope not in ("user", "system"):
+        raise WrongUsageError("The responseFormat of a search is v5, its entityScope user or system.")
+    kinds = {found for each in asked.many("target") for found in (each, _TARGETS.get(each, each))}
+    spaces = ["system"] if scope == "system" else asked.many("ns") + asked.many("namespaces")
+    others = [*dict.fromkeys(spaces)] if {"", "default", asked.namespace}.isdisjoint(spaces) else []
+    if len(others) > 1:
+        raise WrongUsageError(f"One namespace is searched at once; {' and '.join(others)} were given.")
     return {
         "text": asked.one("query") or "*",
         "target": None if "all" in kinds else sorted(kinds),
-        "namespace": None if namespace in ("", "default", asked.namespace) else namespace,
+        "namespace": next(iter(others), None),
         **({"cursors": "1"} if asked.one("cursorRequested").lower() == "true" else {}),
     }
 
@@ -137,16 +133,19 @@ def _show_found(document: Any, asked: Asked) -> Any:
         "sort": asked.one("sort"),
         "numCursors": int(asked.one("numCursors", "0")),
         "showHidden": asked.one("showHidden").lower() == "true",
-        "entityScopes": ["USER"],
+        "entityScopes": [each.upper() for each in asked.many("entityScope")] or ["USER", "SYSTEM"],
     }
 
 
-def _run(asked: Asked) -> _Json:
+def _run(asked: Asked) -> Json:
     _require_namespace(asked)
     return {"run": asked.one("run")}
 
 
 def _show_run(document: Any, asked: Asked) -> Any:
+    _, program = find_path(f"apps/{asked.one('entity')}").split("/")
+    if all(each["process"] != program for each in document["attempts"]):
+        raise RequestRefusedError(HTTPStatus.NOT_FOUND, f"Run {asked.one('run')!r} is none of {program!r}.")
     said = {path: words for each in document["attempts"] for path, words in (each["words"] or {}).items()}
     records = ((render_entity(path, asked.one("ns")), words.get("USER", _NO_WORDS)) for path, words in said.items())
     return [{"entityId": entity, "scope": "USER", **record} for entity, record in records]
@@ -170,7 +169,7 @@ def _window(asked: Asked) -> Mapping[str, datetime]:
     return found
 
 
-def _lineage(asked: Asked) -> _Json:
+def _lineage(asked: Asked) -> Json:
     window = {name: f"{moment:%Y-%m-%dT%H:%M:%SZ}" for name, moment in _window(asked).items()}
     _require_namespace(asked)
     return {"names": [asked.one("name")], "kind": "feed", "format": "cdap", **window}
@@ -181,7 +180,7 @@ def _show_lineage(document: Any, asked: Asked) -> Any:
     return {**{name: document[name] for name in _NO_RELATIONS}, **window}
 
 
-def _fields(asked: Asked, direction: str = "") -> _Json:
+def _fields(asked: Asked, direction: str = "") -> Json:
     direction = asked.one("direction", direction)
     if direction not in ("incoming", "outgoing", "both"):
         raise WrongUsageError("The direction is one of incoming, outgoing and both.")
@@ -191,7 +190,7 @@ def _fields(asked: Asked, direction: str = "") -> _Json:
     return {"feed": asked.one("name"), "levels": 1, "as_of": f"{as_of:%Y-%m-%dT%H:%M:%SZ}", **ways}
 
 
-def _split(node: _Json) -> tuple[str, str]:
+def _split(node: Json) -> tuple[str, str]:
     """Return the feed and the column of a node."""
     feed, _, column = node["name"].partition(".")
     return feed, column
@@ -203,7 +202,7 @@ def _show_fields(document: Any, asked: Asked) -> Any:
     return sorted(each for each in names - {"*"} if each.startswith(asked.one("prefix")))
 
 
-def _by_direction(document: Any, asked: Asked, show: Callable[..., Any]) -> _Json:
+def _by_direction(document: Any, asked: Asked, show: Callable[..., Any]) -> Json:
     """Return what is shown of the columns that the asked one came of, and of those that came of it."""
     nodes, wanted = {each["id"]: each for each in document["nodes"]}, asked.one("direction", "both")
     found = {}
@@ -218,7 +217,7 @@ def _by_direction(document: Any, asked: Asked, show: Callable[..., Any]) -> _Jso
     return found
 
 
-def _show_sources(_: Any, asked: Asked, __: Any, columns: Iterable[_Json], ___: bool) -> Any:
+def _show_sources(_: Any, asked: Asked, __: Any, columns: Iterable[Json], ___: bool) -> Any:
     fields: dict[str, list[str]] = defaultdict(list)
     for feed, column in sorted(map(_split, columns)):
         fields[feed].append(column)
@@ -226,11 +225,11 @@ def _show_sources(_: Any, asked: Asked, __: Any, columns: Iterable[_Json], ___: 
     return [{"dataset": {**entity, "dataset": feed}, "fields": of} for feed, of in fields.items()]
 
 
-def _show_operations(document: Any, asked: Asked, nodes: _Json, columns: Iterable[_Json], is_incoming: bool) -> Any:
-    edges: dict[str, list[_Json]] = defaultdict(list)
+def _show_operations(document: Any, asked: Asked, nodes: Json, columns: Iterable[Json], is_incoming: bool) -> Any:
+    edges: dict[str, list[Json]] = defaultdict(list)
     for each in document["edges"]:
         edges[each["target"]].append(each)
-    found: dict[str, list[_Json]] = defaultdict(list)
+    found: dict[str, list[Json]] = defaultdict(list)
     for target in (nodes[each] for each in document["starts"]) if is_incoming else columns:
         feed, column = _split(target)
         for edge in edges[target["id"]]:
@@ -243,7 +242,7 @@ def _show_operations(document: Any, asked: Asked, nodes: _Json, columns: Iterabl
     return [{"programs": _programs(asked, feed), "operations": of} for feed, of in found.items()]
 
 
-def _programs(asked: Asked, feed: str) -> list[_Json]:
+def _programs(asked: Asked, feed: str) -> list[Json]:
     """Return the program that has made the newest data of a feed."""
     events = asked.ask("feed events", feed=feed, limit="1")["events"]
     return [
@@ -256,37 +255,34 @@ def _programs(asked: Asked, feed: str) -> list[_Json]:
     ]
 
 
-_REFUSED = {409: 400}
-_NO_WORDS: _Json = {"properties": {}, "tags": []}
-_NO_RELATIONS: _Json = {"relations": [], "programs": {}, "data": {}}
-_NO_GRAPH: _Json = {"starts": [], "nodes": [], "edges": []}
-_SEARCHED = {
-    **{name: name for name in ("scope", "sort", "offset", "limit", "cursor")},
-    "numCursors": "cursors",
-    "showHidden": "hidden",
-    **dict.fromkeys(("query", "target", "cursorRequested", "entityScope", "responseFormat"), ""),
-}
-_TIMES = {"start": "", "end": ""}
-_WINDOW = {"levels": "levels", "maxLevels": "levels", **_TIMES}
-_DIRECTED = {"direction": "", "field": "column", **_TIMES}
+_NO_WORDS: Json = {"properties": {}, "tags": []}
+_NO_RELATIONS: Json = {"relations": [], "programs": {}, "data": {}}
+_NO_GRAPH: Json = {"starts": [], "nodes": [], "edges": []}
+_SEARCHED = (
+    "scope, sort, offset, limit, cursor, numCursors=cursors, showHidden=hidden, query=, target=, cursorRequested=, "
+    "entityScope=, responseFormat="
+)
+_TIMES = "start=, end="
+_WINDOW = f"maxLevels=levels, levels, {_TIMES}"
+_DIRECTED = f"direction=, field=column, {_TIMES}"
 
-_get = partial(Alias, "GET", statuses=_REFUSED)
-_metadata = partial(_get, operation="metadata get", names={"scope": "scope", "type": "", "responseFormat": ""})
+_get = partial(Alias, "GET", statuses={409: 400})
+_metadata = partial(_get, operation="metadata get", names="scope, type=, responseFormat=", given=_entity)
 _searched = partial(_get, operation="search", given=_search, form=_show_found)
-_written = partial(Alias, names={"async": "", "type": ""}, form=_confirm, statuses=_REFUSED)
+_written = partial(Alias, names="async=, type=", form=_confirm, statuses={409: 400})
 _touched = partial(_get, operation="lineage show", given=_lineage, form=_show_lineage, absent=_NO_RELATIONS)
-_columns = partial(_get, operation="lineage column", names=_DIRECTED, absent=_NO_GRAPH)
+_columns = partial(_get, operation="lineage column", absent=_NO_GRAPH)
 _both = partial(_fields, direction="both")
 
 CDAP: tuple[Alias, ...] = (
-    _searched("/v3/metadata/search", names={**_SEARCHED, "namespaces": ""}),
+    _searched("/v3/metadata/search", names=f"{_SEARCHED}, namespaces="),
     _searched(f"{_ROOT}/metadata/search", names=_SEARCHED),
-    Alias("GET", _RUN, "lineage run", given=_run, form=_show_run, statuses={400: 404}),
-    _metadata(_METADATA, given=_entity, form=_show_metadata),
-    _metadata(f"{_METADATA}/properties", given=_entity, form=partial(_show_metadata, kind="property")),
-    _metadata(f"{_METADATA}/tags", given=_entity, form=partial(_show_metadata, kind="tag")),
-    _written("POST", f"{_METADATA}/properties", "metadata put", given=_put),
-    _written("POST", f"{_METADATA}/tags", "metadata tag", given=_tag),
+    Alias("GET", _RUN, "lineage run", given=_run, form=_show_run),
+    _metadata(_METADATA, form=_show_metadata),
+    _metadata(f"{_METADATA}/properties", form=partial(_show_metadata, kind="property")),
+    _metadata(f"{_METADATA}/tags", form=partial(_show_metadata, kind="tag")),
+    _written("POST", f"{_METADATA}/properties", "metadata put", given=partial(_add, part="properties", form=dict)),
+    _written("POST", f"{_METADATA}/tags", "metadata tag", given=partial(_add, part="tags", form=list)),
     _written("DELETE", _METADATA, "metadata drop", given=_entity),
     _written("DELETE", f"{_METADATA}/properties", "metadata remove", given=_remove),
     _written("DELETE", f"{_METADATA}/properties/{{name}}", "metadata remove", given=partial(_remove, names="names")),
@@ -294,7 +290,12 @@ CDAP: tuple[Alias, ...] = (
     _written("DELETE", f"{_METADATA}/tags/{{name}}", "metadata untag", given=partial(_remove, names="tags")),
     _touched(f"{_ROOT}/datasets/{{name}}/lineage", names=_WINDOW),
     _touched(f"{_ROOT}/streams/{{name}}/lineage", names=_WINDOW),
-    _columns(_FIELDS, names={"prefix": "", **_TIMES}, given=_both, form=_show_fields),
-    _columns(f"{_FIELDS}/{{field}}", given=_fields, form=partial(_by_direction, show=_show_sources)),
-    _columns(f"{_FIELDS}/{{field}}/operations", given=_both, form=partial(_by_direction, show=_show_operations)),
+    _columns(_FIELDS, names=f"prefix=, {_TIMES}", given=_both, form=_show_fields),
+    _columns(f"{_FIELDS}/{{field}}", names=_DIRECTED, given=_fields, form=partial(_by_direction, show=_show_sources)),
+    _columns(
+        f"{_FIELDS}/{{field}}/operations",
+        names=_DIRECTED,
+        given=_both,
+        form=partial(_by_direction, show=_show_operations),
+    ),
 )

@@ -1,6 +1,7 @@
 """Answers the requests by a path that others know."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -73,12 +74,13 @@ class _AliasEndpoint:
         return self._render(answer, HTTPStatus.OK)
 
     def _refuse(self, error: Exception) -> Response:
-        theirs = {ours: name for name, ours in self.alias.names.items() if ours}
+        theirs = {ours: name for name, ours in self.alias.parameters.items() if ours}
         refused = refuse(error, self.alias.statuses, names=theirs)
         if self.alias.refusal is None:
             return refused
-        detail = json.loads(bytes(refused.body))["detail"]
-        return self._render(self.alias.refusal(detail, refused.status_code), refused.status_code)
+        told = self._render(self.alias.refusal(json.loads(bytes(refused.body))["detail"]), refused.status_code)
+        told.headers.update({name: value for name, value in refused.headers.items() if name == "retry-after"})
+        return told
 
     def _render(self, answer: Any, status: int) -> Response:
         if isinstance(answer, str):
@@ -88,7 +90,7 @@ class _AliasEndpoint:
     def _find(self, door: Door, asked: Asked, sent: _Values, tags: str | None) -> Any:
         """Return the document of the operation, or what stands in its place."""
         try:
-            given = self.alias.given(asked)
+            given = self.alias.given(asked) if callable(self.alias.given) else self.alias.given
             calls = [{**self._rename(asked), **each} for each in (given if isinstance(given, list) else [given])]
             sent = {name: value for name, value in sent.items() if name not in calls[0]}
             told = [{name: value for name, value in each.items() if value is not None} for each in calls]
@@ -101,9 +103,9 @@ class _AliasEndpoint:
             return self.alias.absent
 
     def _rename(self, asked: Asked) -> Mapping[str, Any]:
-        names = self.alias.names
-        if unknown := [each for each in asked.values if each not in names and f"{{{each}" not in self.alias.path]:
-            known = ", ".join(each for each in names if f"{{{each}" not in self.alias.path) or "none"
+        names, parts = self.alias.parameters, re.findall(r"{([\w.]+)", self.alias.path)
+        if unknown := [each for each in asked.values if each not in (*names, *parts)]:
+            known = ", ".join(each for each in names if each not in parts) or "none"
             raise WrongUsageError(f"There is no parameter {unknown[0]!r} here. Parameters are {known}.")
         return {names[each]: value for each, value in asked.values.items() if names.get(each)}
 

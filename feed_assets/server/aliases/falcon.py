@@ -5,85 +5,122 @@ Source: `docs/src/site/twiki/restapi` and `prism/src/main/java/org/apache/falcon
 
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from functools import partial
-from http import HTTPStatus
 from importlib.metadata import version
-from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
 
 from feed_assets.entities.common import Kind
+from feed_assets.entities.maps import EMPTY
 from feed_assets.errors import WrongUsageError
-from feed_assets.server.aliases.records import Alias, Asked
+from feed_assets.server.aliases.records import Alias, Asked, Json, reshape
 
-_COLO = "default"
+_COLO, _WHO = "default", "user.name=, colo="
 _EVERYTHING = 1_000_000
-_REFUSED = dict.fromkeys(
-    (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY), HTTPStatus.BAD_REQUEST
-)
-_WHO = {"user.name": "", "colo": ""}
-_PAGE = {"orderBy": "order_by", "sortOrder": "sort_order", "offset": "offset", "numResults": "num_results"}
-_CHOSEN = {"filterBy": "filter_by", **_PAGE}
-_LISTED = {"fields": "fields", "nameseq": "nameseq", "tagkeys": "tagkeys", "tags": "tags", **_CHOSEN}
-_RANGE = {"start": "start", "end": "end", "lifecycle": "lifecycle", "clusters": "clusters"}
-_NAMED = {"type": "kind", "name": "name"}
-_BODY = {"skipDryRun": ""}
+_REFUSED = dict.fromkeys((404, 409, 422), 400)
 _ENTITY_TYPES = {f"{kind}_entity": kind.value for kind in Kind}
-_GROUPS = {"user": "owner", "colo": "colo", "tags": "tag", "groups": "group", "pipelines": "pipeline"}
-_LABELS = {"owner": "owned-by", "colo": "collocated", "group": "grouped-as", "pipeline": "pipeline"}
-
-_INSTANCE = {
-    "instance": "nominal_time",
-    "cluster": "cluster",
-    "sourceCluster": "source_cluster",
-    "startTime": "started_at",
-    "endTime": "ended_at",
-    "logFile": "log",
-    "runId": "run_id",
+_GROUPS = {
+    "user": ("owner", "owner", "owned-by"),
+    "colo": ("colo", "colo", "collocated"),
+    "tags": ("tag", "tags", ""),
+    "groups": ("group", "groups", "grouped-as"),
+    "pipelines": ("pipeline", "pipelines", "pipeline"),
 }
-_NEIGHBOUR = {"cluster": "cluster", "entityName": "name", "instanceTime": "nominal_time", "tags": "tag"}
+"""Of the dimensions that are no entities: our group, the member with its values, and the label."""
+_KINDS = {**_ENTITY_TYPES, "groups": "feed", "pipelines": "process"}
+"""The kinds of what has a dimension, if it is one."""
 
 
-def _told(message: str, status: str = "SUCCEEDED", **members: Any) -> Mapping[str, Any]:
+def _told(message: str, status: str = "SUCCEEDED", **members: Any) -> Json:
     said = {"status": status, "message": f"{_COLO}/{message}\n", "requestId": f"{_COLO}/{uuid4()}\n"}
     return {**said, **members}
 
 
-def _consolidated(document: Mapping[str, Any], done: str, **members: Any) -> Mapping[str, Any]:
-    """Return what was found on all clusters. Raises WrongUsageError if it failed on each."""
-    if document.get("result") == "FAILED":
-        raise WrongUsageError(document["message"])
-    return _told(document.get("message") or done, document.get("result", "SUCCEEDED"), **members)
+def _entries(found: Json | None) -> list[Json]:
+    return [{"key": key, "value": str(value)} for key, value in (found or {}).items()]
 
 
-def _renamed(found: Mapping[str, Any], **names: str) -> dict[str, Any]:
-    """Return members of ours, by their names there; without those that are not known or empty."""
-    return {theirs: found[ours] for theirs, ours in names.items() if found.get(ours)}
+def _draw(names: Mapping[Any, str], edges: Iterable[Json], label: str = "label") -> Json:
+    drawn = [{"from": names[each["source"]], "to": names[each["target"]], "label": each[label]} for each in edges]
+    return {"vertices": [*names.values()], "edges": drawn}
 
 
-def _entries(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [{"key": key, "value": value} for key, value in found.items()]
+def _triage(graph: Json) -> Json:
+    told = "({0[kind]}) {0[name]} ({0[nominal_time]}) [{0[status]}]"
+    names = (told.format({**each, "kind": each["kind"].upper()}) for each in graph["vertices"])
+    return _draw(dict(enumerate(names)), graph["edges"])
 
 
-def refuse(detail: str, _: int) -> Mapping[str, Any]:
-    """Return Falcon's form of what is refused."""
-    return _told(detail, "FAILED")
+_ACTION = reshape("action=name, status, logFile=log")
+_MADE: dict[str, Callable[[Any], Any]] = {
+    "upper": str.upper,
+    "milliseconds": lambda time: int(datetime.fromisoformat(time).timestamp() * 1_000) if time else 0,
+    "thousands": lambda number: int(number * 1_000),
+    "copy": lambda found: f"{found['feed']}/{found['nominal_time']}",
+    "size": lambda size: -1 if size is None else size,
+    "missed": lambda level: f"Missed SLA {level.title()}",
+    "details": lambda found: ", ".join(map(str, found.get("details") or ())) or found.get("reason") or "",
+    "entries": _entries,
+    "map": lambda found: {"entry": _entries(found)},
+    "actions": lambda found: [*map(_ACTION, found or ())],
+    **{each: partial(lambda name, of: {name: of} if of else None, each) for each in ("tag", "pipeline", "cluster")},
+}
+_INSTANCE = (
+    "instance=nominal_time, cluster, sourceCluster=source_cluster, startTime=started_at, endTime=ended_at, "
+    "logFile=log, runId=attempt, status, details=:details, actions=actions:actions, wfParams=properties:entries"
+)
+_SHOW = reshape(_INSTANCE, _MADE)
+_MADE["instances"] = lambda found: [_SHOW({**found, **each}) for each in found["instances"]]
 
 
-def _require_colo(asked: Asked) -> Mapping[str, Any]:
-    if asked.one("colo", "*") not in ("*", _COLO, ""):
-        raise WrongUsageError(f"There is no colo {asked.one('colo')!r} here. Leave it out, and choose with clusters.")
-    return {}
+def _listed(member: str, ours: str, names: str | Callable[[Json], Json], done: str = "Success!") -> Any:
+    """Return the form of a list of ours, each with members by their names. What one lacks, such as the cluster, the
+    document has.
+    """
+    give = names if callable(names) else reshape(names, _MADE)
+
+    def form(document: Any, _: Asked) -> Json:
+        if document.get("result") == "FAILED":
+            raise WrongUsageError(document["message"])
+        rows = [give({**document, **each}) for each in document[ours]]
+        said = document.get("message") or document.get("action", "").upper() or done
+        return _told(said, document.get("result", "SUCCEEDED"), **{member: rows})
+
+    return form
 
 
-def _range(asked: Asked) -> Mapping[str, Any]:
+def _bare(ours: str, names: str) -> Any:
+    """Return the form of a list of entities, which has no status."""
+    give = reshape(names, _MADE)
+    return lambda document, _: {
+        "totalResults": document.get("total", len(document[ours])),
+        "entity": [*map(give, document[ours])],
+    }
+
+
+def _outcomes(document: Any, _: Asked) -> Json:
+    done = (f"{each['outcome']} ({each['kind']}) {each['name']}" for each in document["outcomes"])
+    return _told("; ".join(done) or "nothing has changed")
+
+
+def _pipeline(document: Any, _: Asked) -> Json:
+    names = {each["id"]: each["name"] for each in document["nodes"] if each["kind"] == "process"}
+    return _draw(names, (each for each in document["edges"] if each["kind"] == "hands on"), "name")
+
+
+def _range(asked: Asked) -> None:
     if not (asked.one("start") and asked.one("end")):
         raise WrongUsageError("Give start and end: what acts on instances does so in a range.")
-    return _require_colo(asked)
 
 
-def _declared(asked: Asked) -> Mapping[str, Any]:
+def _of_feed(asked: Asked) -> None:
+    if asked.one("type", "feed").lower() != "feed":
+        raise WrongUsageError(f"The type is feed: a {asked.one('type')} has no such data.")
+
+
+def _declared(asked: Asked) -> None:
     """Require that the body declares what the path names."""
     from feed_assets.loading.entity_documents import iter_entities
 
@@ -93,146 +130,81 @@ def _declared(asked: Asked) -> Mapping[str, Any]:
     for kind, name in filter(None, keys):
         if kind != named[0] or named[1] not in ("", name):
             raise WrongUsageError(f"The body declares the {kind} {name!r}, and not {' '.join(filter(None, named))}.")
-    return {}
 
 
-def _entities(document: Any, _: Asked) -> Mapping[str, Any]:
-    return {"totalResults": document["total"], "entity": [*map(_entity, document["entities"])]}
+def _dimension(asked: Asked) -> Json:
+    dimension, cluster = asked.one("type").lower(), asked.one("cluster")
+    if dimension not in (known := (*_ENTITY_TYPES, *_GROUPS)):
+        raise WrongUsageError(f"{asked.one('type')!r} is no type of dimensions. Types are {', '.join(known)}.")
+    kind = "cluster" if cluster and dimension == "colo" else _KINDS.get(dimension)
+    chosen = f"{'NAME' if kind == 'cluster' else 'CLUSTER'}:{cluster}" if cluster else None
+    return {"kind": kind, "fields": "TAGS,PIPELINES", "num_results": _EVERYTHING, "filter_by": chosen}
 
 
-def _entity(found: Mapping[str, Any]) -> Mapping[str, Any]:
-    lists = {f"{each}s": {each: found[f"{each}s"]} for each in ("tag", "pipeline", "cluster") if found.get(f"{each}s")}
-    return _renamed(found, type="kind", name="name", status="status") | lists
-
-
-def _dependencies(document: Any, _: Asked) -> Mapping[str, Any]:
-    return {"entity": [_renamed(each, name="name", type="kind", tag="tags") for each in document["dependencies"]]}
-
-
-def _outcomes(document: Any, _: Asked) -> Mapping[str, Any]:
-    done = (f"{each['outcome']} ({each['kind']}) {each['name']}" for each in document["outcomes"])
-    return _told("; ".join(done) or "nothing has changed")
-
-
-def _instances(document: Any, _: Asked) -> Mapping[str, Any]:
-    found = [*map(_instance, document["instances"])]
-    return _consolidated(document, document.get("action", "status").upper(), instances=found)
-
-
-def _instance(found: Mapping[str, Any]) -> Mapping[str, Any]:
-    details = ", ".join(map(str, found.get("details") or ())) or found.get("reason") or ""
-    status = found.get("status") or found.get("after")
-    return {**_renamed(found, **_INSTANCE), "status": status, "details": details}
-
-
-def _summary(document: Any, _: Asked) -> Mapping[str, Any]:
-    counts = []
-    for each in document["clusters"]:
-        found = {status: str(count) for status, count in each["counts"].items()}
-        counts.append({"cluster": each["cluster"], "map": {"entry": _entries(found)}})
-    return _consolidated(document, "SUMMARY", instancesSummary=counts)
-
-
-def _neighbours(document: Any, _: Asked) -> Mapping[str, Any]:
-    found = [{**_renamed(each, **_NEIGHBOUR), "entityType": each["kind"].upper()} for each in document["dependencies"]]
-    return _consolidated(document, "Success!", dependencies=found)
-
-
-def _triage(document: Any, _: Asked) -> Mapping[str, Any]:
-    graphs = []
-    for graph in document["graphs"]:
-        names = [
-            f"({each['kind'].upper()}) {each['name']} ({each['nominal_time']}) [{each['status']}]"
-            for each in graph["vertices"]
-        ]
-        edges = (
-            {"from": names[each["source"]], "to": names[each["target"]], "label": each["label"]}
-            for each in graph["edges"]
-        )
-        graphs.append({"vertices": names, "edges": [*edges]})
-    return _consolidated(document, "Success!", triageGraphs=graphs)
-
-
-def _pipeline(document: Any, _: Asked) -> Mapping[str, Any]:
-    def ends(kind: str, process: str, feed: str) -> Sequence[tuple[str, str]]:
-        found = ((each[process], each[feed]) for each in document["edges"] if each["kind"] == kind)
-        return [(one.partition("/")[2], other.partition("/")[2]) for one, other in found]
-
-    edges = [
-        {"from": maker, "to": reader, "label": feed}
-        for maker, feed in ends("made", "source", "target")
-        for reader, one in ends("read", "target", "source")
-        if one == feed
-    ]
-    processes = [each["name"] for each in document["nodes"] if each["kind"] == "process"]
-    return {"vertices": processes, "edges": edges}
-
-
-def _dimension(asked: Asked) -> Mapping[str, Any]:
-    kind, cluster = _ENTITY_TYPES.get(asked.one("type").lower()), asked.one("cluster")
-    if kind is None and asked.one("type").lower() not in _GROUPS:
-        known = ", ".join((*_ENTITY_TYPES, *_GROUPS))
-        raise WrongUsageError(f"{asked.one('type')!r} is no type of dimensions. Types are {known}.")
-    chosen = {"filter_by": f"CLUSTER:{cluster}"} if cluster else {}
-    return {**({"kind": kind} if kind else {}), "fields": "TAGS,PIPELINES", "num_results": _EVERYTHING, **chosen}
-
-
-def _dimensions(document: Any, asked: Asked) -> Mapping[str, Any]:
-    kind, found = asked.one("type").lower(), document["entities"]
-    if kind in ("tags", "pipelines"):
-        names: Iterable[str] = (name for each in found for name in each[kind] or ())
-    elif kind in _ENTITY_TYPES:
+def _dimensions(document: Any, asked: Asked) -> Json:
+    dimension, found = asked.one("type").lower(), document["entities"]
+    if dimension in ("tags", "pipelines"):
+        names: Iterable[str] = (name for each in found for name in each[dimension] or ())
+    elif dimension in _ENTITY_TYPES:
         names = (each["name"] for each in found)
     else:
-        chosen = {f"{each['kind']}/{each['name']}" for each in found}
-        key = {"user": "owner"}.get(kind, kind)
+        chosen, key = {f"{each['kind']}/{each['name']}" for each in found}, _GROUPS[dimension][1]
         has_key = any(each["name"] == key for each in asked.ask("keys list", beginning=key)["keys"])
         values = asked.ask("keys show", key=key, limit=_EVERYTHING)["values"] if has_key else ()
         names = (name for each in values if chosen & {*each["entities"]} for name in each["value"].split(", "))
-    results = sorted({*names})
-    return {"results": results, "totalSize": len(results)}
+    return _sized(sorted({*names}))
 
 
-def _relations(document: Any, asked: Asked, kind: str, dimension: str) -> Mapping[str, Any]:
+def _sized(found: list[Any]) -> Json:
+    return {"results": found, "totalSize": len(found)}
+
+
+def _metrics(document: Any, _: Asked) -> Json:
+    give = reshape("name=:copy, TIMETAKEN=seconds:thousands, BYTESCOPIED=bytes, COPY=files", _MADE)
+    copied = (each for each in document["instances"] if each["figures"])
+    return _sized([give({**document, **each, **each["figures"]}) for each in copied])
+
+
+def _relations(dimension: str, document: Any, asked: Asked) -> Json:
     """Return what an entity has to do with."""
-    name, into, out = asked.one("name"), list[Mapping[str, str]](), list[Mapping[str, str]]()
+    name, kind, into, out = asked.one("name"), _KINDS[dimension], list[Json](), list[Json]()
     for each in document["dependencies"]:
         of = each["kind"] if kind == "cluster" else kind
         for tag in each["tags"] or ("runs-on" if of == "process" else "stored-in",):
             comes = (tag == "Input") is (kind == "process") if each["tags"] else kind == "cluster"
             (into if comes else out).append(_vertex(each["name"], f"{each['kind']}_entity", tag.lower()))
-    (found,) = asked.ask("entity list", kind=kind, filter_by=f"NAME:{name}", fields="TAGS,PIPELINES")["entities"]
-    out += [_vertex(each, "pipelines", "pipeline") for each in found["pipelines"] or ()]
-    out += [_vertex(each, "tags", each.partition("=")[0]) for each in found["tags"] or ()]
+    said = asked.ask("metadata get", entity=f"{kind}/{name}")["metadata"]
+    words = {each["name"]: each["value"].split(", ") for each in said if each["kind"] == "property"}
+    words |= asked.ask("entity list", kind=kind, filter_by=f"NAME:{name}", fields="TAGS,PIPELINES")["entities"][0]
+    for group, (_, member, label) in _GROUPS.items():
+        found = words.get(member) if _KINDS.get(group, kind) == kind else None
+        out += [_vertex(each, group, label) for each in found or ()]
     return {"name": name, "type": dimension.upper(), "inVertices": into, "outVertices": out}
 
 
-def _members(document: Any, asked: Asked, kind: str, dimension: str) -> Mapping[str, Any]:
+def _members(dimension: str, document: Any, asked: Asked) -> Json:
     """Return the entities that belong to a group, to an owner or to a colo."""
-    name = asked.one("name")
-    label = _LABELS.get(kind, name.partition("=")[0])
     found = [each["target"].split("/", 1) for each in document["edges"] if each["kind"] == "has"]
-    into = [_vertex(each, f"{kind_of_it}_entity", label) for kind_of_it, each in found]
-    return {"name": name, "type": dimension.upper(), "inVertices": into, "outVertices": []}
+    into = [_vertex(each, f"{kind}_entity", _GROUPS[dimension][2] or asked.one("name")) for kind, each in found]
+    return {"name": asked.one("name"), "type": dimension.upper(), "inVertices": into, "outVertices": []}
 
 
-def _vertex(name: str, kind: str, label: str) -> Mapping[str, str]:
-    return {"name": name, "type": kind.upper(), "label": label}
+def _vertex(name: str, kind: str, label: str) -> Json:
+    return {"name": name, "type": kind.upper(), "label": (label or name).partition("=")[0]}
 
 
-def _version(_: Any, asked: Asked) -> Mapping[str, Any]:
-    is_on = asked.ask("admin safemode")["is_on"]
-    told = {"Version": version("feed-assets"), "Mode": "embedded", "safemode": str(is_on).lower()}
-    return {"properties": _entries(told)}
+def _version(_: Any, asked: Asked) -> Json:
+    is_safe = str(asked.ask("admin safemode")["is_on"]).lower()
+    return {"properties": _entries({"Version": version("feed-assets"), "Mode": "embedded", "safemode": is_safe})}
 
 
-def _configuration(document: Any, asked: Asked) -> Mapping[str, Any]:
-    kind = asked.one("type")
-    if kind == "build":
-        return {"properties": _entries({"build.version": version("feed-assets")})}
-    if kind not in ("deploy", "startup", "runtime"):
-        raise WrongUsageError(f"{kind!r} is no type of configuration. Types are build, deploy, startup and runtime.")
-    return {"properties": _entries({each["name"]: each["value"] for each in document["settings"]})}
+def _configuration(document: Any, asked: Asked) -> Json:
+    settings = {each["name"]: each["value"] for each in document["settings"]}
+    build = {"build.version": version("feed-assets")}
+    known = {"build": build, **dict.fromkeys(("deploy", "startup", "runtime"), settings)}
+    if (kind := asked.one("type")) not in known:
+        raise WrongUsageError(f"{kind!r} is no type of configuration. Types are {', '.join(known)}.")
+    return {"properties": _entries(known[kind])}
 
 
 def _stack(*_: Any) -> str:
@@ -240,112 +212,115 @@ def _stack(*_: Any) -> str:
     return "\n".join(f"thread {number}\n{''.join(traceback.format_stack(frame))}" for number, frame in frames)
 
 
-def _switch(asked: Asked) -> Mapping[str, Any]:
-    modes = {"true": "on", "false": "off"}
-    if asked.one("mode") not in modes:
-        raise WrongUsageError(f"{asked.one('mode')!r} is neither true nor false.")
-    return {"switch": modes[asked.one("mode")]}
+def _switch(asked: Asked) -> Json:
+    if (mode := asked.one("mode")) not in ("true", "false"):
+        raise WrongUsageError(f"{mode!r} is neither true nor false.")
+    return {"switch": "on" if mode == "true" else "off"}
 
 
-def _row(path: str, operation: str, form: Any, names: Mapping[str, str] = MappingProxyType({}), **others: Any) -> Alias:
-    told: dict[str, Any] = {"method": "GET", "refusal": refuse, "statuses": _REFUSED, **others}
-    return Alias(path=f"/api/{path}", operation=operation, names={**_WHO, **names}, form=form, **told)
+def _row(path: str, operation: str, form: Any, names: str = "", given: Any = EMPTY, **others: Any) -> Alias:
+    def give(asked: Asked) -> Json:
+        if (colo := asked.one("colo", "*")) not in ("*", _COLO, ""):
+            raise WrongUsageError(f"There is no colo {colo!r} here. Leave it out, and choose with clusters.")
+        return dict((given(asked) if callable(given) else given) or {})
+
+    refusal = partial(_told, status="FAILED")
+    told: dict[str, Any] = {"method": "GET", "refusal": refusal, "statuses": _REFUSED, **others}
+    return Alias(path=f"/api/{path}", operation=operation, names=f"{_WHO}, {names}", given=give, form=form, **told)
 
 
-def _of_one(path: str, operation: str, form: Any, names: Mapping[str, str] = _NAMED, **others: Any) -> Alias:
+def _of_one(path: str, operation: str, form: Any, names: str = "", **others: Any) -> Alias:
     """Return a row whose path has the type and the name of an entity."""
-    told = {"given": _require_colo, **others}
-    return _row(f"{path}/{{type}}/{{name}}", operation, form, {**_NAMED, **names}, **told)
+    return _row(f"{path}/{{type}}/{{name}}", operation, form, f"type=kind, name, {names}", **others)
 
 
-def _said_plainly(path: str, operation: str, form: Any, names: Mapping[str, str], **others: Any) -> Alias:
-    """Return a row whose refusals are texts."""
-    return _row(path, operation, form, names, refusal=lambda detail, _: detail, **others)
+_post, _post_one = partial(_row, method="POST"), partial(_of_one, method="POST")
+_plain = partial(_row, refusal=str)
+"""A row whose refusals are texts."""
+_XML = "text/xml; charset=utf-8"
+_FILTER = "filterBy=filter_by, orderBy=order_by, sortOrder=sort_order"
+_PAGE = "offset, numResults=num_results"
+_WORDS = f"nameseq, tagkeys, tags, {_FILTER}, {_PAGE}"
+_RANGE = "start, end, lifecycle, clusters"
+_CHOSEN = f"{_RANGE}, {_FILTER}, {_PAGE}"
+_SUMMARIZED = f"type=kind, cluster, start, end, numInstances=num_instances, {_WORDS}"
+_SOUGHT = f"type=kind, nameseq, tagkeys, instanceStatus=status, start, end, orderBy=order_by, {_PAGE}"
+_BODY = "skipDryRun="
+_COPIES = "name=feed, type=, numResults=num_results"
+_NAMED = "name, type=kind:upper, nominalTime=nominal_time, tags=tags:tag"
+_DATA = "cluster, instance=nominal_time, status, uri=url, creationTime=created_at:milliseconds, size=bytes:size"
+_ENTITY = "type=kind, name, status, tags=tags:tag, pipelines=pipelines:pipeline, clusters=clusters:cluster"
+_NEIGHBOUR = "cluster, entityName=name, entityType=kind:upper, instanceTime=nominal_time"
 
-
-def _of_kind(kind: str) -> Callable[[Asked], Mapping[str, Any]]:
-    return lambda _: {"kind": kind}
-
+_ENTITIES = _bare("entities", _ENTITY)
+_LOCATIONS = _listed("feed", "feeds", "feedName=feed, clusterName=cluster, locationType=type:upper", "SUCCESS")
+_SUMMARIES = _listed("entitySummaries", "entities", "type=kind, name, status, instances=:instances")
+_LATE = _listed("instances", "rows", f"{_NEIGHBOUR}, tags=level:missed")
+_INSTANCES = _listed("instances", "instances", _INSTANCE, "STATUS")
+_PARAMS = _listed("instances", "instances", _INSTANCE, "PARAMS")
+_ACTED = _listed("instances", "instances", f"{_INSTANCE}, status=after")
+_FOUND = _listed("instances", "instances", f"{_INSTANCE}, {_NAMED}")
+_FILES = _listed("instances", "instances", _DATA)
+_COUNTS = _listed("instancesSummary", "clusters", "cluster, map=counts:map", "SUMMARY")
+_NEIGHBOURS = _listed("dependencies", "dependencies", f"{_NEIGHBOUR}, tags=tag")
+_GRAPHS = _listed("triageGraphs", "graphs", _triage)
 
 FALCON = (
-    _row("entities/list", "entity list", _entities, _LISTED),
-    _row("entities/list/{types}", "entity list", _entities, {**_LISTED, "types": "kind"}),
+    _row("entities/list", "entity list", _ENTITIES, f"fields, {_WORDS}"),
+    _row("entities/list/{types}", "entity list", _ENTITIES, f"types=kind, fields, {_WORDS}"),
     _of_one("entities/status", "entity status", lambda document, _: _told(document["state"])),
-    _of_one(
-        "entities/definition",
-        "entity definition",
-        lambda text, _: text,
-        given=lambda asked: {**_require_colo(asked), "format": "xml"},
-        media_type="text/xml; charset=utf-8",
+    _of_one("entities/definition", "entity definition", lambda text, _: text, given={"format": "xml"}, media_type=_XML),
+    _of_one("entities/dependencies", "entity dependency", _bare("dependencies", "name, type=kind, tag=tags")),
+    _row("entities/summary/{type}", "entity summary", _SUMMARIES, _SUMMARIZED),
+    _row("entities/lookup/feed", "entity lookup", _LOCATIONS, "path"),
+    _row("entities/sla-alert/{type}", "sla alerts", _LATE, "type=kind, name, start, end"),
+    _post("entities/validate/{type}", "entity validate", _outcomes, _BODY, given=_declared),
+    _post("entities/submit/{type}", "entity submit", _outcomes, _BODY, given=_declared),
+    _post("entities/submitAndSchedule/{type}", "entity submit-and-schedule", _outcomes, _BODY, given=_declared),
+    _post("entities/update/{type}/{name}", "entity update", _outcomes, _BODY, given=_declared),
+    _post(
+        "entities/updateClusterDependents/{cluster}", "entity update-cluster-dependents", _outcomes, f"cluster, {_BODY}"
     ),
-    _of_one("entities/dependencies", "entity dependency", _dependencies),
+    _post_one("entities/schedule", "entity schedule", _outcomes, f"name=names, {_BODY}"),
+    _post_one("entities/suspend", "entity suspend", _outcomes, f"name=names, {_BODY}"),
+    _post_one("entities/resume", "entity resume", _outcomes, f"name=names, {_BODY}"),
+    _post_one("entities/touch", "entity touch", _outcomes, _BODY),
+    _of_one("entities/delete", "entity delete", _outcomes, "name=names", method="DELETE"),
+    _of_one("instance/status", "instance status", _INSTANCES, f"{_CHOSEN}, allAttempts=all_attempts"),
+    _of_one("instance/list", "instance list", _INSTANCES, f"{_CHOSEN}, allAttempts=all_attempts"),
+    _of_one("instance/running", "instance running", _INSTANCES, f"lifecycle, {_FILTER}, {_PAGE}"),
+    _of_one("instance/logs", "instance logs", _INSTANCES, f"{_CHOSEN}, runid=attempt"),
+    _of_one("instance/params", "instance params", _PARAMS, "start=instance, lifecycle"),
+    _row("instance/listing/{type}/{name}", "instance listing", _FILES, "type=, name=feed, start, end", given=_of_feed),
+    _row("instance/search", "instance search", _FOUND, _SOUGHT),
+    _of_one("instance/summary", "instance summary", _COUNTS, f"{_RANGE}, {_FILTER}"),
+    _of_one("instance/dependencies", "instance dependency", _NEIGHBOURS, "instanceTime=instance"),
+    _of_one("instance/triage", "instance triage", _GRAPHS, "start=instance"),
     *(
-        _row(f"entities/{path}", f"entity {verb}", _outcomes, _BODY, method="POST", given=_declared)
-        for path, verb in (
-            ("validate/{type}", "validate"),
-            ("submit/{type}", "submit"),
-            ("submitAndSchedule/{type}", "submit-and-schedule"),
-            ("update/{type}/{name}", "update"),
-        )
+        _post_one(f"instance/{each}", f"instance {each}", _ACTED, _RANGE, given=_range)
+        for each in ("kill", "suspend", "resume")
     ),
-    *(
-        _of_one(f"entities/{verb}", f"entity {verb}", _outcomes, {**_BODY, "name": "names"}, method="POST")
-        for verb in ("schedule", "suspend", "resume")
-    ),
-    _of_one("entities/delete", "entity delete", _outcomes, {"name": "names"}, method="DELETE"),
-    *(
-        _of_one(f"instance/{verb}", f"instance {verb}", _instances, names)
-        for verb, names in (
-            ("status", {**_RANGE, **_CHOSEN, "allAttempts": "all_attempts"}),
-            ("list", {**_RANGE, **_CHOSEN, "allAttempts": "all_attempts"}),
-            ("running", {"lifecycle": "lifecycle", **_CHOSEN}),
-        )
-    ),
-    _of_one(
-        "instance/summary",
-        "instance summary",
-        _summary,
-        {**_RANGE, "filterBy": "filter_by", "orderBy": "order_by", "sortOrder": "sort_order"},
-    ),
-    _of_one("instance/dependencies", "instance dependency", _neighbours, {"instanceTime": "instance"}),
-    _of_one("instance/triage", "instance triage", _triage, {"start": "instance"}),
-    *(
-        _of_one(f"instance/{verb}", f"instance {verb}", _instances, names, method="POST", given=_range)
-        for verb, names in (
-            *((each, _RANGE) for each in ("kill", "suspend", "resume")),
-            ("rerun", {**_RANGE, "force": "force"}),
-        )
-    ),
-    _said_plainly(
-        "metadata/discovery/{type}/list", "entity list", _dimensions, {"cluster": ""}, given=_dimension, statuses={}
+    _post_one("instance/rerun", "instance rerun", _ACTED, f"{_RANGE}, force", given=_range),
+    _plain("metadata/discovery/{type}/list", "entity list", _dimensions, "cluster=", given=_dimension, statuses={}),
+    _plain(
+        "metadata/discovery/{name}/replication-metrics/list", "replication status", _metrics, _COPIES, given=_of_feed
     ),
     *(
-        _said_plainly(
+        _plain(
             f"metadata/discovery/{each}/{{name}}/relations",
-            operation,
-            partial(form, kind=kind, dimension=each),
-            {"name": "name"},
-            given=_of_kind(kind),
+            "entity dependency" if each in _ENTITY_TYPES else "lineage group",
+            partial(_relations if each in _ENTITY_TYPES else _members, each),
+            "name",
+            given={"kind": kind},
             statuses={},
         )
-        for operation, form, kinds in (
-            ("entity dependency", _relations, _ENTITY_TYPES),
-            ("lineage group", _members, _GROUPS),
-        )
-        for each, kind in kinds.items()
+        for each, kind in (*_ENTITY_TYPES.items(), *((each, group) for each, (group, *_) in _GROUPS.items()))
     ),
-    *(
-        _said_plainly(path, "lineage group", _pipeline, {"pipeline": "name"}, given=_of_kind("pipeline"))
-        for path in ("metadata/lineage/entities", "entities/lineage")
-    ),
+    _plain("metadata/lineage/entities", "lineage group", _pipeline, "pipeline=name", given={"kind": "pipeline"}),
+    _plain("entities/lineage", "lineage group", _pipeline, "pipeline=name", given={"kind": "pipeline"}),
     _row("admin/version", "settings", _version),
     _row("admin/config/{type}", "settings", _configuration),
     _row("admin/getuser", "settings", lambda _, asked: asked.author),
     _row("admin/stack", "admin safemode", _stack),
-    _row(
-        "admin/setSafeMode/{mode}",
-        "admin safemode",
-        lambda document, _: _told(f"safemode is {'on' if document['is_on'] else 'off'}"),
-        given=_switch,
-    ),
+    _row("admin/setSafeMode/{mode}", "admin safemode", lambda told, _: str(told["is_on"]).lower(), given=_switch),
 )

@@ -90,6 +90,8 @@ def test_row_95_fields_are_shown_that_are_asked_for_or_filtered_by(harness: Enti
         "tags": ["owner=ops", "class=Public"],
         "pipelines": ["web", "daily"],
         "clusters": ["primary"],
+        "inputs": ["clicks"],
+        "outputs": ["counts"],
     }
     filtered = find_page(harness.context(), ListQuery(filter_by=("STATUS:RUNNING",))).items[0]
     assert (filtered.status, filtered.tags, filtered.clusters) == ("RUNNING", None, None)
