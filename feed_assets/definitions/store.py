@@ -211,11 +211,6 @@ class DefinitionStore:
             self._recover(now)
             return read()
 
-    def recover(self, now: datetime) -> list[Change]:
-        """Finish or undo interrupted changes and return them. Waits for a change in progress."""
-        with self._database.changing_definitions():
-            return self._recover(now)
-
     def record_found(
         self,
         now: datetime,

@@ -7,7 +7,7 @@ from typing import Any
 
 from feed_assets.definitions.edits import Edit, Put, Remove
 from feed_assets.definitions.folder import DefinitionFolder, open_folder
-from feed_assets.definitions.store import Check, DefinitionStore
+from feed_assets.definitions.store import Check, DefinitionStore, recover_changes
 from feed_assets.definitions.verification import verify_store
 from feed_assets.loading.entity_files import Values
 from feed_assets.log.definitions.records import Change, DefinitionVersion
@@ -68,6 +68,11 @@ class DefinitionsHarness:
         self, *edits: Edit, author: str = "me", now: datetime = NOW, check: Check | None = None
     ) -> Change | None:
         return self.store.change(edits, author=author, origin="a test", now=now, check=check)
+
+    def recover(self) -> list[Change]:
+        """Finish or undo interrupted changes, as whoever changes or records definitions next does first."""
+        with self.database.changing_definitions():
+            return recover_changes(self.database, self.folder, NOW)
 
     def hours(self) -> dict[str, int]:
         """The frequency of each feed that can be used."""

@@ -80,7 +80,7 @@ def run(url: str, location: str, folder: Path, size: Size, seed: int) -> Outcome
     for worker in workers.values():
         _kill(worker)
     begun = time.monotonic()
-    harness.store.recover(NOW)
+    harness.recover()
     problems = harness.problems()
     seconds = time.monotonic() - begun
     with harness.database.read() as connection:

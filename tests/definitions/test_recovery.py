@@ -62,7 +62,7 @@ def test_a_recovery_that_is_killed_at_any_step_is_finished_by_the_next(harness: 
     assert die_at(3, harness, _change)  # the journal has it, the files do not
     assert _states(harness)[-1] is ChangeState.PREPARED
     for step in count(1):
-        if not die_at(step, harness, lambda each: each.store.recover(NOW)):
+        if not die_at(step, harness, DefinitionsHarness.recover):
             break
     assert harness.hours() == NEW
     assert harness.problems() == []
@@ -77,12 +77,12 @@ def test_a_broken_off_change_of_files_that_others_edited_is_undone(
         assert die_at(step, harness, _change)
         if (Path(harness.location) / "feed/c.yaml").exists():
             break
-        harness.store.recover(NOW)
+        harness.recover()
         harness.change(put("a"), put("b"), remove("c"), put("d"))
     harness.write("mine.yaml", feed_text("a", 7) + "---\n" + feed_text("d"))
 
     with caplog.at_level(logging.WARNING):
-        (undone,) = harness.store.recover(NOW)
+        (undone,) = harness.recover()
 
     assert undone.state is ChangeState.UNDONE
     assert "mine.yaml was edited since: it is undone" in caplog.text

@@ -13,7 +13,8 @@ from feed_assets.orchestration.graph.layout import lay_out
 from feed_assets.orchestration.location.asset_places import note_places
 from feed_assets.plan.location import load_location
 from feed_assets.settings import load_settings
-from tests.cli.test_golden import FIRST, LAST
+from tests.cli.project import must
+from tests.cli.test_golden import FIRST, LAST, record_instances
 from tests.instances.harness import at
 from tests.server.project import open_project, serve
 
@@ -94,6 +95,56 @@ def test_pages_lead_to_dagster_once_it_has_told_where(tmp_path: Path, monkeypatc
         note_places(database, lay_out(load_location(load_settings(), at("03T12:00")).plan))
         found = [re.findall('href="(https://dagster[^"]*)"', client.get(page).text) for page in pages]
     assert found == [[asset], [asset], [partition]]
+
+
+def cells_of(page: str) -> list[list[str]]:
+    rows = re.findall("<tr>(.*?)</tr>", page, re.DOTALL)
+    return [re.findall(r"<td[^>]*>(?:<a [^>]*>)?(.*?)(?:</a>)?</td>", each) for each in rows]
+
+
+def test_versions_lead_to_what_they_have_changed_and_to_who_set_a_field(client: TestClient, tmp_path: Path) -> None:
+    must("apply", "changed.yaml", "--yes")
+    page = "/ui/process/counting"
+    assert f"{page}/version/1" in addresses_in(client.get(page).text)
+    second = client.get(f"{page}/version/2")
+    assert ["parallel", "2", "3"] in cells_of(second.text)
+    assert "parallel: 3" in second.text
+    assert addresses_in(second.text) & {f"{page}/version/{each}" for each in (1, 2, 3)} == {f"{page}/version/1"}
+    first = client.get(f"{page}/version/1").text
+    assert ["parallel", "", "2"] in cells_of(first)
+    (blame,) = (each for each in addresses_in(client.get(page).text) if "/blame?" in each)
+    blamed = client.get(blame).text
+    assert ["parallel", "3"] in [each[:2] for each in cells_of(blamed)]
+    assert f"{page}/version/2" in addresses_in(blamed)
+    must("entity", "delete", "process", "counting")
+    assert "DELETED" in client.get(f"{page}/version/3").text
+    assert client.get(f"{page}/version/4").status_code == 404
+    assert client.get(f"{page}/version/x").status_code == 400
+
+
+def test_the_plan_of_what_stands_in_the_files_is_a_page(client: TestClient, tmp_path: Path) -> None:
+    (file,) = (each for each in (tmp_path / "entities").rglob("*.yaml") if "name: counting" in each.read_text())
+    file.write_text(file.read_text().replace("parallel: 2", "parallel: 4"))
+    page = client.get("/ui/ask/plan").text
+    assert "parallel: 2 -&gt; 4" in page
+    assert "changes in place" in page
+    file.write_text(file.read_text().replace("parallel: 4", "parallel: none"))
+    assert "parallel" in client.get("/ui/ask/plan").text
+    assert client.get(f"/ui/ask/plan?files={file}").status_code == 400
+
+
+def test_quality_over_time_is_a_picture_above_its_table(client: TestClient, tmp_path: Path) -> None:
+    page = "/ui/ask/quality/history?feed=counts"
+    assert "<svg" not in client.get(page).text
+    record_instances(tmp_path)
+    text = client.get(page).text
+    svg, _, table = text.partition("<svg")[2].partition("</svg>")
+    (label,) = re.findall('aria-label="([^"]*)"', svg)
+    since = "2013-11-03T00:00Z"
+    assert label == (f"Good rows on primary: 1 instance from {since} to {since}, between 97.0 % and 97.0 %; 1 failed")
+    assert f'<g class="red"><title>{since}: 97.0 %, needed are 99.0 %</title>' in svg
+    assert "style=" not in text
+    assert "<table>" in table
 
 
 def test_what_is_not_all_on_a_page_leads_on_and_back(client: TestClient) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from feed_assets.server.application import build_application
 from feed_assets.settings import load_settings
+from tests.cli.test_golden import record_instances
 from tests.server import browser
 from tests.server.browser import Looker, browse
 from tests.server.project import listen, open_project
@@ -17,6 +18,7 @@ pytestmark = pytest.mark.skipif(browser.CHROMIUM is None, reason="there is no Ch
 @pytest.fixture
 def looker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Looker]:
     database = open_project(tmp_path, monkeypatch)
+    record_instances(tmp_path)
     with listen(build_application(load_settings(), database)) as address, browse(address) as looker:
         yield looker
     database.close()
@@ -47,6 +49,7 @@ PAGES = (
     "/ui/process/counting",
     "/ui/process/counting/at/2013-11-03T05:00Z",
     "/ui/ask/instance/list?kind=process&name=counting",
+    "/ui/ask/quality/history?feed=counts",
 )
 
 

@@ -6,11 +6,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import yaml
 from starlette.testclient import TestClient
 
 from feed_assets.lineage.records import Node, NodeKind
 from feed_assets.server.ui.lineage import _find_address
+from tests.cli.project import must
 from tests.cli.test_golden import record_instances
+from tests.definitions.verbs.harness import CLICKS
 from tests.server.project import open_project, serve
 
 
@@ -51,6 +54,24 @@ def test_columns_of_a_feed_have_a_page_with_words(client: TestClient) -> None:
     text = client.get("/ui/feed/clicks/column/<script>").text
     assert "<script" not in text
     assert "Nothing is said of it." in text
+
+
+def test_a_column_that_a_feed_does_not_have_is_not_found_and_its_columns_are_offered(
+    client: TestClient, tmp_path: Path
+) -> None:
+    typed = {
+        **CLICKS,
+        "name": "typed",
+        "schema": "origin string",
+        "locations": {"data": "/typed/${YEAR}-${MONTH}-${DAY}/${HOUR}"},
+    }
+    (tmp_path / "typed.yaml").write_text(yaml.safe_dump(typed))
+    must("entity", "submit", "typed.yaml")
+    assert client.get("/ui/feed/typed/column/origin").status_code == 200
+    absent = client.get("/ui/feed/typed/column/orign")
+    assert absent.status_code == 404
+    assert "Did you mean" in absent.text
+    assert 'href="/ui/feed/typed/columns"' in absent.text.partition('role="alert"')[2]
 
 
 def test_a_process_in_a_window_leads_to_its_runs_and_a_run_is_shown_as_it_was(

@@ -19,6 +19,7 @@ __all__ = [
     "instance_address",
     "is_link",
     "question_address",
+    "version_address",
 ]
 
 STYLE, ICON = f"{HOME}/style.css", f"{HOME}/icon.svg"
@@ -46,6 +47,15 @@ def entity_address(kind: str, name: str) -> str:
     ('/ui/feed/flights', '/ui/feed/flights')
     """
     return address_of(*declared_by(name)) if is_flow(name) else address_of(kind, name)
+
+
+def version_address(kind: str, name: str, version: int | str) -> str:
+    """Return the address of a version of an entity.
+
+    >>> version_address("feed", "flights", 3)
+    '/ui/feed/flights/version/3'
+    """
+    return address_of(kind, name, "version", str(version))
 
 
 def described_address(path: str) -> str:

@@ -10,7 +10,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.errors import Fault, FeedAssetsError, WrongUsageError
 from feed_assets.lineage.records import LineageGraph, Node, NodeKind
 from feed_assets.lineage.windows import Access, Touching, WindowLineage
-from feed_assets.server.answers import describe_error
+from feed_assets.server.answers import describe_error, status_of
 from feed_assets.server.ui.addresses import address_of, entity_address, instance_address, question_address
 from feed_assets.server.ui.catalog import words_of
 from feed_assets.server.ui.records import Asked, View
@@ -44,7 +44,11 @@ def show_columns(asked: Asked) -> View:
     """Show the columns of a feed, or what is said of one; and what they came of and what came of them."""
     feed, column = asked.one("name"), asked.one("column")
     given = _read_controls(asked, "as_of", "instance")
-    words = words_of(asked, f"{Kind.FEED}/{feed}/column/{column}") if column else {}
+    words: dict[str, object] = {}
+    if column:
+        entity = f"{Kind.FEED}/{feed}/column/{column}"
+        words = words_of(asked, entity) if asked.find("metadata get", entity=entity) is not None else {}
+        words["columns"] = address_of(Kind.FEED, feed, "columns")
     title = f"{feed}.{column}" if column else f"Columns of {feed}"
     return _show(asked, title, "lineage column", {"feed": feed, "column": column, **_to_ask(given)}, given, words)
 
@@ -65,13 +69,14 @@ def _show(
     asked: Asked, title: str, name: str, asks: dict[str, Any], controls: dict[str, str], words: Any = None
 ) -> View:
     parts: dict[str, Any] = {"picture": "", "error": "", "found": None, "runs": {}, "notes": (), "controls": controls}
-    parts |= {"said": None, **(words or {})}
+    parts |= {"said": None, "columns": "", **(words or {})}
     try:
         result = asked.ask(name, **asks)
     except FeedAssetsError as exc:
         if exc.fault not in (Fault.MISSING, Fault.ASKED):
             raise
-        return View(template="lineage.html", title=title, parts={**parts, "error": describe_error(exc)})
+        parts |= {"error": describe_error(exc)}
+        return View(template="lineage.html", title=title, parts=parts, status=status_of(exc))
     is_window = isinstance(result, WindowLineage)
     graph: LineageGraph = result.graph if is_window else result
     find = _find_in_window(controls) if is_window else _find_address

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from http import HTTPStatus
 from typing import Any
 
@@ -9,7 +10,7 @@ import click
 
 from feed_assets.errors import FeedAssetsError, WrongUsageError
 from feed_assets.operation import Does, Operation
-from feed_assets.operation_list import find_operations, list_operations
+from feed_assets.operation_list import list_operations
 from feed_assets.server.answers import describe_error, status_of
 from feed_assets.server.calls import list_parameters
 from feed_assets.server.ui.addresses import question_address
@@ -17,7 +18,7 @@ from feed_assets.server.ui.records import Asked, View
 from feed_assets.server.ui.tables import Table, as_fields, ask_table, labels_of
 
 _IN_PATH = "operation"
-_NOT_ASKED = ("output", "look")
+_NOT_ASKED = ("output", "look", "prune", "detailed_exitcode")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +36,10 @@ class Field:
 
 def show_question(asked: Asked) -> View:
     """Show what an operation finds; only its form, if something is required and missing."""
-    operation = _find_operation(asked.one(_IN_PATH))
+    name = asked.one(_IN_PATH).replace("/", " ")
+    operation = _questions().get(name)
+    if operation is None:
+        raise WrongUsageError(f"There is no page of {name!r}. See {question_address('').rstrip('/')}.")
     sent = {name: value for name, value in asked.values.items() if name != _IN_PATH}
     given = {name: [*filter(None, told)] if isinstance(told, list) else told for name, told in sent.items() if told}
     fields, labels = _list_fields(operation, given), labels_of(operation)
@@ -66,21 +70,18 @@ def _ask(asked: Asked, operation: Operation, given: Mapping[str, Any]) -> tuple[
 
 def show_questions(_: Asked) -> View:
     """List what can be asked."""
-    found = [each for each in list_operations().items if is_question(each)]
-    return View(template="questions.html", title="All questions", parts={"operations": found})
+    return View(template="questions.html", title="All questions", parts={"operations": _questions().values()})
 
 
 def is_question(operation: Operation) -> bool:
-    """Return whether a page can ask an operation."""
-    return operation.has_route and operation.does is Does.READS and operation.file is None
+    """Return whether a page can ask an operation, as it does without files of the caller."""
+    takes_file = operation.file is not None and operation.file.is_required
+    return operation.has_route and operation.does is Does.READS and not takes_file
 
 
-def _find_operation(path: str) -> Operation:
-    name = path.replace("/", " ")
-    found = next((each for each in find_operations(name.partition(" ")[0]) if each.name == name), None)
-    if found is None or not is_question(found):
-        raise WrongUsageError(f"There is no page of {name!r}. See {question_address('').rstrip('/')}.")
-    return found
+@cache
+def _questions() -> Mapping[str, Operation]:
+    return {each.name: each for each in list_operations().items if is_question(each)}
 
 
 def _list_fields(operation: Operation, given: Mapping[str, Any]) -> list[Field]:

@@ -1,5 +1,6 @@
-"""The pages of an entity, of an instance and of a run."""
+"""The pages of an entity and its versions, of an instance and of a run."""
 
+import json
 from dataclasses import replace
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -9,7 +10,7 @@ from feed_assets.operation_list import find_operation
 from feed_assets.server.ui.addresses import question_address
 from feed_assets.server.ui.catalog import words_of
 from feed_assets.server.ui.records import Asked, View
-from feed_assets.server.ui.tables import Table, ask_table, find_table, make_table
+from feed_assets.server.ui.tables import Cell, Table, ask_table, find_table, make_table
 from feed_assets.timing.dates import parse_datetime
 
 _MORE = {
@@ -42,6 +43,24 @@ def show_entity(asked: Asked) -> View:
         "more": {each: _address_about(each, kind, name) for each in _MORE.get(Kind(kind), ())},
     }
     return View(template="entity.html", title=name, parts={**given, **parts, **words_of(asked, f"{kind}/{name}")})
+
+
+def show_version(asked: Asked) -> View:
+    """Show a version of an entity: what it has changed, as a table of fields, and its text."""
+    kind, name, number = asked.one("kind"), asked.one("name"), asked.one("version")
+    given = {"kind": kind, "name": name}
+    versions = {str(each.row.version): each for each in asked.ask("entity history", **given)}
+    found = versions.get(number)
+    is_deletion = found is not None and found.row.text is None
+    definition = "" if is_deletion else asked.ask("entity definition", **given, version=number)
+    rows = [[each.field, *map(_render, (each.before, each.after))] for each in (found.changes if found else ())]
+    changes = Table(header=("field", "before", "after"), rows=[[*map(Cell, each)] for each in rows])
+    parts = {"found": found, "versions": versions, "definition": definition, "changes": changes}
+    return View(template="version.html", title=f"{name}, version {number}", parts={**given, **parts})
+
+
+def _render(value: object) -> str:
+    return "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _ask_instances(asked: Asked, kind: str, name: str) -> Table | None:

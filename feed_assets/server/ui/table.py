@@ -23,6 +23,7 @@ PAGES = (
     Page(f"{HOME}/feed/{{name}}/column/{{column}}", lineage.show_columns),
     Page(f"{HOME}/{{kind}}/{{name}}/lineage", lineage.show_lineage),
     Page(f"{HOME}/{{kind}}/{{name}}", subjects.show_entity),
+    Page(f"{HOME}/{{kind}}/{{name}}/version/{{version}}", subjects.show_version),
     Page(f"{HOME}/{{kind}}/{{name}}/at/{{instance}}", subjects.show_instance),
     Page(f"{HOME}/{{kind}}/{{name}}/calendar", calendars.show_calendar),
 )

@@ -21,6 +21,7 @@ from feed_assets.server.ui.addresses import (
     instance_address,
     is_link,
     question_address,
+    version_address,
 )
 from feed_assets.server.ui.records import Asked
 from feed_assets.timing.dates import parse_datetime
@@ -142,6 +143,11 @@ def _link_batch(text: str, row: _Given, _: Any, given: _Given) -> str:
     return question_address("batch show", process=process, instance=text) if process else ""
 
 
+def _link_version(text: str, _: _Given, record: Any, __: _Given) -> str:
+    version = getattr(record, "row", record)
+    return version_address(version.kind, version.name, text)
+
+
 _LINKS: Mapping[str, Callable[[str, _Given, Any, _Given], str]] = MappingProxyType(
     {
         "entity": lambda text, *_: described_address(text),
@@ -155,6 +161,7 @@ _LINKS: Mapping[str, Callable[[str, _Given, Any, _Given], str]] = MappingProxyTy
         "oldest": _link_instance,
         "batch": _link_batch,
         "run": lambda text, *_: address_of("run", text),
+        "version": _link_version,
         "sweep": lambda text, *_: question_address("retention show", plan=text),
         "plan": lambda text, *_: question_address("retention show", plan=text),
     }
