@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -390,16 +391,17 @@ def test_an_init_given_again_with_its_key_takes_nothing_and_has_the_first_answer
     init = ("init", "load", "--max", "1", "--key", "k-1")
     if at:
         lose(monkeypatch, *init, at=at)
-    first = shown("batch", *init)
+    monkeypatch.setenv("LOGNAME", "ann")  # who a server without tokens takes for the author
+    asked, headers = {"process": "load", "max": 1}, {"Idempotency-Key": "k-1"}
+    with serve(open_database(load_settings().state or "")) as client, ThreadPoolExecutor(8) as pool:
+        told = pool.map(lambda _: client.post("/api/v1/batch/init", json=asked, headers=headers), range(8))
+        ((status, text),) = {(each.status_code, each.text) for each in told}
+    first = json.loads(text)
+    assert status == 201
     (staging(first) / "part-0.csv").write_text("a\n")
     come(project, 3)
     before = rows(project)
     assert [shown("batch", *init), shown("batch", *init, "--dry-run")] == [first, {**first, "dry_run": True}]
-    monkeypatch.setenv("LOGNAME", "ann")  # who a server without tokens takes for the author
-    with serve(open_database(load_settings().state or "")) as client:
-        asked = {"process": "load", "max": 1}
-        answer = client.post("/api/v1/batch/init", json=asked, headers={"Idempotency-Key": "k-1"})
-    assert (answer.status_code, answer.json()) == (201, first)
     sentence = f"the key 'k-1' has taken batch {first['batch']} of process 'load' on here: attempt 1, work elsewhere"
     refused(f"{sentence} by ann, is RUNNING. Give the next one another key.", "batch", "init", "copy", "--key", "k-1")
     assert rows(project) == before

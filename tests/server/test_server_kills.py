@@ -1,30 +1,59 @@
-"""A server that is killed at random moments while definitions are applied: files, versions and journal agree."""
+"""A server that is killed at random moments: of definitions, files, versions and journal agree, and what is asked
+again with its key has one effect.
+"""
 
+import http.client
+import json
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
+from typing import Any
 
 import pytest
 import yaml
+from sqlalchemy import select
 
 from feed_assets.cli.door import CONSOLE
 from feed_assets.cli.remote import Question, send
 from feed_assets.engines.errors import ServiceError
+from feed_assets.log.instances.tables import attempts
+from feed_assets.log.tables import feed_events
+from feed_assets.sql.database import open_database
 from tests.cli.project import must, prepare, shown
+from tests.databases import create_schema
 from tests.definitions.verbs.harness import CLICKS
 from tests.drills import drill_seed, sized
-from tests.projects import enter
+from tests.projects import declare, enter
 
 APPLIED = sized(6, 100)
 LONGEST_LIFE = sized(0.2, 1.0)
 """Seconds between an answer and the end of a server."""
+TOLD = 100
+ORDERS = """
+{kind: cluster, name: here, storage: "file://${PROJECT_ROOT}/data"}
+---
+kind: feed
+name: orders
+instances: as-they-come
+format: csv
+locations: {data: "/orders/${YEAR}${MONTH}${DAY}/${HOUR}${MINUTE}${SECOND}"}
+clusters: {here: {validity: {start: 2026-01-01T00:00Z}}}
+---
+kind: process
+name: pick
+clusters: {here: {validity: {start: 2026-01-01T00:00Z}}}
+trigger: {from: earliest}
+inputs: {orders: {feed: orders, take: new}}
+workflow: {engine: external}
+"""
 
 
 class _Applying:
@@ -93,3 +122,78 @@ def _serving(folder: Path) -> Iterator[tuple["subprocess.Popen[str]", str]]:
             yield server, server.stdout.readline().split()[1]
         finally:
             server.kill()
+
+
+class _Telling:
+    """Gives each request with its key again until it is answered, by one server after the other."""
+
+    def __init__(self) -> None:
+        self.told = list[tuple[int, Any]]()
+        self.taken = list[tuple[int, Any]]()
+        self._at_work: Any = None
+
+    def tell(self, server: str) -> None:
+        """Give notices."""
+        while True:
+            number = len(self.told)
+            instance = f"2026-03-01T{number // 3600:02}:{number // 60 % 60:02}:{number % 60:02}Z"
+            asked = {"feed": "orders", "instance": instance, "trust": True}
+            self.told.append(_post(server, "feed/notify", asked, f"told {number}"))
+
+    def take(self, server: str) -> None:
+        """Take a batch after the other, and end each."""
+        while True:
+            if self._at_work is None:
+                answer = _post(server, "batch/init", {"process": "pick", "max": 1}, f"taken {len(self.taken)}")
+                if answer[0] == 409:
+                    continue  # nothing is pending
+                self.taken.append(answer)
+                self._at_work = {"process": "pick", **{name: answer[1][name] for name in ("batch", "attempt")}}
+            _post(server, "batch/end", self._at_work)
+            self._at_work = None
+
+
+def _post(server: str, name: str, asked: Any, key: str = "") -> tuple[int, Any]:
+    headers = {"Content-Type": "application/json", **({"Idempotency-Key": key} if key else {})}
+    with closing(http.client.HTTPConnection(server.split("//")[1], timeout=60)) as connection:
+        connection.request("POST", f"/api/v1/{name}", json.dumps(asked), headers)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+
+
+@pytest.mark.drill
+@pytest.mark.server
+@pytest.mark.timeout(1800)
+def test_what_is_asked_again_with_its_key_after_a_kill_has_one_effect(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enter(tmp_path, monkeypatch)
+    url = create_schema(postgres_url)
+    declare(tmp_path, ORDERS, schedule="automatic", state=url)
+    telling, chance = _Telling(), random.Random(drill_seed())
+
+    def go_on(ask: Any, address: str) -> None:
+        with suppress(OSError, http.client.HTTPException):
+            ask(address)
+
+    while len(telling.told) < TOLD:
+        with _serving(tmp_path) as (server, address):
+            clients = [Thread(target=go_on, args=[ask, address]) for ask in (telling.tell, telling.take)]
+            for each in clients:
+                each.start()
+            time.sleep(chance.uniform(0.5, 3.0))
+            server.send_signal(signal.SIGKILL)
+            for each in clients:
+                each.join()
+    assert {(status, answer["outcome"]) for status, answer in telling.told} == {(200, "recorded")}
+    assert {status for status, _ in telling.taken} == {201}
+    database = open_database(url)
+    with database.read() as connection:
+        events = Counter(connection.scalars(select(feed_events.c.nominal_time)))
+        runs = list(connection.scalars(select(attempts.c.run_id)))
+    database.close()
+    assert ({*events.values()}, len(events) - len(telling.told) in (0, 1)) == ({1}, True)
+    assert len({*runs}) == len(runs)
+    assert len(runs) - len(telling.taken) in (0, 1), "at most one has not been answered"
+    batches = [answer["batch"] for _, answer in telling.taken]
+    assert len({*batches}) == len(batches)
