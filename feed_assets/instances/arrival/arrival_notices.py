@@ -29,9 +29,10 @@ from feed_assets.json_form import NominalTime
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.feed_places import OWN_PATHS, FeedPlaces
-from feed_assets.log.records import MESSAGE, FeedEvent, FeedEventKind, FeedInstanceStatus
+from feed_assets.log.records import MESSAGE, FeedEvent, FeedEventKind, FeedInstance, FeedInstanceStatus
 from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import counted
+from feed_assets.sql.database import lock_log
 from feed_assets.storage.records import Availability, Look
 from feed_assets.timing.dates import render_datetime
 
@@ -116,25 +117,31 @@ def record_notice(context: OperationContext, notice: Notice, *, dry_run: bool = 
     _check_notice(context, record, notice, time)
     with context.database.read() as connection:
         known = _find_known(connection, record, notice, time)
-    if known is not None and known.is_row and not notice.is_trusted:
+    if isinstance(known, FeedInstance) and not notice.is_trusted:
         wanted, origin = [Candidate(record=record, nominal_time=time)], notice_origin(notice.author)
         known = None if look_for_vanished(context, wanted, origin, dry_run=dry_run) else known
-    if known is not None and not (notice.is_again and known.is_row):
+    if known is not None and not (notice.is_again and isinstance(known, FeedInstance)):
         _require_size(record, notice, time, known)
-        outcome = NoticeOutcome.KNOWN if dry_run else known.outcome
+        outcome = NoticeOutcome.KNOWN
+        if isinstance(known, FeedEvent) and not dry_run:
+            outcome = NoticeOutcome.CHANGED if known.kind is FeedEventKind.CHANGED else NoticeOutcome.RECORDED
         return _result(context, record, time, outcome, known.bytes, known.files, dry_run=dry_run)
     _require_own_path(context, record, notice, time)
     look = _look(context, record, notice, time)
     seen = _seen(record, notice, time, look, context.as_of)
     outcome = NoticeOutcome.RECORDED if known is None else NoticeOutcome.CHANGED
-    if known is not None and known.digest == (seen.row and seen.row.manifest_digest):
+    if known is not None and known.manifest_digest == (seen.row and seen.row.manifest_digest):
         return _result(context, record, time, NoticeOutcome.KNOWN, look.bytes, look.files, dry_run=dry_run)
     if not dry_run:
         with context.database.begin() as connection:
-            if known is not None:
+            lock_log(connection)  # so that no two notices find the same key free
+            is_first = _find_known(connection, record, notice, time) == known
+            if is_first and known is not None:
                 _record_change(connection, seen)
-            elif _find_known(connection, record, notice, time) is None:
+            elif is_first:
                 record_poll_results(connection, [seen])
+        if not is_first:
+            return record_notice(context, notice)
         _audit(context, record, notice, time)
     size, files = (notice.bytes, None) if notice.is_trusted else (look.bytes, look.files)
     return _result(context, record, time, outcome, size, files, dry_run=dry_run)
@@ -161,13 +168,17 @@ def _record_signal(context: OperationContext, record: FeedRecord, notice: Notice
         event = _find_event(connection, record, notice, notice.nominal_time)
         row = FeedInstances(connection).get(*record.key, time) if notice.nominal_time is not None else None
     if event is not None or (row is not None and not notice.is_again):
-        outcome = NoticeOutcome.KNOWN if event is None or dry_run else NoticeOutcome.RECORDED
+        outcome = NoticeOutcome.KNOWN
+        if event is not None and not dry_run:
+            outcome = NoticeOutcome.CHANGED if notice.is_again and notice.nominal_time else NoticeOutcome.RECORDED
         known = event.nominal_time if event is not None else time
         return _result(context, record, known, outcome, None, None, dry_run=dry_run)
     outcome = NoticeOutcome.RECORDED if row is None else NoticeOutcome.CHANGED
     if not dry_run:
         with context.database.begin() as connection:
-            record_signals(connection, [signal], context.as_of)
+            is_first = bool(record_signals(connection, [signal], context.as_of))
+        if not is_first:
+            return _record_signal(context, record, notice, dry_run=False)
         _audit(context, record, notice, time)
     return _result(context, record, time, outcome, None, None, dry_run=dry_run)
 
@@ -257,20 +268,16 @@ def _is_same_place(one: str, other: str) -> bool:
 
 def _find_known(
     connection: Connection, record: FeedRecord, notice: Notice, time: datetime
-) -> "_RecordedInstance | None":
+) -> FeedEvent | FeedInstance | None:
     """Return the known arrival: the event of the same notice, or the recorded instance."""
     if (event := _find_event(connection, record, notice, time)) is not None:
-        outcome = NoticeOutcome.CHANGED if event.kind is FeedEventKind.CHANGED else NoticeOutcome.RECORDED
-        return _RecordedInstance(bytes=event.bytes, files=event.files, outcome=outcome)
+        return event
     row = FeedInstances(connection).get(*record.key, time)
     if row is not None and row.status is FeedInstanceStatus.EVICTED:
         why = command_line("why", record.feed, time, kind=Kind.FEED.value, cluster=record.cluster)
         next_step = f"An evicted instance does not arrive again. How it is restored: {why}"
         _refuse(notice, record, time, "it was evicted", next_step)
-    is_there = row is not None and row.status is FeedInstanceStatus.AVAILABLE
-    if row is None or not is_there:
-        return None
-    return _RecordedInstance(bytes=row.bytes, files=row.files, digest=row.manifest_digest, is_row=True)
+    return row if row is not None and row.status is FeedInstanceStatus.AVAILABLE else None
 
 
 def _find_event(connection: Connection, record: FeedRecord, notice: Notice, time: datetime | None) -> FeedEvent | None:
@@ -288,21 +295,12 @@ def _find_event(connection: Connection, record: FeedRecord, notice: Notice, time
     return event
 
 
-def _require_size(record: FeedRecord, notice: Notice, time: datetime, known: "_RecordedInstance") -> None:
+def _require_size(record: FeedRecord, notice: Notice, time: datetime, known: FeedEvent | FeedInstance) -> None:
     """Require that a known arrival has the size that a notice tells, if both have one."""
     if notice.bytes is not None and known.bytes not in (None, notice.bytes):
         again = _notify(replace(notice, key=None, is_again=True), record.cluster)
         reason = f"it has arrived with {known.bytes:,} bytes, not {notice.bytes:,}"
         _refuse(notice, record, time, reason, f"Correct the size; or, if it has other content now: {again}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _RecordedInstance:
-    bytes: int | None
-    files: int | None
-    outcome: NoticeOutcome = NoticeOutcome.KNOWN
-    digest: str | None = None
-    is_row: bool = False
 
 
 def _look(context: OperationContext, record: FeedRecord, notice: Notice, time: datetime) -> Look:

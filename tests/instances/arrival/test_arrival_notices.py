@@ -1,5 +1,6 @@
 """Producers that tell what they have delivered."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from feed_assets.context.errors import ArrivalRefusedError, InstanceQueryError
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.instances.arrival.arrival_notices import Notice, NoticeOutcome, NoticeResult, record_notice
 from feed_assets.json_form import render_document
+from feed_assets.log.audit import Audit
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
 from feed_assets.timing.errors import InstanceError
 from tests.context.contexts import context_of, counting_harness
@@ -75,6 +77,21 @@ def test_a_notice_repeats_itself_by_its_key_also_when_the_data_are_gone(tmp_path
     for _ in range(2):
         assert notify(lifecycle, key="k2", is_again=True).outcome is NoticeOutcome.CHANGED
     assert len(lifecycle.events("clicks")) == 2
+
+
+def test_of_notices_at_once_with_one_key_one_is_recorded_and_all_are_answered_alike(
+    tmp_path: Path, state_url: str
+) -> None:
+    lifecycle = landed(tmp_path, state_url)
+    for key, outcome in (("k1", NoticeOutcome.RECORDED), ("k2", NoticeOutcome.CHANGED)):
+        is_again = outcome is NoticeOutcome.CHANGED
+        with ThreadPoolExecutor(8) as pool:
+            told = [pool.submit(notify, lifecycle, key=key, is_again=is_again) for _ in range(8)]
+        assert {(each.result().outcome, each.result().bytes) for each in told} == {(outcome, 17 if is_again else 4)}
+        lifecycle.land("clicks", START, text="other content")
+    assert [each.kind for each in lifecycle.events("clicks")] == [FeedEventKind.ARRIVED, FeedEventKind.CHANGED]
+    with lifecycle.database.read() as connection:
+        assert sum(each.action == "feed notify" for each in Audit(connection).newest(10)) == 2
 
 
 def test_a_key_is_for_one_instance(tmp_path: Path) -> None:
