@@ -208,7 +208,7 @@ ANSWERS: dict[str, tuple[str, Any]] = {
         "instances.0.nominalTime",
         "2013-11-03T02:00Z",
     ),
-    "instance/search?type=process&instanceStatus=RUNNING": ("instances.0.type", "PROCESS"),
+    "instance/search?type=feed,PROCESS&nameseq=cntng&instanceStatus=running,failed": ("instances.0.type", "PROCESS"),
     "instance/search?type=feed&tagkeys=web&numResults=1": ("instances.0.tags", {"tag": ["owner=web"]}),
     "entities/summary/process?cluster=primary&nameseq=counting&numInstances=5": (
         "entitySummaries.0.instances.4",
@@ -229,7 +229,7 @@ ANSWERS: dict[str, tuple[str, Any]] = {
     "metadata/discovery/colo/list?cluster=primary": ("results", ["default"]),
     "metadata/discovery/cluster_entity/list?cluster=primary": ("results", ["primary"]),
     "metadata/discovery/groups/list": ("results", ["daily"]),
-    "metadata/discovery/groups/daily/relations": ("inVertices.0.name", "sums"),
+    "metadata/discovery/GROUPS/daily/relations": ("inVertices.0.name", "sums"),
     "metadata/discovery/cluster_entity/backup/relations": (
         "outVertices",
         [{"name": "default", "type": "COLO", "label": "collocated"}],

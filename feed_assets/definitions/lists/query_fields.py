@@ -100,7 +100,9 @@ class SearchQuery:
     `end`; `end` None is now.
     """
 
-    kinds: Annotated[tuple[Kind, ...], Param("Only feeds, or only processes.", option="kind", of=SCHEDULABLE)] = ()
+    kinds: Annotated[
+        tuple[Kind, ...], Param("Only feeds, or only processes.", option="kind", of=SCHEDULABLE, commas=True)
+    ] = ()
     name_sequence: NameSequence = ""
     tag_keys: TagKeys = ()
     statuses: Annotated[tuple[str, ...], Param("Only with one of these states.", option="status", commas=True)] = ()

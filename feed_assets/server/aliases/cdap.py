@@ -137,11 +137,6 @@ def _show_found(document: Any, asked: Asked) -> Any:
     }
 
 
-def _run(asked: Asked) -> Json:
-    _require_namespace(asked)
-    return {"run": asked.one("run")}
-
-
 def _show_run(document: Any, asked: Asked) -> Any:
     _, program = find_path(f"apps/{asked.one('entity')}").split("/")
     if all(each["process"] != program for each in document["attempts"]):
@@ -277,7 +272,7 @@ _both = partial(_fields, direction="both")
 CDAP: tuple[Alias, ...] = (
     _searched("/v3/metadata/search", names=f"{_SEARCHED}, namespaces="),
     _searched(f"{_ROOT}/metadata/search", names=_SEARCHED),
-    Alias("GET", _RUN, "lineage run", given=_run, form=_show_run),
+    Alias("GET", _RUN, "lineage run", "run", _require_namespace, _show_run),
     _metadata(_METADATA, form=_show_metadata),
     _metadata(f"{_METADATA}/properties", form=partial(_show_metadata, kind="property")),
     _metadata(f"{_METADATA}/tags", form=partial(_show_metadata, kind="tag")),

@@ -90,7 +90,7 @@ class _AliasEndpoint:
     def _find(self, door: Door, asked: Asked, sent: _Values, tags: str | None) -> Any:
         """Return the document of the operation, or what stands in its place."""
         try:
-            given = self.alias.given(asked) if callable(self.alias.given) else self.alias.given
+            given = (self.alias.given(asked) if callable(self.alias.given) else self.alias.given) or {}
             calls = [{**self._rename(asked), **each} for each in (given if isinstance(given, list) else [given])]
             sent = {name: value for name, value in sent.items() if name not in calls[0]}
             told = [{name: value for name, value in each.items() if value is not None} for each in calls]

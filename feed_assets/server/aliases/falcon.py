@@ -5,7 +5,7 @@ Source: `docs/src/site/twiki/restapi` and `prism/src/main/java/org/apache/falcon
 
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from importlib.metadata import version
@@ -165,28 +165,41 @@ def _metrics(document: Any, _: Asked) -> Json:
     return _sized([give({**document, **each, **each["figures"]}) for each in copied])
 
 
-def _relations(dimension: str, document: Any, asked: Asked) -> Json:
-    """Return what an entity has to do with."""
-    name, kind, into, out = asked.one("name"), _KINDS[dimension], list[Json](), list[Json]()
-    for each in document["dependencies"]:
+def _named(asked: Asked) -> Json:
+    return {**_dimension(asked), "filter_by": f"NAME:{asked.one('name')}"}
+
+
+def _relations(document: Any, asked: Asked) -> Json:
+    """Return what an entity has to do with, or the entities that belong to a group, to an owner or to a colo."""
+    name, dimension = asked.one("name"), asked.one("type").lower()
+    if dimension in _GROUPS:
+        group, _, label = _GROUPS[dimension]
+        edges = asked.ask("lineage group", kind=group, name=name)["edges"]
+        found = [each["target"].split("/", 1) for each in edges if each["kind"] == "has"]
+        into, out = [_vertex(each, f"{kind}_entity", label or name) for kind, each in found], list[Json]()
+    else:
+        into, out = _neighbours(asked, _KINDS[dimension], name)
+        (entity,) = (each for each in document["entities"] if each["name"] == name)
+        out += _words(asked, _KINDS[dimension], entity)
+    return {"name": name, "type": dimension.upper(), "inVertices": into, "outVertices": out}
+
+
+def _neighbours(asked: Asked, kind: str, name: str) -> tuple[list[Json], list[Json]]:
+    into, out = list[Json](), list[Json]()
+    for each in asked.ask("entity dependency", kind=kind, name=name)["dependencies"]:
         of = each["kind"] if kind == "cluster" else kind
         for tag in each["tags"] or ("runs-on" if of == "process" else "stored-in",):
             comes = (tag == "Input") is (kind == "process") if each["tags"] else kind == "cluster"
             (into if comes else out).append(_vertex(each["name"], f"{each['kind']}_entity", tag.lower()))
-    said = asked.ask("metadata get", entity=f"{kind}/{name}")["metadata"]
-    words = {each["name"]: each["value"].split(", ") for each in said if each["kind"] == "property"}
-    words |= asked.ask("entity list", kind=kind, filter_by=f"NAME:{name}", fields="TAGS,PIPELINES")["entities"][0]
-    for group, (_, member, label) in _GROUPS.items():
-        found = words.get(member) if _KINDS.get(group, kind) == kind else None
-        out += [_vertex(each, group, label) for each in found or ()]
-    return {"name": name, "type": dimension.upper(), "inVertices": into, "outVertices": out}
+    return into, out
 
 
-def _members(dimension: str, document: Any, asked: Asked) -> Json:
-    """Return the entities that belong to a group, to an owner or to a colo."""
-    found = [each["target"].split("/", 1) for each in document["edges"] if each["kind"] == "has"]
-    into = [_vertex(each, f"{kind}_entity", _GROUPS[dimension][2] or asked.one("name")) for kind, each in found]
-    return {"name": asked.one("name"), "type": dimension.upper(), "inVertices": into, "outVertices": []}
+def _words(asked: Asked, kind: str, entity: Json) -> Iterator[Json]:
+    said = asked.ask("metadata get", entity=f"{kind}/{entity['name']}")["metadata"]
+    words = {**{each["name"]: each["value"].split(", ") for each in said if each["kind"] == "property"}, **entity}
+    for dimension, (_, member, label) in _GROUPS.items():
+        if _KINDS.get(dimension, kind) == kind:
+            yield from (_vertex(each, dimension, label) for each in words.get(member) or ())
 
 
 def _vertex(name: str, kind: str, label: str) -> Json:
@@ -219,10 +232,10 @@ def _switch(asked: Asked) -> Json:
 
 
 def _row(path: str, operation: str, form: Any, names: str = "", given: Any = EMPTY, **others: Any) -> Alias:
-    def give(asked: Asked) -> Json:
+    def give(asked: Asked) -> Any:
         if (colo := asked.one("colo", "*")) not in ("*", _COLO, ""):
             raise WrongUsageError(f"There is no colo {colo!r} here. Leave it out, and choose with clusters.")
-        return dict((given(asked) if callable(given) else given) or {})
+        return given(asked) if callable(given) else given
 
     refusal = partial(_told, status="FAILED")
     told: dict[str, Any] = {"method": "GET", "refusal": refusal, "statuses": _REFUSED, **others}
@@ -259,7 +272,7 @@ _LATE = _listed("instances", "rows", f"{_NEIGHBOUR}, tags=level:missed")
 _INSTANCES = _listed("instances", "instances", _INSTANCE, "STATUS")
 _PARAMS = _listed("instances", "instances", _INSTANCE, "PARAMS")
 _ACTED = _listed("instances", "instances", f"{_INSTANCE}, status=after")
-_FOUND = _listed("instances", "instances", f"{_INSTANCE}, {_NAMED}")
+_FOUND = _listed("instances", "instances", f"{_INSTANCE}, {_NAMED}", "Instances Search Results")
 _FILES = _listed("instances", "instances", _DATA)
 _COUNTS = _listed("instancesSummary", "clusters", "cluster, map=counts:map", "SUMMARY")
 _NEIGHBOURS = _listed("dependencies", "dependencies", f"{_NEIGHBOUR}, tags=tag")
@@ -305,17 +318,7 @@ FALCON = (
     _plain(
         "metadata/discovery/{name}/replication-metrics/list", "replication status", _metrics, _COPIES, given=_of_feed
     ),
-    *(
-        _plain(
-            f"metadata/discovery/{each}/{{name}}/relations",
-            "entity dependency" if each in _ENTITY_TYPES else "lineage group",
-            partial(_relations if each in _ENTITY_TYPES else _members, each),
-            "name",
-            given={"kind": kind},
-            statuses={},
-        )
-        for each, kind in (*_ENTITY_TYPES.items(), *((each, group) for each, (group, *_) in _GROUPS.items()))
-    ),
+    _plain("metadata/discovery/{type}/{name}/relations", "entity list", _relations, given=_named, statuses={}),
     _plain("metadata/lineage/entities", "lineage group", _pipeline, "pipeline=name", given={"kind": "pipeline"}),
     _plain("entities/lineage", "lineage group", _pipeline, "pipeline=name", given={"kind": "pipeline"}),
     _row("admin/version", "settings", _version),

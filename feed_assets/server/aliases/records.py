@@ -92,7 +92,7 @@ class Alias:
     names: str = ""
     """Their names of parameters in path and query, with those of the operation, as `parse_names` reads them; nothing
     after = for what only `given` or `form` reads, or nobody. Another parameter of the query is refused."""
-    given: Json | Callable[[Asked], Json | list[Json]] = EMPTY
+    given: Json | Callable[[Asked], Json | list[Json] | None] = EMPTY
     """Parameters of the operation that are not there under another name, by ours; of several calls a list, for `form` a
     list of documents. The file of one that takes a file is the body, unless it is named here."""
     form: Callable[[Any, Asked], Any] = lambda document, _: document
