@@ -1,5 +1,6 @@
 """Where Dagster shows an instance, as ticks note it, is where it is."""
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -85,9 +86,11 @@ def test_of_what_comes_as_it_comes_there_is_a_partition_once_it_has_come(harness
 
 
 def test_what_dagster_has_loaded_anew_is_noted_anew(harness: LocationHarness) -> None:
+    named = defaultdict(lambda: "lake-2.x", hourly="50%/a")
+
     class Renamed(FeedAssetsTranslator):
         def get_asset_spec(self, data: FeedAssetsTranslatorData) -> dg.AssetSpec:
-            return super().get_asset_spec(data).replace_attributes(key=dg.AssetKey(["a b/c", data.name]))
+            return super().get_asset_spec(data).replace_attributes(key=dg.AssetKey([named[data.name], data.name]))
 
     def noted() -> dict[str, str]:
         with harness.runtime.database(harness.instance).read() as connection:
@@ -99,5 +102,9 @@ def test_what_dagster_has_loaded_anew_is_noted_anew(harness: LocationHarness) ->
     (harness.home.folder / "entities" / "all.yaml").write_text(DECLARED.partition("---\n{kind: feed, name: second")[0])
     harness.reopen()
     harness.tick()
-    assert [each.url for each in find_in(harness)("daily")] == ["http://dagster.example/assets/a%20b%2Fc/daily"]
+    found = {name: [(each.asset, each.url) for each in find_in(harness)(name)] for name in ("daily", "hourly")}
+    assert found == {
+        "daily": [("lake-2.x/daily", "http://dagster.example/assets/lake-2.x/daily")],
+        "hourly": [("50%/a/hourly", None)],
+    }
     assert set(noted()) == {f"here/feed/{name}" for name in FEEDS if name != "second"}

@@ -147,6 +147,13 @@ def test_quality_over_time_is_a_picture_above_its_table(client: TestClient, tmp_
     assert "<table>" in table
 
 
+def test_an_instance_of_a_copy_stands_beside_that_of_its_source(client: TestClient) -> None:
+    assert client.post("/api/v1/feed/notify", json={"feed": "clicks", "instance": FIRST}).status_code == 200
+    text = client.get(f"/ui/feed/clicks/at/{FIRST}").text.partition("<h2>On each cluster</h2>")[2]
+    found = [each[:3] for each in cells_of(text.partition("</section>")[0]) if each]
+    assert found == [["backup", FIRST, "MISSING"], ["primary", FIRST, "AVAILABLE"]]
+
+
 def test_what_is_not_all_on_a_page_leads_on_and_back(client: TestClient) -> None:
     page = "/ui/ask/instance/listing?feed=clicks&num_results=2"
     assert "Further" not in client.get(page).text  # it has no pages

@@ -6,7 +6,8 @@ This module knows Dagster's addresses, but does not import it.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -32,12 +33,13 @@ if TYPE_CHECKING:
 NOTED = "assets"
 """The cursor with the digest of what is noted."""
 _PREFIX = "assets/"
+_LINKED = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")  # of "a/b" or "50%" Dagster's pages find another asset, or none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownAsset:
     """An asset of Dagster that shows a feed or process on a cluster; of an instance also the partition, if Dagster has
-    it. `url` is None without the setting `webserver`.
+    it. `url` is None without the setting `webserver`, and if Dagster's pages cannot be led to an asset of this name.
     """
 
     cluster: str
@@ -130,9 +132,9 @@ def _has_come(connection: Connection, kind: Kind, name: str, cluster: str, time:
     return row is not None and row.run_id is not None and not is_command(row.run_id)
 
 
-def _show(context: OperationContext, cluster: str, path: Iterable[str], key: str | None) -> ShownAsset:
-    url, web = None, (context.webserver or "").rstrip("/")
-    if web:
+def _show(context: OperationContext, cluster: str, path: Sequence[str], key: str | None) -> ShownAsset:
+    url = None
+    if context.webserver and all(map(_LINKED.fullmatch, path)):
         query = f"?view=partitions&partition={quote(key, safe='')}" if key else ""
-        url = f"{web}/assets/{'/'.join(quote(each, safe='') for each in path)}{query}"
+        url = f"{context.webserver.rstrip('/')}/assets/{'/'.join(path)}{query}"
     return ShownAsset(cluster=cluster, asset="/".join(path), partition=key, url=url)

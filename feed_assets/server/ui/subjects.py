@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -11,7 +12,7 @@ from feed_assets.server.ui.addresses import question_address
 from feed_assets.server.ui.catalog import words_of
 from feed_assets.server.ui.records import Asked, View
 from feed_assets.server.ui.tables import Cell, Table, ask_table, find_table, make_table
-from feed_assets.timing.dates import parse_datetime
+from feed_assets.timing.dates import parse_datetime, render_datetime
 
 _MORE = {
     Kind.FEED: (
@@ -89,10 +90,11 @@ def show_instance(asked: Asked) -> View:
         "assets": asked.find("instance asset", **given),
     }
     if kind == Kind.FEED:
-        parts |= {"tables": {"Quality": find_table(asked, "quality show", subject)}}
+        alone = {"feed": name, "start": instance, "end": render_datetime(parts["moment"] + timedelta(seconds=1))}
+        tables = {"On each cluster": ("instance listing", alone), "Quality": ("quality show", subject)}
     else:
         tables = {"Steps": ("instance steps", subject), "Properties": ("instance params", given)}
-        parts |= {"tables": {title: find_table(asked, *each) for title, each in tables.items()}}
+    parts |= {"tables": {title: find_table(asked, *each) for title, each in tables.items()}}
     return View(template="instance.html", title=f"{name} {instance}", parts={**given, **parts})
 
 
