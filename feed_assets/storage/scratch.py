@@ -61,12 +61,13 @@ class Scratch:
     def folder(self, token: str, path: str) -> Path:
         return self.root / token / path_name(path)
 
-    def make(self, token: str, path: str) -> Path:
-        """Create the directory of a staging, or empty it."""
+    def make(self, token: str, path: str, *, is_again: bool) -> Path:
+        """Create the directory of a staging, or empty it, but not if it `is_again` for the same writer."""
         folder = self.folder(token, path)
-        shutil.rmtree(folder, ignore_errors=True)
+        if not is_again:
+            shutil.rmtree(folder, ignore_errors=True)
         make_private(self.root.parent, self.store, path)
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=is_again)
         return folder
 
     def files(self, folder: Path) -> list[str]:

@@ -36,7 +36,7 @@ from tests.projects import declare, enter
 APPLIED = sized(6, 100)
 LONGEST_LIFE = sized(0.2, 1.0)
 """Seconds between an answer and the end of a server."""
-TOLD = 100
+TOLD = sized(20, 100)
 ORDERS = """
 {kind: cluster, name: here, storage: "file://${PROJECT_ROOT}/data"}
 ---

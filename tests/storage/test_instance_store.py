@@ -281,6 +281,16 @@ def test_staging_again_begins_empty(harness: StoreHarness) -> None:
     assert read_all(harness.store, HOUR) == DATA
 
 
+def test_staging_again_for_the_same_writer_keeps_its_files(harness: StoreHarness) -> None:
+    stage(harness.store, HOUR, DATA, "run-2")
+    new, again = (harness.store.stage(HOUR, token, is_again=True) for token in ("run-3", "run-2"))
+    assert harness.store.staged_files(HOUR, "run-3") == {}
+    assert harness.store.staged_files(HOUR, "run-2").keys() == DATA.keys()
+    for place in (new, again):
+        harness.store.publish(place, flag="_SUCCESS", guard=allow, extra={})
+    assert read_all(harness.store, HOUR) == DATA
+
+
 def test_one_token_stages_several_instances_apart(harness: StoreHarness) -> None:
     one, two = stage(harness.store, "a/1", {"x": b"1"}), stage(harness.store, "b/1", {"y": b"2"})
     harness.store.publish(one, flag=None, guard=allow, extra={})

@@ -23,7 +23,9 @@ _DATA, _JOURNAL = "data", "journal"
 class ObjectStaging(Staging):
     """A staging on an object store. `place` creates the scratch folder for `create` and returns its place."""
 
-    def __init__(self, objects: StagedObjects, refuse: Refuse, place: Callable[[StagedObjects], StagingPlace]) -> None:
+    def __init__(
+        self, objects: StagedObjects, refuse: Refuse, place: Callable[[StagedObjects, bool], StagingPlace]
+    ) -> None:
         self.path = objects.path
         self.token = objects.token
         self.objects = objects
@@ -39,7 +41,7 @@ class ObjectStaging(Staging):
                 recover(self.objects)
             self.objects.make(() if is_again else None)
             self._generation = 1
-            return self._place(self.objects)
+            return self._place(self.objects, is_again)
 
     def open(self) -> int:
         with self._translated():

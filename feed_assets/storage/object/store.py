@@ -258,9 +258,9 @@ class ObjectStore(InstanceStore):
         )
         return ObjectStaging(objects, self._refused, self._place)
 
-    def _place(self, objects: StagedObjects) -> StagingPlace:
+    def _place(self, objects: StagedObjects, is_again: bool) -> StagingPlace:
         """Return the place for the writers of a staging, and create its local folder."""
-        local = self._scratch.make(objects.token, objects.path)
+        local = self._scratch.make(objects.token, objects.path, is_again=is_again)
         url = f"file://{local}"
         if self.spark_scheme:
             url = f"{self.spark_scheme}://{self.root_url.split('://', 1)[1]}/{objects.data(1)}"
