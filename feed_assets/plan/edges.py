@@ -3,7 +3,7 @@ compile to: a condition on marks of inputs, and grids of times. Frozen, and read
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple, Self, TypeAlias
@@ -254,12 +254,3 @@ def _compile_condition(condition: str | AllOf | AnyOf, names: _Names) -> Conditi
 
 def _duration(frequency: Frequency | None) -> timedelta | None:
     return None if frequency is None else frequency.as_duration()
-
-
-def iter_leaves(condition: Condition) -> Iterator[Name]:
-    """Yield the names of a condition, in the order in which they are written."""
-    if isinstance(condition, Name):
-        yield condition
-        return
-    for part in condition.parts:
-        yield from iter_leaves(part)

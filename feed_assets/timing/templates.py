@@ -226,16 +226,6 @@ class PathTemplate:
         first = self.pieces[0]
         return text_of(first).rpartition("/")[0] if is_literal(first) else ""
 
-    @property
-    def segments(self) -> tuple["PathTemplate", ...]:
-        """The segments below `base`, each a template of its own (see `matches`), for walking a tree level by level.
-
-        >>> [segment.text for segment in parse_path_template("/data/${YEAR}-${MONTH}/part").segments]
-        ['${YEAR}-${MONTH}', 'part']
-        """
-        below = "" if self.is_static else self.text[len(self.base) :].removeprefix("/")
-        return tuple(parse_path_template(part, allow_unknown=True) for part in below.split("/") if below)
-
     def in_zone(self, zone: ZoneInfo) -> "PathTemplate":
         """Return the template of paths in wall-clock time of another zone."""
         return replace(self, zone=zone)

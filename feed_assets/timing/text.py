@@ -125,7 +125,7 @@ class TextContext:
     inputs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def render_text(text: str, context: TextContext, *, keep_unknown: bool = False) -> str:
+def render_text(text: str, context: TextContext) -> str:
     """Replace every `${…}` in a text; replacements are not expanded again.
 
     Functions: `instanceTime()`, `dateOffset(date, n, unit)`, `formatTime(date, pattern)` (see `format_date`),
@@ -136,7 +136,6 @@ def render_text(text: str, context: TextContext, *, keep_unknown: bool = False) 
     Args:
         text: any text; without `${` it is returned unchanged.
         context: the values.
-        keep_unknown: leave unknown variables and functions unchanged, as Falcon does.
 
     Raises:
         UnknownNameError: an unknown variable, function or input; the error lists the known ones.
@@ -149,20 +148,20 @@ def render_text(text: str, context: TextContext, *, keep_unknown: bool = False) 
     parts: list[str] = []
     end = 0
     for found in _SUBSTITUTION.finditer(text):
-        parts += _literal(text, end, found.start(), keep_unknown), _substituted(found, context, keep_unknown)
+        parts += _literal(text, end, found.start()), _substituted(found, context)
         end = found.end()
-    parts.append(_literal(text, end, len(text), keep_unknown))
+    parts.append(_literal(text, end, len(text)))
     return "".join(parts)
 
 
-def _literal(text: str, start: int, stop: int, keep_unknown: bool) -> str:
+def _literal(text: str, start: int, stop: int) -> str:
     opened = text.find("${", start, stop)
-    if opened >= 0 and not keep_unknown:
+    if opened >= 0:
         raise ExpressionError(text=text, position=opened, reason="this ${ is not closed")
     return text[start:stop]
 
 
-def _substituted(found: re.Match[str], context: TextContext, keep_unknown: bool) -> str:
+def _substituted(found: re.Match[str], context: TextContext) -> str:
     text, inner, position = found.string, found.group(1), found.start(1)
     evaluation = _Evaluation(text=text, context=context, origin=position)
     try:
@@ -172,15 +171,8 @@ def _substituted(found: re.Match[str], context: TextContext, keep_unknown: bool)
 
         call = parse_call(inner)
     except ExpressionError as exc:
-        if keep_unknown:
-            return found.group()
         raise _moved(exc, text, position) from exc
-    try:
-        return str(evaluation.call(call))
-    except UnknownNameError:
-        if keep_unknown:
-            return found.group()
-        raise
+    return str(evaluation.call(call))
 
 
 def _moved(error: ExpressionError, text: str, offset: int) -> ExpressionError:

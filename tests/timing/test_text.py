@@ -56,11 +56,10 @@ def test_what_is_put_in_is_not_looked_at_again() -> None:
         ("x ${dataIn('click','')}", 11, "not a known input .*Did you mean clicks"),
     ],
 )
-def test_an_unknown_name_is_refused_naming_the_known_ones_or_kept(text: str, position: int, words: str) -> None:
+def test_an_unknown_name_is_refused_naming_the_known_ones(text: str, position: int, words: str) -> None:
     with pytest.raises(UnknownNameError, match=words) as caught:
         render_text(text, CONTEXT)
     assert caught.value.position == position
-    assert render_text(text, CONTEXT, keep_unknown=True) == text
 
 
 @pytest.mark.parametrize(
@@ -83,10 +82,6 @@ def test_what_cannot_be_evaluated_is_refused_at_its_position(text: str, position
     with pytest.raises(ExpressionError) as caught:
         render_text(text, CONTEXT)
     assert caught.value.position == position
-
-
-def test_what_is_not_our_language_can_be_kept() -> None:
-    assert render_text("${wf:id()} ${YEAR} ${", CONTEXT, keep_unknown=True) == "${wf:id()} 2009 ${"
 
 
 @pytest.mark.parametrize(

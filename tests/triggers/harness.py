@@ -189,8 +189,8 @@ class Queues:
     def passed(self, process: str) -> int:
         """How many events were passed over in ranges."""
         with self.database.read() as connection:
-            ranges = Batches(connection).ranges(EntityKey(process, CLUSTER), use=RangeUse.PASSED)
-        return sum(each.count for each in ranges)
+            ranges = Batches(connection).ranges(EntityKey(process, CLUSTER))
+        return sum(each.count for each in ranges if each.use is RangeUse.PASSED)
 
     def follow(self, plan: Plan) -> None:
         """Go on by another plan."""

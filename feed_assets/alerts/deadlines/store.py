@@ -100,18 +100,16 @@ class SlaMisses(TableStore):
         clusters: Collection[str] = (),
         kind: str | None = None,
         name: str | None = None,
-        level: SlaLevel | None = None,
         open_only: bool = False,
     ) -> list[SlaMiss]:
         """Return the missed deadlines of the instances from `first` to `last`, both inclusive, oldest instance first.
 
-        Without clusters, kind, name and level those of all; with `open_only`, of instances that are late now.
+        Without clusters, kind and name those of all; with `open_only`, of instances that are late now.
         """
         is_wanted: list[ColumnElement[bool]] = [_T.nominal_time.between(first, last)]
         is_wanted += [_T.cluster.in_(sorted(clusters))] if clusters else []
         is_wanted += [_T.kind == kind] if kind is not None else []
         is_wanted += [_T.name == name] if name is not None else []
-        is_wanted += [_T.level == level] if level is not None else []
         is_wanted += [_IS_OPEN] if open_only else []
         return self._find(_ROWS.select.where(*is_wanted).order_by(*_ORDER))
 

@@ -139,9 +139,9 @@ class Deliveries(TableStore):
         statement = _DELIVERIES.select.where(IS_OPEN, _D.way == receiver).order_by(_D.seq).limit(limit)
         return _DELIVERIES.find(self._connection, statement)
 
-    def dead(self, receivers: Collection[str] | None = None, limit: int | None = None) -> list[Delivery]:
+    def dead(self, receivers: Collection[str] | None = None) -> list[Delivery]:
         """Return dead letters, oldest message first; of some receivers if given."""
-        statement = _DELIVERIES.select.where(IS_DEAD).order_by(_D.way, _D.seq).limit(limit)
+        statement = _DELIVERIES.select.where(IS_DEAD).order_by(_D.way, _D.seq)
         if receivers is not None:
             statement = statement.where(_D.way.in_(sorted(receivers)))
         return _DELIVERIES.find(self._connection, statement)

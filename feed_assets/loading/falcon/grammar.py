@@ -4,7 +4,7 @@ Each element lists its children and attributes, and the key of its value in our 
 checking, writing and documentation.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -92,20 +92,6 @@ class Element:
     def find_attribute(self, name: str) -> Attribute | None:
         """Return the attribute of this name; None if there is none."""
         return next((attribute for attribute in self.attributes if attribute.name == name), None)
-
-    def iter_paths(self, above: str = "") -> Iterator[str]:
-        """Yield every element and attribute below this one, as paths.
-
-        >>> list(Element(name="a", content=(one(text("b")),), attributes=(optional("c"),)).iter_paths())
-        ['a', 'a@c', 'a/b']
-        """
-        path = f"{above}/{self.name}" if above else self.name
-        yield path
-        for attribute in self.attributes:
-            yield f"{path}@{attribute.name}"
-        for part in self.content:
-            for element in part.elements:
-                yield from element.iter_paths(path)
 
 
 def one(*elements: Element) -> Part:

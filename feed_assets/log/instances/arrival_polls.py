@@ -32,11 +32,6 @@ class ArrivalPolls(TableStore):
         newest = _ROWS.find(self._connection, statement.order_by(_T.next_poll_at.desc()).limit(limit // 2))
         return [*newest, *found[: limit - len(newest)]]
 
-    def find(self, feed: str, cluster: str, nominal_time: datetime) -> ArrivalPoll | None:
-        """Return the poll of one instance."""
-        is_it = (_T.feed == feed, _T.cluster == cluster, _T.nominal_time == nominal_time)
-        return _ROWS.find_one(self._connection, _ROWS.select.where(*is_it))
-
     def find_many(self, keys: Collection[tuple[str, str, datetime]]) -> dict[FeedKey, ArrivalPoll]:
         """Return the polls of several instances in one statement; instances without one are left out."""
         return {poll.key: poll for poll in _ROWS.of_keys(self._connection, FeedKey._fields, keys)}

@@ -6,7 +6,7 @@ No query scans all instances: each has an index, or concerns one feed on one clu
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
-from sqlalchemy import and_, func, select
+from sqlalchemy import and_, select
 
 from feed_assets.log.instances.arrival_polls import ArrivalPolls
 from feed_assets.log.instances.tables import feed_instances
@@ -127,8 +127,3 @@ class FeedInstances(TableStore):
         is_settled = _T.status.in_(sorted(SETTLED))
         found = self._connection.execute(statement.where(is_settled), {KEY_ROWS: render_rows(keys)})
         return {FeedKey(*row) for row in found}
-
-    def counts(self, feed: str, cluster: str) -> dict[FeedInstanceStatus, int]:
-        """Return how many instances of a feed have each status; a status without instances is left out."""
-        statement = select(_T.status, func.count()).where(_T.feed == feed, _T.cluster == cluster).group_by(_T.status)
-        return dict(self._connection.execute(statement).all())

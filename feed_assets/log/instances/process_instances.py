@@ -436,13 +436,9 @@ class UnstartedInstances:
         statement = select(_T.nominal_time).where(self._is_of_process, ~_IS_UNSTARTED).limit(1)
         return self._connection.execute(statement).first() is not None
 
-    def times(self, start: datetime | None = None, stop: datetime | None = None) -> list[datetime]:
-        """Return the nominal times of unstarted instances with `start <= time < stop`, oldest first."""
+    def times(self) -> list[datetime]:
+        """Return the nominal times of unstarted instances, oldest first."""
         statement = select(_T.nominal_time).where(self._is_of_process, _IS_UNSTARTED)
-        if start is not None:
-            statement = statement.where(_T.nominal_time >= start)
-        if stop is not None:
-            statement = statement.where(_T.nominal_time < stop)
         return list(self._connection.scalars(statement.order_by(_T.nominal_time)))
 
     def has_waiting(self, start: datetime, stop: datetime) -> bool:

@@ -112,13 +112,9 @@ class Batches(TableStore):
         statement = _EVENTS.select.where(or_(following, and_(*of_feed, _E.seq.in_(free)))).order_by(_E.seq)
         return _EVENTS.find(self._connection, statement.limit(limit))
 
-    def ranges(
-        self, consumer: EntityKey, *, use: RangeUse | None = None, batch: datetime | None = None
-    ) -> list[EventRange]:
-        """Return the ranges of a consumer, of one use and of one batch if given, in the order of the log."""
+    def ranges(self, consumer: EntityKey, *, batch: datetime | None = None) -> list[EventRange]:
+        """Return the ranges of a consumer, of one batch if given, in the order of the log."""
         is_its = [_B.process == consumer.entity, _B.cluster == consumer.cluster]
-        if use is not None:
-            is_its.append(_B.use == use)
         if batch is not None:
             is_its.append(_B.nominal_time == batch)
         return _ROWS.find(self._connection, _ROWS.select.where(*is_its).order_by(_B.input, _B.feed, _B.to_seq))

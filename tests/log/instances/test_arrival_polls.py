@@ -33,8 +33,8 @@ def test_a_poll_is_replaced_and_found(database: Database) -> None:
         polls = ArrivalPolls(connection)
         polls.put([arrival_poll(0)])
         polls.put([arrival_poll(0, found="PARTIAL|1|1", next_poll_at=hour(9))])
-        assert polls.find("clicks", "primary", hour(0)) == arrival_poll(0, found="PARTIAL|1|1", next_poll_at=hour(9))
-        assert polls.find("clicks", "primary", hour(1)) is None
+        again = arrival_poll(0, found="PARTIAL|1|1", next_poll_at=hour(9))
+        assert polls.find_many([again.key, arrival_poll(1).key]) == {again.key: again}
 
 
 def test_only_polls_that_are_planned_are_moved(database: Database) -> None:
@@ -64,4 +64,4 @@ def test_feeds_with_instances_that_were_not_found_are_counted_and_forgotten(data
         assert polls.lacking(asked) == [LackingFeed("clicks", "primary", 2, hour(1))]
         polls.forget([("clicks", "primary")])
         assert polls.lacking(asked) == []
-        assert polls.find("clicks", "backup", hour(4)) is not None
+        assert [*polls.find_many([arrival_poll(4, cluster="backup").key])]

@@ -121,12 +121,3 @@ def test_settled_instances_are_polled_no_more(database: Database) -> None:
         polls.put([arrival_poll(n) for n in range(3)])
         instances.put([feed_instance(0, AVAILABLE), feed_instance(1, EVICTED), feed_instance(2, MISSING)])
         assert polls.due("primary", hour(99), 10) == [arrival_poll(2)]
-
-
-def test_counts_are_of_one_feed_on_one_cluster(database: Database) -> None:
-    with database.begin() as connection:
-        instances = FeedInstances(connection)
-        instances.put([feed_instance(n, status) for n, status in enumerate([MISSING, AVAILABLE, AVAILABLE, EVICTED])])
-        instances.put([feed_instance(0, cluster="backup"), feed_instance(0, feed="other")])
-        assert instances.counts("clicks", "primary") == {MISSING: 1, AVAILABLE: 2, EVICTED: 1}
-        assert instances.counts("none", "primary") == {}
