@@ -12,7 +12,6 @@ from feed_assets.entities.common import Kind
 from feed_assets.issues import EntityKey, Issue, SourceMap, internal_error, order_of
 from feed_assets.validation import (
     rules_cluster,
-    rules_columns,
     rules_credentials,
     rules_cycles,
     rules_feed,
@@ -133,7 +132,7 @@ RULES: tuple[Rule, ...] = (
     Rule(code="input-partition", kind=Kind.PROCESS, check=rules_process.check_partition_depth),
     Rule(code="optional-table", kind=Kind.PROCESS, check=rules_paths.check_optional_tables),
     Rule(code="process-sla", kind=Kind.PROCESS, check=rules_process.check_sla),
-    Rule(code="column-lineage", kind=Kind.PROCESS, check=rules_columns.check_lineage),
+    Rule(code="column-lineage", kind=Kind.PROCESS, check=rules_process.check_lineage),
     Rule(code="late-input", kind=Kind.PROCESS, check=rules_process.check_late_inputs),
     Rule(code="text", kind=Kind.PROCESS, check=rules_process.check_texts),
     Rule(code="job-priority", kind=Kind.PROCESS, check=rules_metadata.check_priority),

@@ -1,6 +1,6 @@
 """Rules about single processes: validity, names, SLA, late data, partitions and the texts rendered for them; and their
-work: the path fits the engine, a Spark is available, the files exist, the steps make a graph, and made-up data have the
-columns and types of the output's feed.
+work: the path fits the engine, a Spark is available, the files exist, the steps make a graph, and made-up data and what
+is declared of columns have the columns of the output's feed.
 
 Nothing is imported or run.
 """
@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from feed_assets.entities.cluster import Cluster, InterfaceType
-from feed_assets.entities.content.columns import describe_column, parse_columns
+from feed_assets.entities.content.columns import describe_column, has_path, parse_columns
 from feed_assets.entities.content.made_up import MadeUpColumn, MadeUpDecimal, Making, span_of
 from feed_assets.entities.errors import ColumnsError
 from feed_assets.entities.feed import Feed
@@ -26,7 +26,7 @@ from feed_assets.timing.dates import parse_timezone, render_datetime
 from feed_assets.timing.errors import ExpressionError, TimingError
 from feed_assets.timing.text import TextContext, render_text
 from feed_assets.validation.rules_cluster import MASTER_REMEDY, is_spark_master
-from feed_assets.validation.scope import Complaint, Scope, complain
+from feed_assets.validation.scope import Complaint, Scope, column_names, complain
 
 TAKEN = ("spark", "context")
 """Arguments of functions that are no inputs."""
@@ -541,3 +541,33 @@ def _quoted(name: str) -> str:
 
 def _output_feed(scope: Scope, process: Process) -> Feed | None:
     return scope.bundle.find_feed(next(iter(process.outputs.values())).feed) if len(process.outputs) == 1 else None
+
+
+def check_lineage(scope: Scope, process: Process) -> Iterator[Complaint]:
+    """The columns must be those of the output's feed, their sources those of inputs, as far as schemas are declared."""
+    inputs = {name: scope.bundle.find_feed(item.feed) for name, item in process.inputs.items()}
+    for name, output in process.outputs.items():
+        feed = scope.bundle.find_feed(output.feed)
+        for column, sources in output.column_lineage.items():
+            path: FieldPath = ("outputs", name, "column_lineage", column)
+            yield from _check_column(feed, column, path)
+            for source in sources:
+                read, _, of_input = source.partition(".")
+                if not read or not of_input:
+                    remedy = f"Write it as {next(iter(inputs), 'input')}.{read or of_input or 'column'}."
+                    yield Complaint(path=path, message=f"{source!r} is no column of an input", remedy=remedy)
+                    continue
+                yield from _check_column(inputs.get(read), of_input, path)
+                if read not in inputs:
+                    remedy = f"Write one of {', '.join(inputs)}." if inputs else "Remove the source."
+                    yield Complaint(path=path, message=f"{source!r} names {read!r}, which is no input", remedy=remedy)
+
+
+def _check_column(feed: Feed | None, column: str, path: FieldPath) -> Iterator[Complaint]:
+    """Complain of a column that a declared schema does not have; of a field in it, a column that may have fields."""
+    known = column_names(feed) if feed is not None else None
+    if feed is None or feed.columns is None or known is None or has_path(feed.columns, column):
+        return
+    if column not in feed.partitions:
+        message = f"{column!r} is no column of the schema of feed {feed.name!r}"
+        yield Complaint(path=path, message=message, remedy=f"Write one of {', '.join(sorted(known))}.")
