@@ -1,6 +1,7 @@
 """Make the pictures of the documents: a new project, run by Dagster and looked at in Chromium.
 
-Run by `make pictures`. A page that no longer shows what a picture is about ends it with an error.
+Run by `make pictures`; `python -m examples.pictures calendar why` makes only these. A page that no longer shows what a
+picture is about ends it with an error.
 """
 
 import base64
@@ -42,10 +43,13 @@ class Page:
 
     connection: ClientConnection
     base: str
+    only: tuple[str, ...] = ()
     _calls: int = field(default=0)
 
     def take(self, name: str, path: str, shows: str, *, click: str = "", height: int = 800) -> None:
         """Take a picture of a page that shows a text, after a click on the button or link with another text."""
+        if self.only and name not in self.only:
+            return
         self.call("Emulation.setDeviceMetricsOverride", width=WIDTH, height=height, deviceScaleFactor=1, mobile=False)
         self.call("Page.navigate", url=path if "://" in path else self.base + path)
         if click:
@@ -72,14 +76,15 @@ class Page:
         return dict(answer["result"])
 
 
-def main() -> int:
-    """Make all pictures; return 0."""
+def main(*only: str) -> int:
+    """Make all pictures, or those of some names; return 0."""
     PICTURES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="feed-assets-") as folder:
         project = Path(folder) / "shop"
         feed_assets(project.parent, "init", "shop")
         prepare(project)
         with dagster(project) as base, browser(Path(folder) / "browser", base) as page:
+            page.only = only
             take_pictures(page, project)
     for picture in sorted(PICTURES.glob("*.png")):
         print(f"{picture.name}: {picture.stat().st_size:,} bytes")
@@ -99,7 +104,8 @@ def take_pictures(page: Page, project: Path) -> None:
     run = str(wait_for("a run that has succeeded", lambda: find_run(page.base)))
     page.take("graph", "/locations/__repository__@shop/asset-groups/primary/lineage", "75% filled", height=480)
     page.take("asset", f"{ASSET}overview", "Source code", height=860)
-    check_links(page, project)
+    if not page.only:
+        check_links(page, project)
     page.take("columns", f"{ASSET}overview", "of orders.", height=1240)
     page.take(
         "partition", f"{ASSET}partitions&partition={today - timedelta(days=3)}", "feed_assets/preview", height=980
@@ -110,6 +116,9 @@ def take_pictures(page: Page, project: Path) -> None:
     with pages(project) as server:
         address = f"{server}/ui/feed/daily-revenue/calendar?year={today.year}"
         page.take("calendar", address, "available 3", height=640)
+        page.take("why", f"{server}/ui/process/daily-revenue/at/{today}T00:00Z", "because feed orders", height=560)
+    if page.only and "check" not in page.only:
+        return
     add_column(project)
     land(project, f"{today - timedelta(days=1)}", f"{today}")
     wait_for("the run of today", lambda: find_run(page.base) not in (None, run))
@@ -233,4 +242,4 @@ def wait_for(what: str, look: Callable[[], object]) -> object:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

@@ -8,9 +8,25 @@ from dataclasses import dataclass, field
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from tests.drills import sized
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 NARROW, WIDE = 360, 1280
 _GRAVE = ("serious", "critical")
+_LOOKS = sized(
+    (("light", WIDE), ("dark", NARROW)), [(theme, width) for theme in ("light", "dark") for width in (WIDE, NARROW)]
+)
+_OPEN = "document.querySelectorAll('details').forEach(each => each.open = true)"
+_LIST_STOPS = """[...document.querySelectorAll(
+    'a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex="0"]')]
+    .filter(each => each.checkVisibility() && getComputedStyle(each).visibility !== 'hidden')
+    .map((each, at) => { each.dataset.stop = at; return each.outerHTML.slice(0, 150) })"""
+_LOOK_AT_FOCUS = """(() => {
+    const it = document.activeElement, style = getComputedStyle(it), box = it.getBoundingClientRect()
+    const isDrawn = it.matches(':focus-visible') && style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) > 0
+    const isThere = box.width > 1 && box.height > 1 && box.bottom > 0 && box.top < innerHeight
+    return [Number(it.dataset.stop ?? -1), isDrawn && isThere] })()"""
+"""Of what has the focus: which stop it is, and whether a person sees that."""
 
 
 @dataclass(slots=True)
@@ -41,20 +57,40 @@ class Looker:
         return self.find_faults() + self.wrong
 
     def find_faults(self) -> list[str]:
-        """Return what is wrong with the page at both widths and in both themes: for people with a screen reader, a
-        keyboard or a narrow screen.
+        """Return what is wrong with the page, all of it unfolded, at both widths and in both themes: for people with a
+        screen reader, a keyboard or a narrow screen.
         """
         found = list[str]()
-        for theme in ("light", "dark"):
+        self.page.evaluate(_OPEN)
+        for theme, width in _LOOKS:
             self.page.emulate_media(color_scheme=theme)
-            for width in (WIDE, NARROW):
-                self.page.set_viewport_size({"width": width, "height": 800})
-                grave = [each for each in Axe().run(self.page).response["violations"] if each["impact"] in _GRAVE]
-                nodes = [(each["id"], node["html"][:200]) for each in grave for node in each["nodes"][:2]]
-                found += [f"{theme} {width}: {name}: {html}" for name, html in nodes]
-                if (wide := self.page.evaluate("document.documentElement.scrollWidth")) > width:
-                    found.append(f"{theme} {width}: the page is {wide} wide")
+            self.page.set_viewport_size({"width": width, "height": 800})
+            grave = [each for each in Axe().run(self.page).response["violations"] if each["impact"] in _GRAVE]
+            nodes = [(each["id"], node["html"][:200]) for each in grave for node in each["nodes"][:2]]
+            found += [f"{theme} {width}: {name}: {html}" for name, html in nodes]
+            if (wide := self.page.evaluate("document.documentElement.scrollWidth")) > width:
+                found.append(f"{theme} {width}: the page is {wide} wide")
         return found
+
+    def walk_by_tab(self, path: str) -> list[str]:
+        """Open a page, press `Tab` until it begins anew, and return the links and controls that get no focus, or out of
+        their order, or so that nobody sees it.
+        """
+        self.open(path)
+        self.page.evaluate(_OPEN)
+        stops: list[str] = self.page.evaluate(_LIST_STOPS)
+        unseen, reached = list[str](), list[int]()
+        for _ in range(3 * len(stops) + 10):
+            self.page.keyboard.press("Tab")
+            stop, is_seen = self.page.evaluate(_LOOK_AT_FOCUS)
+            if stop in reached:
+                break
+            reached += [stop] if stop >= 0 else []
+            unseen += [] if is_seen or stop < 0 else [f"nobody sees the focus of {stops[stop]}"]
+        first = reached.index(0) if 0 in reached else 0  # a field may have the focus from the beginning
+        in_order = reached[first:] + reached[:first]
+        missed = [f"not reached: {html}" for at, html in enumerate(stops) if at not in reached]
+        return missed + unseen + ([f"out of order: {in_order}"] if in_order != sorted(in_order) else [])
 
 
 @contextmanager

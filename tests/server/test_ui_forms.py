@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from feed_assets.alerts.deadlines.records import SlaMiss
+from feed_assets.alerts.deadlines.store import SlaMisses
 from feed_assets.clock import open_clock
+from feed_assets.log.messages.levels import SlaLevel
 from feed_assets.operation import Does
 from feed_assets.server.application import build_application
 from feed_assets.server.callers import Keeper
@@ -18,11 +21,22 @@ from feed_assets.server.tokens import create_token, revoke_token
 from feed_assets.settings import load_settings
 from feed_assets.sql.database import Database
 from feed_assets.sql.errors import StateUnreachableError
+from tests.instances.harness import at
 from tests.server.project import open_project
 
 HTML = {"Accept": "text/html,*/*;q=0.8", "Sec-Fetch-Site": "same-origin"}
 ELSEWHERE = ("192.0.2.7", 5)
 SECURE = "https://192.0.2.9:3030"
+LATE = SlaMiss(
+    kind="feed",
+    name="views",
+    cluster="primary",
+    nominal_time=at("03T02:00"),
+    level=SlaLevel.LOW,
+    due_at=at("03T03:00"),
+    missed_at=at("03T03:01"),
+    told_at=at("03T03:01"),
+)
 
 
 @pytest.fixture
@@ -234,6 +248,18 @@ def test_tags_and_holds_are_changed_by_forms(project: Database) -> None:
     given = {**fields_of(listed, "hold/release"), "name": "audit"}
     assert client.post("/ui/do/hold/release", data=given).status_code == 303
     assert "audit" not in client.get("/ui/ask/hold/list").text
+
+
+def test_who_knows_that_an_instance_is_late_says_so_once(project: Database) -> None:
+    with project.begin() as connection:
+        SlaMisses(connection).add([LATE])
+    client, page = browse(project, "http://127.0.0.1:3030"), "/ui/feed/views/at/2013-11-03T02:00Z"
+    assert "sla/ack" not in client.get("/ui/feed/views/at/2013-11-03T01:00Z").text
+    given = fields_of(client.get(page).text, "sla/ack")
+    led = client.post("/ui/do/sla/ack", data=given)
+    assert (led.status_code, led.headers["location"]) == (303, page)
+    assert "sla/ack" not in client.get(page).text
+    assert "<td>sla ack</td>" in client.get("/ui/ask/admin/audit").text
 
 
 def test_forms_are_for_whoever_may_act_and_of_their_own_page(project: Database) -> None:
