@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy
 from sqlalchemy import Column, Connection, MetaData, Table, TypeDecorator, insert, select, text
+from sqlalchemy.engine.default import DefaultDialect
 
 from benchmarks.workload import CLUSTER, HOUR, START, pairs_of, write_entities
 from feed_assets.definitions.store import record_location
@@ -21,8 +22,8 @@ from feed_assets.log.instances.tables import attempts, feed_instances, manifests
 from feed_assets.log.messages.outbox import outbox
 from feed_assets.log.removals.records import SweepState
 from feed_assets.log.removals.store import Sweeps
-from feed_assets.log.removals.tables import sweep_chunks, sweep_items, sweeps
-from feed_assets.log.tables import audit, feed_events, watermarks
+from feed_assets.log.removals.tables import sweep_chunks, sweeps
+from feed_assets.log.tables import audit, feed_events, shared_payloads, watermarks
 from feed_assets.plan.location import load_location
 from feed_assets.retention.planning import plan_retention
 from feed_assets.retention.rules.clock_witness import note_clock
@@ -30,7 +31,7 @@ from feed_assets.retention.running import run_sweeps
 from feed_assets.settings import load_settings
 from feed_assets.simulate.parts import ArrivalPattern, iter_arrivals
 from feed_assets.simulate.simulation import Simulation, SimulationSettings
-from feed_assets.sql.column_types import UtcDateTime
+from feed_assets.sql.column_types import Digest, UtcDateTime
 from feed_assets.sql.database import Database
 from feed_assets.sql.tables import VERSION_TABLE, load_tables
 from feed_assets.timing.dates import NEVER
@@ -42,13 +43,13 @@ MESSAGES = timedelta(days=12)
 COPIED = (
     feed_instances,
     feed_events,
+    shared_payloads,
     manifests,
     process_instances,
     attempts,
     outbox,
     sweeps,
     sweep_chunks,
-    sweep_items,
     audit,
 )
 _IN_TRASH = timedelta(days=8)
@@ -197,9 +198,15 @@ def _name_runs(database: Database) -> None:
     named = ((attempts, "run_id"), (process_instances, "run_id"), (feed_events, "origin"), (outbox, "payload"))
     with database.begin() as connection:
         inner: Any = connection.connection.driver_connection
-        inner.create_function("named", 1, lambda value: value and _RUN.sub(_uuid, value))
+        inner.create_function("named", 1, _named)
         for table, column in named:
             connection.execute(text(f"UPDATE {table.name} SET {column} = named({column})"))
+
+
+def _named(value: str | bytes | None) -> str | bytes | None:
+    if isinstance(value, bytes):
+        return Digest().process_bind_param(_RUN.sub(_uuid, value.decode()), DefaultDialect())
+    return value and _RUN.sub(_uuid, value)
 
 
 def _uuid(run: re.Match[str]) -> str:
@@ -251,9 +258,8 @@ def _lay_periods(
     tokens: Sequence[tuple[datetime, str]],
 ) -> None:
     columns = "".join(f", token{number} text" for number in range(len(tokens)))
-    connection.execute(
-        text(f"CREATE TEMP TABLE period (rank bigint, micros bigint, live bigint, evicted bigint, run text{columns})")
-    )
+    numbered = "rank bigint, micros bigint, live bigint, evicted bigint"
+    connection.execute(text(f"CREATE TEMP TABLE period ({numbered}, run text, tail bytea{columns})"))
     values = "".join(f", :token{number}" for number in range(len(tokens)))
     micros = size.period // timedelta(microseconds=1)
     periods = []
@@ -261,8 +267,10 @@ def _lay_periods(
         live, evicted = numbers.shifts(rank, size)
         later = {f"token{number}": f"{at + rank * size.period:{form}}" for number, (at, form) in enumerate(tokens)}
         run = f"-8000-{rank:012d}"
-        periods.append({"rank": rank, "micros": rank * micros, "live": live, "evicted": evicted, "run": run} | later)
-    connection.execute(text(f"INSERT INTO period VALUES (:rank, :micros, :live, :evicted, :run{values})"), periods)
+        named = {"run": run, "tail": bytes.fromhex(run[-12:])}
+        periods.append({"rank": rank, "micros": rank * micros, "live": live, "evicted": evicted} | named | later)
+    values = f":rank, :micros, :live, :evicted, :run, :tail{values}"
+    connection.execute(text(f"INSERT INTO period VALUES ({values})"), periods)
 
 
 def _later(
@@ -272,6 +280,8 @@ def _later(
     name = f'template."{column.name}"'
     if isinstance(column.type, UtcDateTime):
         return f"{name} + period.micros"
+    if column in (feed_events.c.shared, shared_payloads.c.number):
+        return f"{name} + period.rank"
     if column.name in ("seq", "event_seq", "log_seq"):
         return _number(name, numbers)
     if column is feed_events.c.idempotency_key:  # a digest: another one, as long
@@ -280,6 +290,11 @@ def _later(
     if column is attempts.c.outputs:
         parsed = f"CAST(rtrim(substr({name}, 5), ']') AS bigint)"  # [1,[7]]
         return f"'[1,[' || CAST({_number(parsed, numbers)} AS text) || ']]'"
+    if column.name in ("run_id", "origin"):  # the last bytes of a UUID, behind 255
+        is_sqlite = connection.dialect.name == "sqlite"
+        run = f"substr({name}, 1, length({name}) - 6) || period.tail"
+        run, mark = (f"CAST({run} AS BLOB)", "X'FF'") if is_sqlite else (run, "'\\xff'")
+        return f"CASE WHEN substr({name}, length({name}) - 16, 1) = {mark} THEN {run} ELSE {name} END"
     if not isinstance(column.type, TypeDecorator) or not isinstance(column.type.impl_instance, sqlalchemy.Text):
         return name
     value = name

@@ -1,6 +1,8 @@
 """Append events of feed instances to a log, and read them."""
 
 import hashlib
+import json
+import re
 from base64 import urlsafe_b64encode
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
@@ -10,17 +12,61 @@ from typing import Any, NamedTuple
 from sqlalchemy import Select, exists, func, insert, select
 
 from feed_assets.log.messages.lineage import tell_data
-from feed_assets.log.records import CONTENT, FeedEvent, FeedEventKind, FeedKey, NewFeedEvent
-from feed_assets.log.tables import HAS_KEY, feed_events
+from feed_assets.log.records import COLUMNS, CONTENT, FeedEvent, FeedEventKind, FeedKey, NewFeedEvent
+from feed_assets.log.tables import HAS_KEY, feed_events, shared_payloads
 from feed_assets.masking import encodable
 from feed_assets.sql.database import lock_log
-from feed_assets.sql.rows import KEY_ROWS, RowMapper, TableStore, delete_keys, key_rows, render_rows, select_keys
+from feed_assets.sql.rows import (
+    KEY_ROWS,
+    RowMapper,
+    TableStore,
+    build_insert_if_absent,
+    delete_keys,
+    key_rows,
+    render_rows,
+    select_keys,
+)
 from feed_assets.sql.totals import Total, TotalKind, Totals, microseconds, totals
 
 EVENTS_AT_ONCE = 500
 
+SHARED = frozenset({"sweep", "kind", "place", "store", "rule", "reason", "process", "output", COLUMNS})
+"""The members of a payload that many events have in common: stored once, under a number that is made of them."""
+
 _T = feed_events.c
-_ROWS = RowMapper(feed_events, FeedEvent)
+_PATH, _FEED = "path", "{feed}"
+
+
+class _EventRows(RowMapper[FeedEvent]):
+    """Gives events the whole of their payloads."""
+
+    def load(self, row: Sequence[Any], **others: Any) -> FeedEvent:
+        *values, shared = row
+        found: dict[str, Any] = {**others, **dict(zip(self._names, values, strict=True))}
+        found["origin"] = shared.pop("origin", found["origin"])
+        if _PATH in shared:
+            shared[_PATH] = _render_path(shared[_PATH], found["nominal_time"], found["feed"])
+        return FeedEvent(**found | {"payload": shared | found["payload"]})
+
+
+def _render_path(pattern: str, nominal_time: datetime, feed: str) -> str:
+    return f"{nominal_time:{pattern}}".replace(_FEED, feed)
+
+
+def _find_pattern(path: object, nominal_time: datetime, feed: str) -> str | None:
+    """Return a path without the name of its feed and without its time, if all instances have that: as `{feed}/%Y`."""
+    pattern, rest = "", str(path).replace("%", "%%").replace(feed, _FEED, 1)
+    for part in ("%Y", "%m", "%d", "%H", "%M"):
+        before, found, after = rest.partition(f"{nominal_time:{part}}")
+        pattern, rest = (f"{pattern}{before}{part}", after) if found else (pattern, rest)
+    pattern += rest
+    is_safe = "%Y" in pattern and pattern.isascii() and pattern.isprintable()
+    is_of_all = is_safe and not re.search(r"\d", pattern[pattern.index("%Y") :])
+    return pattern if is_of_all and _render_path(pattern, nominal_time, feed) == path else None
+
+
+_SHARED = select(shared_payloads.c.payload).where(shared_payloads.c.number == _T.shared).scalar_subquery()
+EVENT_ROWS = _ROWS = _EventRows(feed_events, FeedEvent, shared=_SHARED)
 _NEW_ROWS = RowMapper(feed_events, NewFeedEvent)
 
 
@@ -54,7 +100,7 @@ class EventLog(TableStore):
         known = self._find_keys({digest_key(key) for event in events if (key := event.idempotency_key) is not None})
         last = self.last_seq()
         seqs: list[int] = []
-        rows: list[dict[str, object]] = []
+        rows: list[dict[str, Any]] = []
         new: list[NewFeedEvent] = []
         for event in events:
             key = None if event.idempotency_key is None else digest_key(event.idempotency_key)
@@ -62,12 +108,13 @@ class EventLog(TableStore):
             if seq is None:
                 last += 1
                 seq = last
-                rows.append(_NEW_ROWS.values(event) | {"seq": seq, "idempotency_key": key})
+                rows.append(_NEW_ROWS.values(event) | {"seq": seq, "idempotency_key": key, "shared": None})
                 new.append(event)
                 if key is not None:
                     known[key] = seq
             seqs.append(seq)
         if rows:
+            self._share(rows, new)
             self._connection.execute(insert(feed_events), rows)
             tell_data(self._connection, new, last - len(new) + 1)
             Totals(self._connection).add(total for event in new for total in _totals_of(event))
@@ -205,6 +252,24 @@ class EventLog(TableStore):
         # Sorted here: with ORDER BY, SQLite would scan all events of the cluster.
         found = _ROWS.find(self._connection, statement)
         return sorted(found, key=lambda event: event.seq)
+
+    def _share(self, rows: Iterable[dict[str, Any]], events: Iterable[NewFeedEvent]) -> None:
+        """Store what the payloads of events have in common with others, and leave its number in their rows."""
+        common: dict[int, dict[str, object]] = {}
+        for row, event in zip(rows, events, strict=True):
+            row["payload"] = payload = dict(event.payload)
+            shared = {name: payload.pop(name) for name in sorted(payload.keys() & SHARED)}
+            if (pattern := _find_pattern(payload.get(_PATH), event.nominal_time, event.feed)) is not None:
+                del payload[_PATH]
+                shared[_PATH] = pattern
+            if not re.search(r"\d", event.origin):  # no run, nor another program
+                shared["origin"], row["origin"] = event.origin, None
+            if shared:
+                row["shared"] = int.from_bytes(hashlib.sha256(json.dumps(shared).encode()).digest()[:8]) >> 2
+                common[row["shared"]] = shared
+        if common:
+            found = [{"number": number, "payload": shared} for number, shared in common.items()]
+            self._connection.execute(build_insert_if_absent(self._dialect, shared_payloads), found)
 
     def _find_keys(self, keys: Collection[str]) -> dict[str, int]:
         names, columns = ("idempotency_key",), (_T.idempotency_key, _T.seq)

@@ -369,7 +369,7 @@ class ProcessInstance(OfProcessInstance):
     that died with it. `retry_at` is when the next attempt begins: NEVER if there is none, None until that is decided.
     `overrides` are properties that a person gave for the following runs. `notice_at` is when people are notified that
     it is not done; `notice_digest` is of the last notice. `cause` is the cause of its last transition, `cause_detail`
-    an additional sentence.
+    an additional sentence. `inputs` are those of the newest attempt that has come so far.
     """
 
     status: ProcessInstanceStatus
@@ -443,7 +443,6 @@ class ProcessChanges(TypedDict, total=False):
     run_id: str | None
     request_key: str | None
     requested_at: datetime | None
-    inputs: tuple[FrozenInput, ...]
     materialized_at: datetime | None
     ready_at: datetime | None
     deadline_at: datetime | None

@@ -25,15 +25,23 @@ feed_events = Table(
     Column("feed", Text, nullable=False),
     Column("cluster", Text, nullable=False),
     Column("kind", Choice(FeedEventKind), nullable=False),
-    Column("origin", Text, nullable=False),
+    Column("origin", Digest),
     Column("manifest_digest", Digest),
     Column("payload", Payload),
+    Column("shared", BigInteger),
     Column("idempotency_key", Text),
     Column("marking", Text),
     Index("fa_feed_events_by_instance", "feed", "cluster", "nominal_time"),
     Index("fa_feed_events_by_feed", "feed", "cluster", "seq"),
     Index("fa_feed_events_by_cluster", "cluster", "seq"),
     index_where("fa_feed_events_by_key", HAS_KEY, "idempotency_key", unique=True),
+)
+
+shared_payloads = define_table(
+    "fa_shared_payloads",
+    Column("number", BigInteger, nullable=False),
+    Column("payload", Payload),
+    key=("number",),
 )
 
 watermarks = define_table(

@@ -46,8 +46,6 @@ from feed_assets.triggers.queue.inputs import TriggerInputs
 
 EVENTS_A_STEP = 2_000
 _POSITION = "cleanup/events"
-_OWN = (FeedEventKind.EVICTED, FeedEventKind.RESTORED)
-"""The kinds of events whose idempotency keys are those of sweeps."""
 
 
 def is_history_due(connection: Connection, before: datetime, as_of: datetime) -> bool:
@@ -95,7 +93,9 @@ def remove_past(
         event
         for key, found in events.items()
         for event in found
-        if event.seq <= gone[key] and event.seq not in positions and (event.kind in _OWN or not event.idempotency_key)
+        if event.seq <= gone[key]
+        and event.seq not in positions
+        and (event.kind is FeedEventKind.RESTORED or not event.idempotency_key)
     ]
     log.remove(event.seq for event in old)
     Attempts(connection).remove_past(old)

@@ -8,11 +8,12 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from typing import Any
+from uuid import UUID
 
 import sqlalchemy
-from sqlalchemy import BigInteger, Dialect, LargeBinary, SmallInteger, TypeDecorator
+from sqlalchemy import BigInteger, Dialect, LargeBinary, TypeDecorator
 
 from feed_assets.masking import encodable
 from feed_assets.sql.errors import StateError
@@ -21,7 +22,8 @@ JSON_VERSION = 1
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_DIGITS = re.compile(r"((?:[0-9a-f]{2}){16,}|)\Z")  # sha256:1c5a…
+_DIGITS = re.compile(r"((?:[0-9a-f]{2}){16,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|)\Z")  # sha256:1c5a…
+_MARK = re.compile(rb"([\0\xff])")  # of digits, and of a UUID: neither is in text
 _escape = json.JSONEncoder().encode
 _parse_json = json.JSONDecoder().decode
 _render_json = json.JSONEncoder(separators=(",", ":")).encode
@@ -82,23 +84,6 @@ class Choice(TypeDecorator[StrEnum]):
         return lambda value: None if value is None else members[value]
 
 
-class NumberedChoice(TypeDecorator[IntEnum]):
-    """A member of an integer enum, stored as its number."""
-
-    impl = SmallInteger
-    cache_ok = True
-
-    def __init__(self, members: type[IntEnum]) -> None:
-        super().__init__()
-        self.members = members
-
-    def process_bind_param(self, value: IntEnum | None, _dialect: Dialect) -> int | None:
-        return None if value is None else int(value)
-
-    def process_result_value(self, value: int | None, _dialect: Dialect) -> IntEnum | None:
-        return None if value is None else self.members(value)
-
-
 class AnyText(TypeDecorator[str]):
     """Text that may have what databases refuse: NUL, and lone surrogates, which stand for bytes of paths that are not
     text. Stored with the escapes of JSON.
@@ -130,7 +115,9 @@ class Text(TypeDecorator[str]):
 
 
 class Digest(TypeDecorator[str]):
-    """Text that ends with many hexadecimal digits, as `sha256:1c5a…`; they are stored as bytes, behind a NUL."""
+    """Text that ends with many hexadecimal digits, as `sha256:1c5a…`, or with a UUID, as the names of runs: they are
+    stored as bytes, behind a NUL or 255.
+    """
 
     impl = LargeBinary
     cache_ok = True
@@ -139,7 +126,8 @@ class Digest(TypeDecorator[str]):
         if value is None:
             return None
         text, digits, _ = _DIGITS.split(encodable(value), 1)
-        return text.encode() + (b"\0" + bytes.fromhex(digits) if digits else b"")
+        mark = b"\xff" if "-" in digits else b"\0"
+        return text.encode() + (mark + bytes.fromhex(digits.replace("-", "")) if digits else b"")
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], str | None]:  # noqa: ARG002
         """Replaces `process_result_value`, as for times."""
@@ -149,8 +137,9 @@ class Digest(TypeDecorator[str]):
 def _digest_from_column(value: bytes | memoryview | None) -> str | None:
     if value is None:
         return None
-    text, _, digits = bytes(value).partition(b"\0")
-    return text.decode() + digits.hex()
+    text, *found = _MARK.split(value, 1)
+    mark, digits = found or (b"\0", b"")
+    return text.decode() + (digits.hex() if mark == b"\0" else str(UUID(bytes=digits)))
 
 
 class Payload(TypeDecorator[Mapping[str, object]]):

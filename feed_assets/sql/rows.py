@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from sqlalchemy import (
     BigInteger,
     BindParameter,
-    Column,
     ColumnElement,
     Connection,
     Executable,
@@ -178,16 +177,17 @@ class RowMapper(Generic[T]):
     """Maps a dataclass or named tuple to the rows of a table.
 
     The caller handles fields without a column, and columns without a field. `select` selects `columns`, which `load`
-    reads.
+    reads. Fields that are `derived` are read by an expression, and not written.
     """
 
-    def __init__(self, table: Table, cls: Callable[..., T]) -> None:
+    def __init__(self, table: Table, cls: Callable[..., T], **derived: ColumnElement[Any]) -> None:
         names = getattr(cls, "_fields", None) or [each.name for each in fields(cls)]  # type: ignore[arg-type]
         self._table = table
         self._cls = cls
         self._names = tuple(name for name in names if name in table.c)
         self._get: Callable[[T], tuple[Any, ...]] = attrgetter(*self._names)
-        self.columns: tuple[Column[Any], ...] = tuple(table.c[name] for name in self._names)
+        self._read = (*self._names, *derived)
+        self.columns: tuple[ColumnElement[Any], ...] = (*(table.c[name] for name in self._names), *derived.values())
         self.select: Select[Any] = select(*self.columns)
 
     def values(self, value: T) -> dict[str, Any]:
@@ -196,7 +196,7 @@ class RowMapper(Generic[T]):
 
     def load(self, row: Sequence[Any], **others: Any) -> T:
         """Return the value in a row of `columns`; `others` are the fields without a column."""
-        return self._cls(**dict(zip(self._names, row, strict=True)), **others)
+        return self._cls(**dict(zip(self._read, row, strict=True)), **others)
 
     def find(
         self, connection: Connection, statement: Executable, parameters: Mapping[str, Any] | None = None

@@ -13,7 +13,7 @@ from sqlalchemy.schema import CreateIndex
 
 from feed_assets.sql.column_types import Text
 
-SCHEMA_REVISION = "0023-029b9dac"
+SCHEMA_REVISION = "0023-1c08c325"
 VERSION_TABLE = "feed_assets_alembic_version"  # where Alembic looks for it, once there are migrations
 
 TABLE_MODULES = (
@@ -60,8 +60,16 @@ def _create_with_condition(create: CreateIndex, compiler: Any, **options: Any) -
     """The condition of `index_where`. Given at the import, it would load what SQLAlchemy knows of PostgreSQL: 18 ms."""
     index = create.element
     index.dialect_options["postgresql"]["where"] = index.dialect_options["sqlite"]["where"]
+    if index.table is not None and index.table.metadata is metadata:
+        index.dialect_options["postgresql"]["with"] = {"fillfactor": 100}  # most is added at ends: no room for more
     statement: str = compiler.visit_create_index(create, **options)
     return statement
+
+
+@compiles(PrimaryKeyConstraint, "postgresql")
+def _create_key(key: PrimaryKeyConstraint, compiler: Any, **options: Any) -> str:
+    made: str = compiler.visit_primary_key_constraint(key, **options)
+    return f"{made} WITH (fillfactor = 100)" if key.table is not None and key.table.metadata is metadata else made
 
 
 version = Table(VERSION_TABLE, metadata, Column("version_num", Text, primary_key=True))

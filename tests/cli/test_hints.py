@@ -18,6 +18,7 @@ from feed_assets.entities.metadata import Origin
 from feed_assets.explain.records import Explanation, Reason, ReasonCode
 from feed_assets.instances.late.store import LateChecks
 from feed_assets.log.agenda import AgendaKind
+from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.messages.payloads import (
@@ -29,7 +30,7 @@ from feed_assets.log.messages.payloads import (
     SweepPayload,
 )
 from feed_assets.log.messages.records import OutboxMessage
-from feed_assets.log.records import Cause, FrozenInput, ProcessInstanceStatus
+from feed_assets.log.records import Attempt, Cause, FrozenInput, ProcessInstanceStatus
 from feed_assets.orchestration.errors import NoAssetError
 from feed_assets.orchestration.location.health import describe_behind
 from feed_assets.orchestration.sensors.overdue_notices import MOST_LINES, render_most
@@ -216,10 +217,12 @@ def test_a_rerun_says_that_what_it_has_read_was_evicted(expired: Path, paste: Pa
     ok(run("retention", "run", sweep))
     read = FrozenInput(name="clicks", feed="clicks", nominal_times=(AT,), digests=(None,))
     done = process_instance(
-        status=ProcessInstanceStatus.SUCCEEDED, process="counting", nominal_time=AT, updated_at=NOON, inputs=(read,)
+        status=ProcessInstanceStatus.SUCCEEDED, process="counting", nominal_time=AT, updated_at=NOON, attempt=1
     )
+    last = Attempt(**done.key._asdict(), attempt=1, run_id="r", status=done.status, started_at=NOON, inputs=(read,))
     with open_migrated(f"sqlite:///{expired}/state.db").begin() as connection:
         ProcessInstances(connection).add_waiting([done])
+        Attempts(connection).begin(last)
     for dry_run in (["--dry-run"], []):
         said = must("instance", "rerun", "counting", "--instance", TIME, *dry_run)
     assert "; it waits for inputs that were evicted, to restore them: feed-assets retention undo" in said.stderr

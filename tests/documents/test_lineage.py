@@ -55,7 +55,7 @@ def lay_week(folder: Path, patch: pytest.MonkeyPatch) -> str:
             inner: Any = connection.connection.driver_connection
             inner.backup(copy)
             (found,) = copy.execute("SELECT max(run_id) FROM fa_attempts").fetchone()
-    return str(found)
+    return bytes(found).decode()
 
 
 def test_its_commands_answer(demo: str) -> None:

@@ -48,6 +48,7 @@ KEPT_STILL = (
     instance_tables.process_instances,
     instance_tables.attempts,
     log_tables.feed_events,
+    log_tables.shared_payloads,
     instance_tables.feed_instances,
     trigger_schema.batches,
     trigger_schema.queue_changes,

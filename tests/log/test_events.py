@@ -1,8 +1,10 @@
 import pytest
+from sqlalchemy import select
 
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.events import EventLog, digest_key
 from feed_assets.log.records import FeedEvent, FeedEventKind
+from feed_assets.log.tables import shared_payloads
 from feed_assets.sql.database import Database
 from tests.log.samples import event, hour
 from tests.log.workers import Team, append_slowly
@@ -39,6 +41,40 @@ def test_an_event_comes_back_as_it_was_written(database: Database) -> None:
         idempotency_key=digest_key("run 1"),
     )
     assert read.nominal_time.utcoffset() is not None
+
+
+ITS = {"sweep": "s1", "kind": "data", "reason": "it is old", "rows": 7}
+
+
+@pytest.mark.parametrize(
+    ("path", "is_kept_once"),
+    [
+        ("clicks/2024/01/01/05", True),
+        ("v2/clicks-5/dt=2024-01-01/hour=05", True),
+        ("20240101/all", True),
+        ("100%/%Y/{feed}/2024", False),
+        ("{feed}/2024", False),
+        ("clicks/2024/part-7", False),
+        ("clicks/2024\0\udcff", False),
+        ("ü/2024", False),
+        ("clicks/all", False),
+        (None, False),
+    ],
+)
+@pytest.mark.parametrize("origin", ["arrival", "run:5b0c0c9e-7c1f-4f0c-9f57-0d3a5a3f6a11", "file 7"])
+def test_what_events_have_in_common_comes_back(
+    database: Database, path: str | None, origin: str, is_kept_once: bool
+) -> None:
+    written = [event(n, origin=origin, payload={**ITS, "path": path and path.replace("05", f"{n:02}")}) for n in (5, 6)]
+    with database.begin() as connection:
+        EventLog(connection).append(written)
+    with database.read() as connection:
+        read = EventLog(connection).read(0, 10)
+        shared = connection.scalars(select(shared_payloads.c.payload)).all()
+    assert [(each.payload, each.origin) for each in read] == [(each.payload, each.origin) for each in written]
+    assert [("path" in each, "rows" in each, "origin" in each) for each in shared] == [
+        (is_kept_once, False, origin == "arrival")
+    ]
 
 
 def test_numbers_start_at_one_and_have_no_gaps_even_after_a_rollback(database: Database) -> None:

@@ -79,7 +79,6 @@ def evict(database: Database, at: datetime = EVICTED_AT, **payload: object) -> N
                 n,
                 kind=FeedEventKind.EVICTED,
                 recorded_at=at,
-                idempotency_key=f"sweep/{n}",
                 payload={"kind": "data", "reason": "age", **payload},
             )
             for n in range(INSTANCES)

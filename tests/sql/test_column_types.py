@@ -1,5 +1,7 @@
 """Texts as strangers write them: with NUL, which PostgreSQL refuses, and with bytes that are no text."""
 
+from uuid import UUID
+
 import pytest
 from sqlalchemy import String, func, literal, select
 from sqlalchemy.dialects import sqlite
@@ -17,6 +19,7 @@ pytestmark = pytest.mark.both_databases
 
 
 HOSTILE = "a\0b\udcff \U0001f600 é"
+RUN = "5b0c0c9e-7c1f-4f0c-9f57-0d3a5a3f6a11"
 KEPT = "a\\x00b\\udcff \U0001f600 é"
 
 
@@ -47,6 +50,9 @@ def test_every_column_of_text_keeps_any_text(database: Database) -> None:
         pytest.param("1c" * 32, b"\0" + b"\x1c" * 32, id="digits alone"),
         pytest.param("look:1" + "1c" * 16, b"look:1\0" + b"\x1c" * 16, id="odd number of digits"),
         pytest.param("sha256:" + "1C" * 32, b"sha256:" + b"1C" * 32, id="capitals"),
+        pytest.param("run:" + RUN, b"run:\xff" + UUID(RUN).bytes, id="a run"),
+        pytest.param(RUN, b"\xff" + UUID(RUN).bytes, id="a UUID"),
+        pytest.param(RUN.upper(), RUN.upper().encode(), id="another form of it"),
         pytest.param("etag:1c1c-2", b"etag:1c1c-2", id="none"),
         pytest.param("", b"", id="empty"),
         pytest.param(None, None, id="null"),

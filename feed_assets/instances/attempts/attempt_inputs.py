@@ -115,13 +115,13 @@ def _key_of(process: ProcessRecord, nominal_time: datetime) -> AgendaKey:
 def freeze_inputs(
     connection: Connection, key: ProcessKey, states: Sequence[InputState], scanned: Mapping[FeedKey, str], now: datetime
 ) -> tuple[FrozenInput, ...]:
-    """Record the inputs of the running attempt with their recorded digests, so that later changes can be detected: in
-    the attempt, and in the instance as its newest ones. Return them.
+    """Record the inputs of the running attempt with their recorded digests, so that later changes can be detected, and
+    return them.
 
     `scanned` has digests that were computed just now.
     """
     frozen = tuple(_iter_frozen(connection, states, scanned))
-    ProcessInstances(connection).transition(key, {ProcessInstanceStatus.RUNNING}, inputs=frozen, updated_at=now)
+    ProcessInstances(connection).transition(key, {ProcessInstanceStatus.RUNNING}, updated_at=now)
     Attempts(connection).freeze(key, frozen)
     return frozen
 

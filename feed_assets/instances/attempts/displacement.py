@@ -140,9 +140,9 @@ class OutputPlace:
             ended = replace(sweep, counts=counts, started_at=now, ended_at=now, purge_at=purge_at)
             sweeps.add(ended, [_as_evicted(chunk) for chunk in draft.chunks])
             for chunk in draft.chunks:
-                log.append([self._event(displaced, chunk, item, now) for item in chunk.items])
+                log.append([self._event(displaced, item, now) for item in chunk.items])
 
-    def _event(self, displaced: Displaced, chunk: SweepChunk, item: SweepItem, now: datetime) -> NewFeedEvent:
+    def _event(self, displaced: Displaced, item: SweepItem, now: datetime) -> NewFeedEvent:
         return NewFeedEvent(
             **self.owner._asdict(),
             kind=FeedEventKind.EVICTED,
@@ -156,7 +156,6 @@ class OutputPlace:
                 "reason": item.reason,
                 "store": displaced.store,
             },
-            idempotency_key=chunk.event_key(FeedEventKind.EVICTED, item.path),
         )
 
 

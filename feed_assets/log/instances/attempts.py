@@ -139,14 +139,14 @@ class Attempts(TableStore):
 
     def of_run(self, run_id: str) -> list[Attempt]:
         """Return the attempts in a run, on all clusters, in the order in which they began."""
-        found = _ROWS.of_keys(self._connection, ("run_id",), [(run_id,)])
+        found = _ROWS.find(self._connection, _ROWS.select.where(_T.run_id == run_id))
         return sorted(found, key=lambda attempt: (attempt.started_at, attempt.key))
 
     def of_runs(self, run_ids: Collection[str]) -> dict[str, list[RunAttempt]]:
         """Return the attempts in some runs, on all clusters; runs without one are left out."""
         found: dict[str, list[RunAttempt]] = defaultdict(list)
-        columns = (_T.run_id, _T.process, _T.cluster, _T.ended_at)
-        for row in select_keys(self._connection, attempts, ("run_id",), columns, [(each,) for each in run_ids]):
+        statement = select(_T.run_id, _T.process, _T.cluster, _T.ended_at).where(_T.run_id.in_(sorted(run_ids)))
+        for row in self._connection.execute(statement):
             found[row.run_id].append(RunAttempt(row.process, row.cluster, row.ended_at))
         return dict(found)
 

@@ -30,6 +30,7 @@ from feed_assets.log.instances.tables import (
     IS_REQUESTED,
     IS_UNREQUESTED,
     IS_WAITING_WITH_DEADLINE,
+    attempts,
     process_instances,
 )
 from feed_assets.log.records import Cause, EntityKey, ProcessChanges, ProcessInstance, ProcessInstanceStatus, ProcessKey
@@ -64,7 +65,9 @@ _IS_AGAIN = and_(_T.attempt > 0, func.coalesce(_T.cause, "") != Cause.RUN_LOST)
 """As `ProcessInstance.is_again`."""
 _OLDEST_FIRST = (_T.nominal_time, _T.process, _T.cluster)
 
-ROWS = RowMapper(process_instances, ProcessInstance)
+_OF_ATTEMPT = and_(*(attempts.c[name] == _T[name] for name in ProcessKey._fields), attempts.c.inputs.is_not(None))
+_INPUTS = select(attempts.c.inputs).where(_OF_ATTEMPT).order_by(attempts.c.attempt.desc()).limit(1)
+ROWS = RowMapper(process_instances, ProcessInstance, inputs=_INPUTS.scalar_subquery())
 
 
 class Progress(NamedTuple):

@@ -6,13 +6,14 @@ One worker at a time claims a chunk, until an expiry. The holder of a sweep's le
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from itertools import islice
+from itertools import compress, islice
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, case, func, insert, or_, select, update
+from sqlalchemy import Connection, Row, Select, case, insert, or_, select, update
 
 from feed_assets.log.removals.records import (
     CHUNK_ITEMS,
@@ -27,7 +28,7 @@ from feed_assets.log.removals.records import (
     SweepItem,
     SweepState,
 )
-from feed_assets.log.removals.tables import IS_UNARCHIVED, sweep_chunks, sweep_items, sweeps
+from feed_assets.log.removals.tables import IS_UNARCHIVED, sweep_chunks, sweeps
 from feed_assets.sql.column_types import to_micros
 from feed_assets.sql.errors import ChunkTakenError, SweepDamagedError
 from feed_assets.sql.rows import RowMapper, delete_keys
@@ -132,12 +133,10 @@ def _digest(document: object) -> str:
 
 
 _T = sweep_chunks.c
-_I = sweep_items.c
 _HEADS = RowMapper(sweep_chunks, ChunkHead)
 _CHUNKS = RowMapper(sweep_chunks, SweepChunk)
-_ITEMS = RowMapper(sweep_items, SweepItem)
-_RESULT_COLUMNS = (_I.outcome, _I.outcome_reason, _I.outcome_bytes, _I.outcome_files)
-_IN_CHUNK = sweep_items.join(sweep_chunks, (_I.sweep_id == _T.sweep_id) & (_I.chunk == _T.number))
+_ITEMS = _T["items"]
+_WHOLE = (*_CHUNKS.columns, _T.outcomes)
 _FREE: dict[str, object] = {"holder": None, "held_until": None}
 
 
@@ -152,14 +151,8 @@ class SweepChunks:
     def add(self, chunks: Iterable[SweepChunk]) -> None:
         """Store new chunks with their items, and with results if they have them."""
         for chunk in chunks:
-            self._connection.execute(insert(sweep_chunks), _CHUNKS.values(chunk))
-            rows = [
-                {"sweep_id": chunk.sweep_id, "chunk": chunk.number, "position": position, **_ITEMS.values(item)}
-                for position, item in enumerate(chunk.items)
-            ]
-            self._connection.execute(insert(sweep_items), rows)
-            if chunk.results:
-                self._put_results(chunk, chunk.results)
+            row = _CHUNKS.values(chunk) | {"outcomes": _in_order(chunk, chunk.results)}
+            self._connection.execute(insert(sweep_chunks), row)
 
     def heads(self, *, state: ChunkState | None = None) -> list[ChunkHead]:
         """Return the chunks without their items, by number; in one state if given."""
@@ -171,7 +164,7 @@ class SweepChunks:
         Raises:
             SweepDamagedError: there is none with this number, or it differs from the plan.
         """
-        row = self._connection.execute(self._select(_CHUNKS.columns).where(_T.number == number)).one_or_none()
+        row = self._connection.execute(self._select(_WHOLE).where(_T.number == number)).one_or_none()
         if row is None:
             raise SweepDamagedError(sweep=self._sweep_id, chunk=number)
         return self._load(row)
@@ -182,33 +175,39 @@ class SweepChunks:
         Raises:
             SweepDamagedError: a chunk differs from the plan.
         """
-        statement = self._select(_CHUNKS.columns)
-        if feed is not None:
-            statement = statement.where(_T.feed == feed)
+        statement = self._select(_WHOLE, feeds=None if feed is None else [feed])
         return map(self._load, self._connection.execute(statement).all())
 
     def count_outcomes(
         self, feeds: Collection[str] | None = None, times: Collection[datetime] | None = None
     ) -> dict[tuple[str, ItemOutcome | None], int]:
         """Return the number of items by feed and outcome (None: not run); of some feeds and at some times if given."""
-        statement = self._select_items((_T.feed, _I.outcome, func.count()), feeds).group_by(_T.feed, _I.outcome)
-        if times is not None:
-            statement = statement.where(_I.nominal_time.in_(times))
-        return {(feed, outcome): count for feed, outcome, count in self._connection.execute(statement)}
+        counted: Counter[tuple[str, ItemOutcome | None]] = Counter()
+        columns = (_T.feed, _T.count, _T.outcomes, *([] if times is None else [_ITEMS]))
+        for feed, count, results, *items in self._connection.execute(self._select(columns, feeds=feeds)):
+            outcomes = [each.outcome for each in results] or [None] * count
+            is_wanted = (each.nominal_time in (times or ()) for listed in items for each in listed)
+            counted.update((feed, each) for each in (compress(outcomes, is_wanted) if items else outcomes))
+        return dict(counted)
 
     def find_nearest(
         self, time: datetime, feeds: Collection[str] | None = None
     ) -> tuple[datetime | None, datetime | None]:
         """Return the nearest nominal times of items until and from a time; both are the time if an item has it."""
-        until = func.max(case((_I.nominal_time <= time, _I.nominal_time)))
-        since = func.min(case((_I.nominal_time >= time, _I.nominal_time)))
-        before, after = self._connection.execute(self._select_items((until, since), feeds)).one()
-        return before, after
+        columns = (_T.first, _T.last, case(((_T.first < time) & (_T.last > time), _ITEMS)))
+        times: set[datetime] = set()
+        for first, last, items in self._connection.execute(self._select(columns, feeds=feeds)):
+            times |= {first, last, *(each.nominal_time for each in items)}
+        until, since = (each for each in times if each <= time), (each for each in times if each >= time)
+        return max(until, default=None), min(since, default=None)
 
-    def find_sample_paths(self, outcome: ItemOutcome) -> dict[int, str]:
-        """Return a path with an outcome for each chunk that has one, by the number of the chunk."""
-        statement = select(_I.chunk, func.min(_I.path)).where(_I.sweep_id == self._sweep_id, _I.outcome == outcome)
-        return dict(self._connection.execute(statement.group_by(_I.chunk)).all())
+    def find_samples(self, outcome: ItemOutcome) -> dict[int, list[SweepItem]]:
+        """Return for each chunk, by its number, an item with an outcome; nothing if none has it."""
+        found = self._connection.execute(self._select((_T.number, _ITEMS, _T.outcomes)))
+        return {
+            number: [item for item, each in zip(items, results, strict=False) if each.outcome is outcome][:1]
+            for number, items, results in found
+        }
 
     def require_intact(self, sweep: Sweep) -> None:
         """Make sure that the chunks are those that were planned, all of them; items are checked when they are read.
@@ -246,7 +245,7 @@ class SweepChunks:
             self._is_of_sweep, _T.number.in_(numbers), _T.state == state, _is_free(holder, now)
         )
         self._connection.execute(taken.values(holder=holder, held_until=now + ttl))
-        wanted = self._select(_CHUNKS.columns).where(_T.number.in_(numbers), _T.holder == holder)
+        wanted = self._select(_WHOLE).where(_T.number.in_(numbers), _T.holder == holder)
         return list(map(self._load, self._connection.execute(wanted).all()))
 
     def renew(self, chunk: ChunkHead, holder: str, held_until: datetime) -> None:
@@ -275,41 +274,30 @@ class SweepChunks:
                 sweep=self._sweep_id, chunk=chunk.number, holder=holder, other=None if row is None else row.holder
             )
         ended = update(sweep_chunks).where(self._is_of_sweep, _T.number == chunk.number)
-        self._connection.execute(ended.values(state=state, **_FREE))
-        self._put_results(chunk, results)
+        self._connection.execute(ended.values(state=state, outcomes=_in_order(chunk, results), **_FREE))
 
     def release(self, holder: str) -> int:
         """Release all claims of a holder that stops or has died; return how many chunks."""
         held = update(sweep_chunks).where(self._is_of_sweep, _T.holder == holder)
         return self._connection.execute(held.values(_FREE)).rowcount
 
-    def _select(self, columns: Sequence[Any], state: ChunkState | None = None) -> Select[Any]:
+    def _select(
+        self, columns: Sequence[Any], state: ChunkState | None = None, feeds: Collection[str] | None = None
+    ) -> Select[Any]:
         statement = select(*columns).where(self._is_of_sweep).order_by(_T.number)
+        statement = statement if feeds is None else statement.where(_T.feed.in_(feeds))
         return statement if state is None else statement.where(_T.state == state)
 
-    def _select_items(self, columns: Sequence[ColumnElement[Any]], feeds: Collection[str] | None) -> Select[Any]:
-        statement = select(*columns).select_from(_IN_CHUNK).where(self._is_of_sweep)
-        return statement if feeds is None else statement.where(_T.feed.in_(feeds))
-
     def _load(self, row: Row[Any]) -> SweepChunk:
-        is_in_chunk = (_I.sweep_id == self._sweep_id, _I.chunk == row.number)
-        statement = select(*_ITEMS.columns, *_RESULT_COLUMNS).where(*is_in_chunk).order_by(_I.position)
-        found = self._connection.execute(statement).all()
-        width = len(_ITEMS.columns)
-        items = tuple(SweepItem(*each[:width]) for each in found)
-        results = {
-            item: ItemResult(*each[width:]) for item, each in zip(items, found, strict=True) if each.outcome is not None
-        }
-        chunk = _CHUNKS.load(row, items=items, results=results)
-        if digest_items(items) != chunk.digest:
+        values, outcomes = row[:-1], row[-1]
+        chunk = _CHUNKS.load(values)
+        if digest_items(chunk.items) != chunk.digest:
             raise SweepDamagedError(sweep=self._sweep_id, chunk=chunk.number)
-        return chunk
+        return replace(chunk, results=dict(zip(chunk.items, outcomes, strict=bool(outcomes))))
 
-    def _put_results(self, chunk: SweepChunk, results: Mapping[SweepItem, ItemResult]) -> None:
-        is_in_chunk = (_I.sweep_id == self._sweep_id, _I.chunk == chunk.number)
-        names = [column.name for column in _RESULT_COLUMNS]
-        rows = [dict(zip(names, results[item], strict=True), at=at) for at, item in enumerate(chunk.items)]
-        self._connection.execute(update(sweep_items).where(*is_in_chunk, _I.position == bindparam("at")), rows)
+
+def _in_order(chunk: SweepChunk, results: Mapping[SweepItem, ItemResult]) -> tuple[ItemResult, ...]:
+    return tuple(results[item] for item in chunk.items) if results else ()
 
 
 def _is_free(holder: str, now: datetime) -> Any:
@@ -329,5 +317,4 @@ def find_old_chunks(connection: Connection, before: datetime, limit: int) -> dic
 
 def remove_chunks(connection: Connection, keys: Collection[tuple[str, int]]) -> None:
     """Remove chunks with their items; their sweeps stay."""
-    delete_keys(connection, sweep_items, ("sweep_id", "chunk"), keys)
     delete_keys(connection, sweep_chunks, ("sweep_id", "number"), keys)

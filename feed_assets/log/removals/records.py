@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from typing import NamedTuple, Required, TypedDict
 
 from feed_assets.json_form import Hidden, NominalTime
@@ -34,12 +34,12 @@ AT_WORK = frozenset({SweepState.RUNNING, SweepState.UNDOING})
 OPEN_STATES = frozenset({SweepState.PLANNED, SweepState.ASKING}) | AT_WORK
 
 
-class ChunkState(IntEnum):
+class ChunkState(StrEnum):
     """The state of a chunk of a sweep."""
 
-    OPEN = 0
-    DONE = 1
-    UNDONE = 2
+    OPEN = "OPEN"
+    DONE = "DONE"
+    UNDONE = "UNDONE"
 
 
 class ItemOutcome(StrEnum):

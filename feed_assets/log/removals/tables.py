@@ -1,14 +1,23 @@
-"""Tables of retention: sweeps with their chunks and items, the schedule, and holds.
+"""Tables of retention: sweeps with their chunks, which have their items, and holds.
 
 They belong to the same schema as all other tables.
 """
 
 from dataclasses import asdict
+from typing import Any
 
 from sqlalchemy import BigInteger, Column, Index, Integer, PrimaryKeyConstraint, Table, text
 
-from feed_assets.log.removals.records import ChunkState, FeedCount, ItemOutcome, SweepObstacle, SweepState
-from feed_assets.sql.column_types import AnyText, Choice, Entries, NumberedChoice, Text, UtcDateTime
+from feed_assets.log.removals.records import (
+    ChunkState,
+    FeedCount,
+    ItemOutcome,
+    ItemResult,
+    SweepItem,
+    SweepObstacle,
+    SweepState,
+)
+from feed_assets.sql.column_types import Choice, Entries, Text, UtcDateTime, from_micros, to_micros
 from feed_assets.sql.tables import define_table, index_where, metadata
 
 # Queries repeat these conditions literally, as for the other tables.
@@ -23,6 +32,10 @@ def _obstacle_values(obstacle: SweepObstacle) -> list[str]:
 def _to_obstacle(values: list[str]) -> SweepObstacle:
     code, sentence = values
     return SweepObstacle(code=code, sentence=sentence)
+
+
+def _to_item(values: list[Any]) -> SweepItem:
+    return SweepItem(values[0], from_micros(values[1]), *values[2:])
 
 
 sweeps = define_table(
@@ -71,31 +84,13 @@ sweep_chunks = Table(
     Column("feed", Text, nullable=False),
     Column("kind", Text, nullable=False),
     Column("digest", Text, nullable=False),
-    Column("state", NumberedChoice(ChunkState), nullable=False),
+    Column("state", Choice(ChunkState), nullable=False),
     Column("holder", Text),
+    Column("items", Entries(lambda item: [item[0], to_micros(item[1]), *item[2:]], _to_item), nullable=False),
+    Column("outcomes", Entries(list, lambda values: ItemResult(ItemOutcome(values[0]), *values[1:]))),
     PrimaryKeyConstraint("sweep_id", "number", name="fa_sweep_chunks_pk"),
     Index("fa_sweep_chunks_by_state", "sweep_id", "state", "number"),
 )
-
-sweep_items = define_table(
-    "fa_sweep_items",
-    Column("nominal_time", UtcDateTime, nullable=False),
-    Column("bytes", BigInteger),
-    Column("files", BigInteger),
-    Column("outcome_bytes", BigInteger),
-    Column("outcome_files", BigInteger),
-    Column("chunk", Integer, nullable=False),
-    Column("position", Integer, nullable=False),
-    Column("sweep_id", Text, nullable=False),
-    Column("path", AnyText, nullable=False),
-    Column("rule", AnyText, nullable=False),
-    Column("reason", AnyText, nullable=False),
-    Column("fingerprint", AnyText, nullable=False),
-    Column("outcome", Choice(ItemOutcome)),
-    Column("outcome_reason", AnyText),
-    key=("sweep_id", "chunk", "position"),
-)
-
 
 holds = Table(
     "fa_holds",

@@ -7,8 +7,6 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from feed_assets.entities.locations.overlaps import Places
-from feed_assets.log.events import EventLog
-from feed_assets.log.records import FeedEventKind
 from feed_assets.log.removals.chunks import SweepChunks
 from feed_assets.log.removals.holds import Holds
 from feed_assets.log.removals.records import AT_WORK, ChunkHead, ChunkState, ItemOutcome, Sweep, SweepState
@@ -20,6 +18,7 @@ from feed_assets.retention.rules.clock_witness import DAILY, load_known_times
 from feed_assets.retention.rules.eligibility import decide_clock
 from feed_assets.retention.rules.hold_traces import HoldTraces
 from feed_assets.retention.rules.locations import store_addresses
+from feed_assets.retention.sweeps.removal_records import find_evictions
 from feed_assets.retention.sweeps.sweep_context import SweepContext
 from feed_assets.retention.sweeps.undoing import REMOVED_OUTCOMES
 from feed_assets.storage.errors import StorageError
@@ -187,12 +186,10 @@ def _urls_of(context: SweepContext, sweep: Sweep) -> set[str]:
     found: set[str] = set()
     with context.database.read() as connection:
         chunks = SweepChunks(connection, sweep.sweep_id)
-        evicted = chunks.find_sample_paths(ItemOutcome.EVICTED)
+        samples = chunks.find_samples(ItemOutcome.EVICTED)
         for chunk in chunks.heads():
-            path = evicted.get(chunk.number)
-            event = EventLog(connection).find_key(chunk.event_key(FeedEventKind.EVICTED, path)) if path else None
-            if event is not None:
-                found.add(str(event.payload["store"]))
+            events = find_evictions(connection, chunk, sweep.cluster, samples.get(chunk.number, ()))
+            found |= {str(event.payload["store"]) for event in events.values()}
     return found
 
 

@@ -11,7 +11,7 @@ from feed_assets.entities.common import Kind, LocationKind
 from feed_assets.instances.gates.end_messages import user_topic_of
 from feed_assets.instances.late.store import LateChecks
 from feed_assets.log.agenda import AgendaKey, AgendaKind
-from feed_assets.log.events import EventLog, digest_key
+from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.manifests import Manifests
 from feed_assets.log.messages.outbox import Outbox
@@ -25,8 +25,9 @@ from feed_assets.log.messages.payloads import (
 )
 from feed_assets.log.messages.records import OutboxMessage
 from feed_assets.log.records import FeedEvent, FeedEventKind, FeedInstance, FeedInstanceStatus, FeedKey, NewFeedEvent
-from feed_assets.log.removals.records import SweepChunk, SweepItem
+from feed_assets.log.removals.records import ChunkHead, SweepChunk, SweepItem
 from feed_assets.plan.records import EntityFacts
+from feed_assets.sql.column_types import from_micros, to_micros
 from feed_assets.sql.database import lock_log
 
 _WAS = "was"
@@ -55,7 +56,8 @@ class Removal:
 
     def of(self, item: SweepItem) -> dict[str, Any]:
         """Return what events say of the sweep, and of where a path is or was."""
-        return {"sweep": self.chunk.sweep_id, "path": item.path, "kind": self.chunk.kind, "store": self.store}
+        place = {} if self.chunk.place is None else {"place": self.chunk.place}
+        return {"sweep": self.chunk.sweep_id, "path": item.path, "kind": self.chunk.kind, "store": self.store} | place
 
     def keys(self, items: Iterable[SweepItem]) -> list[FeedKey]:
         """Return the keys of the items' instances."""
@@ -138,26 +140,31 @@ def record_restored(
     Outbox(connection).append_many([_message(removal, item, EvictionOperation.RESTORE, kind, as_of) for item in rows])
 
 
-def find_evictions(connection: Connection, removal: Removal, items: Iterable[SweepItem]) -> dict[SweepItem, FeedEvent]:
-    """Return the events that evicted the items of a chunk; items without one are left out."""
-    items = list(items)
-    events = EventLog(connection).for_instances(removal.keys(items))
-    by_key = {event.idempotency_key: event for found in events.values() for event in found}
+def find_evictions(
+    connection: Connection, chunk: ChunkHead, cluster: str, items: Iterable[SweepItem]
+) -> dict[SweepItem, FeedEvent]:
+    """Return the events that evicted items of a chunk; items without one are left out."""
+    wanted = {(FeedKey(chunk.feed, cluster, item.nominal_time), item.path): item for item in items}
+    events = EventLog(connection).for_instances({key for key, _ in wanted})
+    of_chunk = (chunk.sweep_id, chunk.kind, chunk.place)
     return {
         item: event
-        for item in items
-        if (event := by_key.get(digest_key(removal.chunk.event_key(FeedEventKind.EVICTED, item.path)))) is not None
+        for found in events.values()
+        for event in found
+        if event.kind is FeedEventKind.EVICTED
+        and tuple(map(event.payload.get, ("sweep", "kind", "place"))) == of_chunk
+        and (item := wanted.get((event.key, str(event.payload.get("path"))))) is not None
     }
 
 
 def past_row(event: FeedEvent, fence: int) -> FeedInstance | None:
     """Return the row that an eviction displaced, to be restored with a fence; None if there was none."""
     was = event.payload.get(_WAS)
-    if not isinstance(was, Mapping):
+    if not isinstance(was, list):
         return None
-    available_at = was.get("available_at")
-    row = event.row(FeedInstanceStatus(str(was["status"])), fence=fence, place=was.get("place"))
-    return replace(row, available_at=None if available_at is None else datetime.fromisoformat(str(available_at)))
+    status, available_at, place = was
+    row = event.row(FeedInstanceStatus(status), fence=fence, place=place)
+    return replace(row, available_at=None if available_at is None else from_micros(available_at))
 
 
 def _evicted(
@@ -168,9 +175,7 @@ def _evicted(
     if to_path is not None:
         payload["archive"] = {"store": removal.archive, "path": to_path}
     if removal.is_data and row is not None:
-        available_at = row.available_at.isoformat() if row.available_at else None
-        was = {"status": row.status.value, "available_at": available_at, "place": row.place}
-        payload[_WAS] = was
+        payload[_WAS] = [row.status.value, row.available_at and to_micros(row.available_at), row.place]
     return NewFeedEvent(
         **key._asdict(),
         kind=FeedEventKind.EVICTED,
@@ -180,7 +185,6 @@ def _evicted(
         bytes=row.bytes if removal.is_data and row and row.bytes is not None else item.bytes,
         files=row.files if removal.is_data and row and row.files is not None else item.files,
         payload=payload,
-        idempotency_key=removal.chunk.event_key(FeedEventKind.EVICTED, item.path),
     )
 
 

@@ -75,7 +75,7 @@ class Restoration:
         tokens = leased.tokens
         with self.context.database.read() as connection:
             rows = FeedInstances(connection).get_many(self.removal.keys(items))
-            events = find_evictions(connection, self.removal, items)
+            events = find_evictions(connection, self.chunk, self.sweep.cluster, items)
         refused = {item: reason for item in items if (reason := self._refusal(item, tokens, rows, events.get(item)))}
         moved = self._move([item for item in items if item not in refused], events)
         back = {item: answer for item, answer in moved.items() if _OUTCOME[answer.outcome] is ItemOutcome.RESTORED}
@@ -451,7 +451,7 @@ def _find_origin(context: SweepContext, sweep: Sweep, chunk: SweepChunk) -> tupl
     store = context.stores.get(location.store if location else context.plan.clusters[cluster].store)
     removal = Removal(chunk=chunk, cluster=cluster, store=store.root_url, origin=context.origin)
     with context.database.read() as connection:
-        events = find_evictions(connection, removal, chunk.items)
+        events = find_evictions(connection, chunk, cluster, chunk.items)
     url = next((str(event.payload["store"]) for event in events.values() if "store" in event.payload), None)
     if url is None or url == store.root_url:
         return removal, store

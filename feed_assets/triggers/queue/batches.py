@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Subquery, and_, exists, func, or_, select, union, union_all, update
 
-from feed_assets.log.events import EventLog
+from feed_assets.log.events import EVENT_ROWS, EventLog
 from feed_assets.log.instances.tables import HAS_FAILED, process_instances
 from feed_assets.log.records import EntityKey, FeedEvent, FeedKey, ProcessInstanceStatus, ProcessKey
 from feed_assets.log.tables import feed_events
@@ -25,7 +25,7 @@ _C = queue_changes.c
 _E = feed_events.c
 _P = process_instances.c
 _ROWS = RowMapper(batches, EventRange)
-_EVENTS = RowMapper(feed_events, FeedEvent)
+_EVENTS = EVENT_ROWS
 _MARKS = RowMapper(trigger_inputs, Mark)
 _UNDER_WAY = sorted(
     [

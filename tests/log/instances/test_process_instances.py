@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from feed_assets.log.instances.process_instances import ProcessInstances
-from feed_assets.log.records import Cause, FrozenInput, ProcessInstanceStatus, ProcessKey
+from feed_assets.log.records import Cause, ProcessInstanceStatus, ProcessKey
 from feed_assets.sql.database import Database
 from feed_assets.sql.errors import StateError
 from tests.log.samples import hour, process_instance
@@ -23,10 +23,6 @@ def test_an_instance_comes_back_as_it_was_added(database: Database) -> None:
         run_id="run",
         request_key="request",
         requested_at=hour(2),
-        inputs=(
-            FrozenInput(name="a", feed="clicks", nominal_times=(hour(0), hour(1)), digests=("sha256:1", None)),
-            FrozenInput(name="b", feed="views", nominal_times=(), digests=()),
-        ),
         materialized_at=hour(1),
         ready_at=hour(2),
         deadline_at=hour(3),
@@ -228,6 +224,6 @@ def test_active_instances_are_those_that_know_their_run(database: Database) -> N
 def test_content_of_a_later_version_is_refused(database: Database) -> None:
     with database.begin() as connection:
         ProcessInstances(connection).add_waiting([process_instance(0)])
-        connection.exec_driver_sql("UPDATE fa_process_instances SET inputs = '[2,[]]'")
+        connection.exec_driver_sql("UPDATE fa_process_instances SET overrides = '[2,{}]'")
     with database.read() as connection, pytest.raises(StateError, match="content of version 2"):
         ProcessInstances(connection).get("daily", "primary", hour(0))

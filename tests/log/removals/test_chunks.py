@@ -132,8 +132,8 @@ def test_outcomes_are_counted_by_feed_and_at_some_times(database: Database) -> N
         assert chunks.count_outcomes(["views"]) == {("views", evicted): 1, ("views", None): 1}
         assert chunks.count_outcomes(times=[hour(0), hour(3)]) == {("clicks", evicted): 1, ("views", None): 1}
         assert chunks.count_outcomes(["clicks"], [hour(3)]) == {}
-        assert chunks.find_sample_paths(evicted) == {n: sweep_item(n).path for n in range(3)}
-        assert chunks.find_sample_paths(ItemOutcome.KEPT) == {}
+        assert chunks.find_samples(evicted) == {**{n: [sweep_item(n)] for n in range(3)}, 3: []}
+        assert not any(chunks.find_samples(ItemOutcome.KEPT).values())
 
 
 def test_the_nearest_times_of_a_sweep_are_found(database: Database) -> None:
@@ -218,7 +218,7 @@ def test_a_sweep_is_intact_only_with_all_its_chunks_as_they_were(database: Datab
 def test_content_that_was_changed_in_the_database_is_refused(database: Database) -> None:
     put(database)
     with database.begin() as connection:
-        connection.execute(text("UPDATE fa_sweep_items SET chunk = chunk + 10"))
-        connection.execute(text("UPDATE fa_sweep_items SET chunk = 0 WHERE chunk = 11"))
+        other = "(SELECT items FROM fa_sweep_chunks WHERE number = 1)"
+        connection.execute(text(f"UPDATE fa_sweep_chunks SET items = {other} WHERE number = 0"))
         with pytest.raises(SweepDamagedError, match="its chunk 0"):
             SweepChunks(connection, "s1").get(0)

@@ -1,5 +1,6 @@
 """What a sweep takes, as it is cut, counted, stored and read."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC
 from itertools import count
@@ -7,7 +8,6 @@ from itertools import count
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import text
 
 from feed_assets.log.removals.chunks import SweepChunks, SweepDraft, digest_items
 from feed_assets.log.removals.records import CHUNK_ITEMS, ChunkState, ItemOutcome, ItemResult, SweepItem
@@ -93,26 +93,29 @@ def test_plans_that_take_the_same_have_one_digest_whenever_they_were_made() -> N
     assert len({plain.digest, *(finished(draft).digest for draft in others)}) == 5
 
 
+FIRST = sweep_item(0)
+
+
 @pytest.mark.parametrize(
     "change",
     [
-        "DELETE FROM fa_sweep_items WHERE position = 1",
-        "DELETE FROM fa_sweep_items",
-        "UPDATE fa_sweep_items SET chunk = 1 WHERE position = 2",
-        "UPDATE fa_sweep_items SET position = 9 - position",
-        "UPDATE fa_sweep_items SET path = 'clicks/2024/01/01' WHERE position = 0",
-        "UPDATE fa_sweep_items SET nominal_time = nominal_time + 1 WHERE position = 0",
-        "UPDATE fa_sweep_items SET bytes = NULL WHERE position = 0",
-        "UPDATE fa_sweep_items SET rule = 'sizes' WHERE position = 0",
-        "UPDATE fa_sweep_items SET reason = '' WHERE position = 0",
-        "UPDATE fa_sweep_items SET fingerprint = 'f' WHERE position = 0",
+        lambda items: items[:1],
+        lambda items: items[::-1],
+        lambda items: [FIRST._replace(path="clicks/2024/01/01"), *items[1:]],
+        lambda items: [FIRST._replace(nominal_time=hour(0.5)), *items[1:]],
+        lambda items: [FIRST._replace(bytes=None), *items[1:]],
+        lambda items: [FIRST._replace(rule="sizes"), *items[1:]],
+        lambda items: [FIRST._replace(reason=""), *items[1:]],
+        lambda items: [FIRST._replace(fingerprint="f"), *items[1:]],
     ],
 )
-def test_a_chunk_that_is_not_what_was_planned_is_refused(database: Database, change: str) -> None:
+def test_a_chunk_that_is_not_what_was_planned_is_refused(
+    database: Database, change: Callable[[Sequence[SweepItem]], Sequence[SweepItem]]
+) -> None:
     draft = sweep_draft("s7")
+    assert draft.chunks[0].items[0] == FIRST
     with database.begin() as connection:
-        Sweeps(connection).add(finished(draft), draft.chunks)
-        connection.execute(text(change))
+        Sweeps(connection).add(finished(draft), [replace(draft.chunks[0], items=tuple(change(draft.chunks[0].items)))])
         for read in (lambda chunks: chunks.get(0), lambda chunks: chunks.claim("a", hour(0), HOUR)):
             with pytest.raises(
                 SweepDamagedError, match=r"the sweep s7 differs from its plan: its chunk 0 .* plan again"

@@ -14,10 +14,12 @@ from feed_assets.entities.process import Process
 from feed_assets.instances.late.store import LateCheck, LateChecks
 from feed_assets.log.agenda import AgendaKind
 from feed_assets.log.events import EventLog
+from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.leases import Leases
 from feed_assets.log.records import (
+    Attempt,
     FeedEventKind,
     FeedInstance,
     FeedInstanceStatus,
@@ -143,7 +145,11 @@ def test_what_only_instances_that_are_not_at_work_read_may_go(tmp_path: Path, st
 def test_what_a_run_has_taken_stays_whatever_is_declared(tmp_path: Path, state_url: str) -> None:
     harness = counting(tmp_path, state_url)
     taken = FrozenInput(name="clicks", feed="clicks", nominal_times=(TIMES[5],), digests=(None,))
-    put(harness, at("03"), ProcessInstanceStatus.RUNNING, inputs=(taken,), run_id="run-1")
+    put(harness, at("03"), ProcessInstanceStatus.RUNNING, run_id="run-1", attempt=1)
+    begun: dict[str, Any] = {"process": "count", "cluster": "primary", "nominal_time": at("03"), "attempt": 1}
+    running = Attempt(**begun, run_id="run-1", status=ProcessInstanceStatus.RUNNING, started_at=START, inputs=(taken,))
+    with harness.lifecycle.database.begin() as connection:
+        Attempts(connection).begin(running)
     harness.lifecycle.declare(kept_feed(start=EARLIER))
     assert kept(protections(harness), ProtectionKind.READER) == [TIMES[5]]
 

@@ -21,13 +21,13 @@ from feed_assets.log.messages.payloads import EvictionOperation
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, FeedKey
 from feed_assets.log.removals.records import ChunkState, ItemOutcome, SweepState
 from feed_assets.log.removals.tables import sweep_chunks as chunk_table
-from feed_assets.log.removals.tables import sweep_items
 from feed_assets.retention.errors import SweepRefusedError
 from feed_assets.retention.rules.protections import lease_keys
 from feed_assets.retention.sweeps.sweeping import begin_sweep, end_sweep, run_sweep, sweep_chunks
 from feed_assets.sql.errors import SweepDamagedError
 from feed_assets.timing.dates import render_datetime
 from tests.instances.harness import START, at
+from tests.log.samples import sweep_item
 from tests.retention.harness import RetentionHarness, hourly, kept_feed, paths_of
 
 EXPIRED = hourly(START, 24)
@@ -246,7 +246,7 @@ def test_a_chunk_that_was_tampered_with_is_not_run(harness: RetentionHarness) ->
     assert other.sweeps[0].digest == sweep.digest
     before = harness.tree()
     with harness.lifecycle.database.begin() as connection:
-        connection.execute(sweep_items.update().values(path="orders"))
+        connection.execute(chunk_table.update().values(items=(sweep_item(0),)))
     with pytest.raises(SweepDamagedError):
         harness.run(sweep)
     assert harness.tree() == before
