@@ -48,32 +48,22 @@ class ShownAsset:
     url: str | None
 
 
-def note_places(database: Database, layout: "AssetLayout") -> None:
+def note_places(database: Database, layout: "AssetLayout", noted: str | None = None) -> str:
     """Note where each feed and process of a layout is shown: a feed by its asset, a process by those that its runs
-    materialize.
+    materialize. Nothing is written if the digest of it, which is returned, is the one that is `noted`.
     """
-    places = _render_places(layout)
-    with database.begin() as connection:
-        Cursors(connection).replace(_PREFIX, places)
-        Cursors(connection).put(NOTED, _digest(places))
-
-
-def digest_places(layout: "AssetLayout") -> str:
-    """Return the digest of what is noted of a layout."""
-    return _digest(_render_places(layout))
-
-
-def _digest(places: Mapping[str, str]) -> str:
-    return hashlib.sha256(json.dumps(places, sort_keys=True).encode()).hexdigest()
-
-
-def _render_places(layout: "AssetLayout") -> Mapping[str, str]:
     feeds = {_name(Kind.FEED, *key): [layout.feed_asset(key)] for key in layout.feed_specs}
     processes = {_name(Kind.PROCESS, *key): layout.run_assets(each) for key, each in layout.plan.processes.items()}
-    return {
+    places = {
         name: json.dumps([[asset.path, _render_grid(grid)] for asset, grid in found])
         for name, found in (feeds | processes).items()
     }
+    digest = hashlib.sha256(json.dumps(places, sort_keys=True).encode()).hexdigest()
+    if digest != noted:
+        with database.begin() as connection:
+            Cursors(connection).replace(_PREFIX, places)
+            Cursors(connection).put(NOTED, digest)
+    return digest
 
 
 def _name(kind: Kind, name: str, cluster: str) -> str:

@@ -28,7 +28,7 @@ from feed_assets.log.definitions.schedules import state_without_row
 from feed_assets.log.definitions.store import REVISION_CURSOR
 from feed_assets.masking import get_logger
 from feed_assets.orchestration.graph.layout import AssetLayout, lay_out
-from feed_assets.orchestration.location.asset_places import NOTED, digest_places, note_places
+from feed_assets.orchestration.location.asset_places import NOTED, note_places
 from feed_assets.orchestration.location.runtime import ActiveDefinitions, Runtime
 from feed_assets.plan.edges import Key
 from feed_assets.plan.location import Location
@@ -58,10 +58,8 @@ def follow_definitions(runtime: Runtime, loaded: AssetLayout, database: Database
         active = runtime.active
         if active is None or active.location is not runtime.location:
             active = runtime.active = _activate(runtime, runtime.location, loaded)
-        if runtime.places is None or runtime.places[0] is not loaded:
-            runtime.places = loaded, digest_places(loaded)
-    if cursors.get(NOTED) != runtime.places[1]:
-        note_places(database, loaded)
+        if runtime.places is None or runtime.places[0] is not loaded or runtime.places[1] != cursors.get(NOTED):
+            runtime.places = loaded, note_places(database, loaded, cursors.get(NOTED))
     return replace(
         active, is_safe_mode=parse_safe_mode(cursors.get(SAFE_MODE)).is_on, is_restored=parse_restored(cursors)
     )
