@@ -129,7 +129,6 @@ def as_requests(text: str, operation: Operation | None, names: Mapping[str, str]
     text = _OPTION.sub(
         lambda found: names.get(name, name) if (name := found[1].replace("-", "_")) in known else found[0], text
     )
-    known_routes = list_operations().items if command else ()
-    meant = [each for each in known_routes if each.has_route and words.startswith(each.name)]
-    route = max(meant, key=lambda each: len(each.name), default=None)
+    routes = (each for each in (list_operations().items if command else ()) if each.has_route)
+    route = max((each for each in routes if words.startswith(each.name)), key=lambda each: len(each.name), default=None)
     return f"{text}{f'{route.method} {route.path}, as by ' if route else ''}{command}{words}"

@@ -190,6 +190,14 @@ def test_what_is_not_all_on_a_page_leads_on_and_back(client: TestClient) -> None
     assert more.endswith("limit=5")
 
 
+def test_a_page_without_a_row_leads_to_more_and_not_to_itself(client: TestClient, tmp_path: Path) -> None:
+    record_instances(tmp_path)
+    page = client.get("/ui/ask/instance/list?kind=process&name=counting&end=2013-11-03T11:00Z&num_results=1").text
+    assert ("0 of 4 instances" in page, "Further" in page) == (True, False)
+    (more,) = re.findall('href="([^"]+)">More</a>', page.split("</nav>")[1])
+    assert more.endswith("num_results=5")
+
+
 def test_a_form_takes_several_values_and_says_what_it_lacks(client: TestClient) -> None:
     page = client.get("/ui/ask/lineage/show?names=clicks&names=2013-11-03T00:00Z&names=&kind=feed").text
     assert re.findall('name="names" value="([^"]*)"', page) == ["clicks", "2013-11-03T00:00Z", ""]

@@ -87,14 +87,13 @@ def make_table(operation: Operation, result: Any, given: _Given) -> Table:
 def _find_pages(operation: Operation, result: Any, rows: int, given: _Given) -> Mapping[str, Mapping[str, int]]:
     """Return what leads to the pages before and behind this one; of what has no pages, to more of it."""
     names, shown = list_parameters(operation), getattr(result, "listed", rows)
-    offset = int(given.get("offset") or 0)
+    offset, size = int(given.get("offset") or 0), int(given.get("num_results") or given.get("limit") or PAGE)
     has_more = getattr(result, "has_more", getattr(result, "total", 0) > offset + shown)
-    if "offset" not in names:
-        asks = next((each for each in ("limit", "num_results") if each in names), "")
-        return {"More": {asks: _MORE * shown}} if has_more and asks else {}
-    size = int(given.get("num_results") or given.get("limit") or PAGE)
+    asks = next((each for each in ("limit", "num_results") if each in names), "")
     before = {"Before": {"offset": max(offset - size, 0)}} if offset else {}
-    return before | ({"Further": {"offset": offset + shown}} if has_more else {})
+    if has_more and shown and "offset" in names:
+        return before | {"Further": {"offset": offset + shown}}
+    return before | ({"More": {asks: _MORE * (shown or size)}} if has_more and asks else {})
 
 
 def _make_row(header: Sequence[str], row: Sequence[object], record: Any, given: _Given) -> list[Cell]:
