@@ -2,8 +2,9 @@
 
 import re
 from fnmatch import fnmatchcase
+from typing import Annotated
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, IPvAnyNetwork, field_validator
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, IPvAnyNetwork, field_validator
 from pydantic_core import PydanticCustomError
 
 _DURATION = re.compile(r"(minutes|hours|days|months)\([1-9][0-9]{0,5}\)")  # hours(24)
@@ -75,6 +76,16 @@ class MetadataSettings(BaseModel):
 _WEB = re.compile(r"https?://[\w.:\[\]-]+(?:/[\w./~-]*)?", re.ASCII)
 
 
+def _check_address(url: str) -> str:
+    if _WEB.fullmatch(url) is None:
+        raise PydanticCustomError("url", "not an address such as https://feeds.example.org")
+    return url
+
+
+WebAddress = Annotated[str, AfterValidator(_check_address)]
+"""Where browsers find something: links begin with it."""
+
+
 class ServerSettings(BaseModel):
     """Who asks a server: `proxies` are the addresses or networks of those who say in `author_header` who asks, and
     `hosts` are further names of the server. `url` is where people reach it, for links to its pages.
@@ -85,14 +96,7 @@ class ServerSettings(BaseModel):
     author_header: str | None = None
     proxies: tuple[IPvAnyNetwork, ...] = ()
     hosts: tuple[str, ...] = ()
-    url: str | None = None
-
-    @field_validator("url")
-    @classmethod
-    def _is_url(cls, url: str | None) -> str | None:
-        if url is not None and _WEB.fullmatch(url) is None:
-            raise PydanticCustomError("url", "not an address such as https://feeds.example.org")
-        return url
+    url: WebAddress | None = None
 
 
 class CleanupSettings(BaseModel):

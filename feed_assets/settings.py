@@ -26,7 +26,14 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError,
 
 from feed_assets.errors import SettingsError
 from feed_assets.receivers import NAME, Channel, MailSettings, ReceiverSettings
-from feed_assets.setting_sections import CleanupSettings, DemoSettings, MetadataSettings, ReplaySettings, ServerSettings
+from feed_assets.setting_sections import (
+    CleanupSettings,
+    DemoSettings,
+    MetadataSettings,
+    ReplaySettings,
+    ServerSettings,
+    WebAddress,
+)
 
 ENV_PREFIX = "FEED_ASSETS_"
 ENV_SETTINGS = "FEED_ASSETS_SETTINGS"
@@ -126,7 +133,7 @@ class Settings(BaseModel):
     mail: MailSettings = MailSettings()
     cleanup: CleanupSettings = CleanupSettings()
     server: ServerSettings = ServerSettings()
-    webserver: str | None = None
+    webserver: WebAddress | None = None
     actions: str | None = None
     demo: DemoSettings | None = None
     _root: Path = PrivateAttr(default_factory=Path.cwd)

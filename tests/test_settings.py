@@ -108,6 +108,11 @@ def test_only_the_demo_can_ask_for_another_clock(tmp_path: Path) -> None:
             "setting 'server.url': 'javascript:alert(1)' is not an address such as https://feeds.example.org",
         ),
         (
+            "webserver: 'javascript:alert(1)'",
+            {},
+            "setting 'webserver': 'javascript:alert(1)' is not an address such as https://feeds.example.org",
+        ),
+        (
             "metadata: {system: {exclude: [schema]}}",
             {},
             "setting 'metadata.system.exclude': ['schema'] is not a list of KIND/NAME, such as feed/schema or */owner.",

@@ -16,7 +16,7 @@ from feed_assets.server.aliases.records import Alias
 from feed_assets.server.aliases.table import ALIASES
 from feed_assets.server.problems import problem
 from feed_assets.server.ui.addresses import FILES, OPERATIONS
-from feed_assets.server.ui.login import is_own, query_of
+from feed_assets.server.ui.login import is_page, query_of
 from feed_assets.server.ui.records import Page
 from feed_assets.server.ui.table import PAGES as UI_PAGES
 
@@ -62,7 +62,7 @@ def find_rights(scope: Scope) -> tuple[Does, ...]:
 def refuse_unknown(scope: Scope) -> Response:
     """Return the answer to a request that no rule names: a page without the slash, another method, no such path."""
     path, plain = scope["path"], scope["path"].rstrip("/")
-    if plain != path and is_own(plain) and find_rights({**scope, "path": plain}) == (Does.READS,):
+    if plain != path and is_page(plain) and find_rights({**scope, "path": plain}) == (Does.READS,):
         return RedirectResponse(f"{quote(plain)}{query_of(scope)}", HTTPStatus.PERMANENT_REDIRECT)
     if methods := [each for each in _METHODS if find_rights({**scope, "method": each})]:
         detail = f"{path} is asked by {' or '.join(methods)}, not by {scope['method']}."

@@ -46,7 +46,7 @@ def say_wild_things(folder: Path) -> None:
     document |= {
         "description": f"{WILD}description",
         "tags": {"owner": f"{WILD}tag"},
-        "schema": f"`{WILD}column` string",
+        "schema": f"`{WILD}column` string, `in/out` string",
     }
     (folder / "more.yaml").write_text(yaml.safe_dump(document))
     must("entity", "submit-and-schedule", "more.yaml")
@@ -80,6 +80,8 @@ def test_whatever_a_page_leads_to_is_a_page_and_no_text_of_people_is_markup(clie
         )
         new |= addresses_in(answer.text) - seen
     assert {"/ui/feed/clicks", "/ui/process/counting", "/ui/ask/queue/list", "/ui/keys"} <= seen
+    assert "/ui/cluster/every" not in seen
+    assert client.get("/ui/feed/hits/column/in%2Fout").status_code == 200
     shown = " ".join(texts)
     assert [each for each in SAID_OF if f"&lt;script&gt;alert(1){each}" not in shown] == []
     assert shown.count("javascript:alert(1)") > 1

@@ -97,6 +97,7 @@ def test_the_cookie_is_for_pages_only_and_another_caller_goes_before(project: Da
     cookie = {"Cookie": f"feed-assets-token={token}"}
     assert client.get("/ui", headers=cookie).status_code == 200
     assert "$FEED_ASSETS_TOKEN" in client.get("/docs", headers=cookie).text
+    assert client.get("/ui/lineage/owner/Ann Lee", headers=cookie).status_code == 404
     for path in ("/api/v1/entity/list", "/openapi.json", "/uix", "/metrics"):
         assert client.get(path, headers=cookie).status_code == 401
     assert client.get("/ui", headers={**cookie, "Authorization": "Bearer fa_other"}).status_code == 303
@@ -198,7 +199,8 @@ def test_while_the_database_is_away_each_page_says_so_and_asks_again(
             away = client.get(page, headers=HTML)
             assert (away.status_code, away.headers["retry-after"]) == (503, "5"), page
             assert re.search('<meta http-equiv="refresh" content="5">.*asks again', away.text, re.DOTALL)
-    assert log_in(browsers[0], token).status_code == 503
+    told = log_in(browsers[0], token)
+    assert (told.status_code, told.headers["retry-after"], "it is down" in told.text) == (503, "5", False)
 
 
 def fields_of(page: str, path: str, **given: str) -> dict[str, str]:
@@ -228,6 +230,12 @@ def test_of_two_browsers_that_change_a_key_one_is_told_and_sees_both_values(proj
     again = fields_of(told.text, "metadata/put")
     assert bob.post("/ui/do/metadata/put", data={**again, "value": "of bob"}).status_code == 303
     removed = fields_of(bob.get("/ui/feed/clicks").text, "metadata/remove", name="note")
+    for path, wrong in (
+        ("put", {"name": ["a", "b"]}),
+        ("put", {"value": ["a", "b"]}),
+        ("remove", {"name": ["a", "b"]}),
+    ):
+        assert bob.post(f"/ui/do/metadata/{path}", data={"value": "x", **removed, **wrong}).status_code == 400
     assert bob.post("/ui/do/metadata/remove", data=removed).status_code == 303
     assert "<dd>of bob" not in bob.get("/ui/feed/clicks").text
 

@@ -67,8 +67,8 @@ def described_address(path: str) -> str:
     kind, _, name = path.partition("/")
     if kind in _KINDS and name and "/" not in name:
         return entity_address(kind, name)
-    if kind == Kind.FEED and name.split("/")[1:2] == ["column"] and name.count("/") == 2:
-        return address_of(kind, *name.split("/"))
+    if kind == Kind.FEED and name.split("/")[1:2] == ["column"] and name.count("/") > 1:
+        return address_of(kind, *name.split("/", 2))
     return address_of("run", name) if kind == "run" and name else address_of("words", entity=path)
 
 

@@ -31,7 +31,7 @@ from feed_assets.server.bodies import read_query
 from feed_assets.server.calls import call, read_given
 from feed_assets.server.ui import addresses
 from feed_assets.server.ui.forms import page_token, seen_as
-from feed_assets.server.ui.login import LOGIN, is_own, lead_on, query_of
+from feed_assets.server.ui.login import LOGIN, is_page, lead_on, query_of
 from feed_assets.server.ui.records import Asked, Page, View
 from feed_assets.server.ui.table import PAGES
 from feed_assets.server.ui.tables import as_fields
@@ -94,7 +94,7 @@ def show_refused(scope: Scope, refused: Response) -> Response:
     accepted, path = Headers(scope=scope).get("accept", ""), scope["path"]
     if path == "/" and refused.status_code == HTTPStatus.UNAUTHORIZED and "text/html" in accepted:
         return RedirectResponse(addresses.OPERATIONS, HTTPStatus.SEE_OTHER)
-    if not is_own(path) or "text/html" not in accepted or refused.status_code < HTTPStatus.BAD_REQUEST:
+    if not is_page(path) or "text/html" not in accepted or refused.status_code < HTTPStatus.BAD_REQUEST:
         return refused
     if refused.status_code != HTTPStatus.UNAUTHORIZED:
         return _show_problem(scope["method"], refused)

@@ -54,23 +54,23 @@ def _send(asked: Asked) -> str:
 
 
 def _put(asked: Asked) -> View | str:
-    given = _read(asked)
-    value = given.get("value", "")
-    change = {"properties": {given.get("name", ""): value}}
-    return _change_property(asked, given, "metadata put", change, (asked.one("seen"), seen_as(value)))
+    _read(asked)
+    value = asked.one("value")
+    change = {"properties": {asked.one("name"): value}}
+    return _change_property(asked, "metadata put", change, value, (asked.one("seen"), seen_as(value)))
 
 
 def _remove(asked: Asked) -> View | str:
-    given = _read(asked)
-    change = {"names": [given.get("name", "")]}
-    return _change_property(asked, given, "metadata remove", change, (asked.one("seen"), seen_as(None)))
+    _read(asked)
+    change = {"names": [asked.one("name")]}
+    return _change_property(asked, "metadata remove", change, None, (asked.one("seen"), seen_as(None)))
 
 
 def _change_property(
-    asked: Asked, given: Mapping[str, Any], operation: str, change: Mapping[str, Any], known: tuple[str, str]
+    asked: Asked, operation: str, change: Mapping[str, Any], wanted: str | None, known: tuple[str, str]
 ) -> View | str:
     """Change a property that still is as it was seen, or is as wanted already; else show what another one has said."""
-    entity, name, found = given.get("entity", ""), given.get("name", ""), []
+    entity, name, found = asked.one("entity"), asked.one("name"), []
 
     def check() -> None:
         said = asked.ask("metadata get", entity=entity, scope="user").metadata
@@ -83,7 +83,7 @@ def _change_property(
         with demanding(check):
             asked.ask(operation, entity=entity, **change)
     except RequestRefusedError:
-        parts = {"operation": operation, "entity": entity, "name": name, "theirs": found[0], "ours": given.get("value")}
+        parts = {"operation": operation, "entity": entity, "name": name, "theirs": found[0], "ours": wanted}
         parts |= {"change": _find_change(asked, entity, name), "back": lead_on(asked.one("back"))}
         return View(template="conflict.html", title=name, parts=parts, status=HTTPStatus.CONFLICT)
     return lead_on(asked.one("back"))

@@ -9,9 +9,11 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import Scope
 
 from feed_assets.server.callers import is_loopback
+from feed_assets.server.errors import RequestRefusedError
 from feed_assets.server.tokens import Tokens
 from feed_assets.server.ui.addresses import FILES, HOME, OPERATIONS
 from feed_assets.server.ui.records import COOKIE, Asked, View
+from feed_assets.sql.errors import StateError
 
 LOGIN, LOGOUT = f"{HOME}/login", f"{HOME}/logout"
 OPEN = (LOGIN, LOGOUT, *FILES)
@@ -26,10 +28,19 @@ _ACTING = (LOGIN, LOGOUT, f"{HOME}/do/")
 def find_bearer(scope: Scope) -> str | None:
     """Return what a browser's cookie says as the header `Authorization`; None if there is that header, or no page."""
     request = Request(scope)
-    if not is_own(scope["path"]) or "authorization" in request.headers:
+    if not is_page(scope["path"]) or "authorization" in request.headers:
         return None
     token = request.cookies.get(COOKIE)
     return f"Bearer {token}" if token else None
+
+
+def is_page(path: str) -> bool:
+    """Return whether the path of a request is that of a page or below it; it may have blanks, as names do.
+
+    >>> [is_page(each) for each in ("/ui", "/ui/feed/x/column/dep delay", "//ui.example", "/uix")]
+    [True, True, False, False]
+    """
+    return any(path == each or path.startswith(f"{each}/") for each in _PATHS)
 
 
 def is_own(address: str) -> bool:
@@ -64,8 +75,11 @@ def show_login(asked: Asked) -> View:
 def log_in(asked: Asked) -> View | Response:
     """Keep a valid token in a cookie, and lead on."""
     token, address = asked.one("token").strip(), lead_on(asked.one("next"))
-    with asked.door.database.read() as connection:
-        found = Tokens(connection).find_valid(token, asked.now)
+    try:
+        with asked.door.database.read() as connection:
+            found = Tokens(connection).find_valid(token, asked.now)
+    except StateError:  # everybody may ask, and its text names the database
+        raise RequestRefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "Who asks cannot be looked up now.") from None
     if found is None:
         parts = {"next": address, "is_wrong": True}
         return View(template="login.html", title="Log in", parts=parts, status=HTTPStatus.UNAUTHORIZED)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -147,15 +148,17 @@ def _link_version(text: str, _: _Given, record: Any, __: _Given) -> str:
     return version_address(version.kind, version.name, text)
 
 
+def _link_one(kind: Kind, text: str, _: _Given, record: Any, __: _Given) -> str:
+    """Return the address of one of a kind: not of several, nor of "every", of which the record names none."""
+    return entity_address(kind, text) if "," not in text and getattr(record, kind, text) is not None else ""
+
+
 _LINKS: Mapping[str, Callable[[str, _Given, Any, _Given], str]] = MappingProxyType(
     {
         "entity": lambda text, *_: described_address(text),
         "target": _link_target,
         "name": _link_subject,
-        **{
-            word: lambda text, *_, kind=kind: entity_address(kind, text) if "," not in text else ""
-            for word, kind in _SUBJECTS.items()
-        },
+        **{word: partial(_link_one, kind) for word, kind in _SUBJECTS.items()},
         "instance": _link_instance,
         "oldest": _link_instance,
         "batch": _link_batch,
