@@ -505,8 +505,8 @@ class LifecycleHarness:
 
     def next_poll(self, name: str, nominal_time: datetime, cluster: str = "primary") -> datetime | None:
         with self.database.read() as connection:
-            poll = ArrivalPolls(connection).find(name, cluster, nominal_time)
-        return poll.next_poll_at if poll else None
+            found = ArrivalPolls(connection).find_many([(name, cluster, nominal_time)])
+        return next((poll.next_poll_at for poll in found.values()), None)
 
     def feed_statuses(self, name: str, cluster: str = "primary") -> dict[datetime, FeedInstanceStatus]:
         return {time: row.status for time, row in self.feed_instances(name, cluster).items()}

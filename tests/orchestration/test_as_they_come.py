@@ -232,7 +232,10 @@ def test_a_notice_of_a_range_records_what_stands_there_and_expects_nothing_else(
     ).ranges
     assert (polled.arrived, polled.known, polled.absent) == (2, 0, ())
     with harness.runtime.database(harness.instance).read() as connection:
-        assert FeedInstances(connection).counts("orders", "here") == {FeedInstanceStatus.AVAILABLE: 2}
+        rows = FeedInstances(connection).find_between(
+            "orders", "here", NOON - timedelta(days=1), NOON + timedelta(days=1)
+        )
+    assert [row.status for row in rows] == [FeedInstanceStatus.AVAILABLE] * 2
 
 
 def test_what_is_queued_is_kept_by_retention_also_while_the_consumer_is_not_declared(
