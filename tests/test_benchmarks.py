@@ -22,9 +22,11 @@ MARKS = {
     Part.RUNS: [pytest.mark.drill],
     Part.RETENTION: JAVA,
     Part.REPLICATION: [*JAVA, RSYNC, pytest.mark.drill],
-    Part.SEARCHING: [pytest.mark.server],
+    Part.TRIGGERS: [pytest.mark.drill],
+    Part.SEARCHING: [pytest.mark.drill, pytest.mark.server],
+    Part.DEADLINES: [pytest.mark.drill],
     Part.INBOXES: [pytest.mark.server],
-    Part.KEEPING: [pytest.mark.server],
+    Part.KEEPING: [pytest.mark.drill, pytest.mark.server],
     Part.MILLIONS: [pytest.mark.drill],
     Part.LINEAGE: [pytest.mark.server],
 }
