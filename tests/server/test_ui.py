@@ -61,7 +61,7 @@ def say_wild_things(folder: Path) -> None:
 def test_whatever_a_page_leads_to_is_a_page_and_no_text_of_people_is_markup(client: TestClient, tmp_path: Path) -> None:
     say_wild_things(tmp_path)
     start = {"/ui", f"/ui/keys?beginning={WILD}", "/ui/search?text=note:script", f"/ui/words?entity={WILD}"}
-    seen, new, alike, texts = set[str](), start, Counter[str](), list[str]()
+    seen, new, alike, texts = set[str](), {*start}, Counter[str](), list[str]()
     while new:
         page = new.pop()
         seen.add(page)
@@ -69,7 +69,7 @@ def test_whatever_a_page_leads_to_is_a_page_and_no_text_of_people_is_markup(clie
         if alike[re.sub(r"\d+", "0", page)] > ENOUGH:
             continue
         answer = client.get(page)
-        assert answer.status_code == 200 or 'role="alert"' in answer.text, (page, answer.text)
+        assert answer.status_code == 200 or page in start, (page, answer.text)
         assert "{&#39;" not in answer.text or page == "/ui/ask/schema", page
         assert not re.search('<script|(href|action)="(javascript|data)', answer.text), page
         texts.append(answer.text)

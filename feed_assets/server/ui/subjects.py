@@ -1,32 +1,49 @@
 """The pages of an entity and its versions, of an instance and of a run."""
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
 from feed_assets.entities.common import Kind
+from feed_assets.entities.flow_names import is_flow
 from feed_assets.operation_list import find_operation
+from feed_assets.plan.edges import OutputEdge
 from feed_assets.server.ui.addresses import question_address
 from feed_assets.server.ui.catalog import words_of
 from feed_assets.server.ui.records import Asked, View
 from feed_assets.server.ui.tables import Cell, Table, ask_table, find_table, make_table
 from feed_assets.timing.dates import parse_datetime, render_datetime
 
-_MORE = {
-    Kind.FEED: (
-        "instance listing",
-        "feed events",
-        "feed files",
-        "quality history",
-        "replication status",
-        "hold list",
-        "queue consumers",
-    ),
-    Kind.PROCESS: ("instance list", "facts history", "queue show", "batch list", "sla backlog"),
-}
-"""What else may be asked about a feed or a process, each a page of its own."""
+_Records: TypeAlias = Sequence[Any]
+_MORE: Mapping[Kind, Mapping[str, Callable[[_Records], bool]]] = MappingProxyType(
+    {
+        Kind.FEED: {
+            "instance listing": bool,
+            "feed events": bool,
+            "feed files": lambda on: len(on) == 1 and on[0].has_data,
+            "quality history": lambda on: any(not is_flow(each.process) for each in _list_writers(on)),
+            "replication status": lambda on: any(is_flow(each.process) for each in _list_writers(on)),
+            "hold list": bool,
+            "queue consumers": bool,
+        },
+        Kind.PROCESS: {
+            "instance list": bool,
+            "facts history": bool,
+            "queue show": lambda on: any(each.trigger for each in on),
+            "batch list": lambda on: any(each.trigger for each in on),
+            "sla backlog": bool,
+        },
+    }
+)
+"""What else may be asked about a feed or a process, each a page of its own, if it says something about its records."""
+
+
+def _list_writers(on: _Records) -> list[OutputEdge]:
+    return [edge for each in on for edge in each.outputs_of if edge.quarantine_of is None]
 
 
 def show_entity(asked: Asked) -> View:
@@ -34,6 +51,8 @@ def show_entity(asked: Asked) -> View:
     kind, name = asked.one("kind"), asked.one("name")
     given = {"kind": kind, "name": name}
     instances = _ask_instances(asked, kind, name)
+    on = [each for (named, _), each in asked.context.records(Kind(kind)).items() if named == name]
+    more = [each for each, is_fit in _MORE.get(Kind(kind), {}).items() if is_fit(on)]
     parts: dict[str, Any] = {
         "status": ask_table(asked, "entity status", given),
         "neighbours": ask_table(asked, "entity dependency", given),
@@ -41,7 +60,7 @@ def show_entity(asked: Asked) -> View:
         "definition": asked.ask("entity definition", **given),
         "instances": instances,
         "assets": asked.find("instance asset", **given) if instances else None,
-        "more": {each: _address_about(each, kind, name) for each in _MORE.get(Kind(kind), ())},
+        "more": {each: _address_about(each, kind, name) for each in more},
     }
     return View(template="entity.html", title=name, parts={**given, **parts, **words_of(asked, f"{kind}/{name}")})
 
