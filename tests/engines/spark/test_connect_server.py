@@ -126,8 +126,8 @@ DEADLY = """
     from pyspark.sql.connect.client.retries import DefaultPolicy
 
     def summing(spark, numbers, context):
+        spark.client.set_retry_policies([DefaultPolicy(max_retries=1)])  # also of releases that are still under way
         if context.nominal_time.hour == 1:
-            spark.client.set_retry_policies([DefaultPolicy(max_retries=1)])
             os.killpg(SERVER, signal.SIGKILL)
         return numbers.agg(f.sum("n").alias("total"))
 """
