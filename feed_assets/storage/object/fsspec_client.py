@@ -91,11 +91,10 @@ class FsspecClient(ObjectClient):
             written = f"{root}/{_WRITING}/{uuid.uuid4().hex}/file"
             fs.makedirs(written.rpartition("/")[0], exist_ok=True)
             stream = fs.open(written, "wb")
-            getattr(stream, "set_pipelined", bool)(True)  # paramiko then checks the answers on close
         try:
             for chunk in counted(chunks, size):
                 with self._request():
-                    stream.write(chunk)
+                    _write(stream, chunk)
             with self._request():
                 stream.close()
                 fs.makedirs(f"{root}/{key}".rpartition("/")[0], exist_ok=True)
@@ -138,6 +137,17 @@ class FsspecClient(ObjectClient):
             raise TimeoutError(f"it has not answered within {ANSWER_SECONDS:g} seconds") from exc
         except self._foreign as exc:
             raise OSError(str(exc)) from exc
+
+
+def _write(stream: Any, chunk: bytes | memoryview) -> None:
+    """Write a chunk; of paramiko many requests at once, whose answers are all read with the last: whoever reads by the
+    same connection meanwhile would take them.
+    """
+    pipeline = getattr(stream, "set_pipelined", bool)
+    pipeline(True)
+    stream.write(chunk[:-1])
+    pipeline(False)
+    stream.write(chunk[-1:])
 
 
 def _connect(url: str, options: Mapping[str, object]) -> tuple[AbstractFileSystem, str]:
