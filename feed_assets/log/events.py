@@ -263,7 +263,7 @@ class EventLog(TableStore):
                 del payload[_PATH]
                 shared[_PATH] = pattern
             if not re.search(r"\d", event.origin):  # no run, nor another program
-                shared["origin"], row["origin"] = event.origin, None
+                shared["origin"], row["origin"] = encodable(event.origin), None
             if shared:
                 row["shared"] = int.from_bytes(hashlib.sha256(json.dumps(shared).encode()).digest()[:8]) >> 2
                 common[row["shared"]] = shared

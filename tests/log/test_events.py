@@ -5,6 +5,7 @@ from feed_assets.log.cursors import Cursors
 from feed_assets.log.events import EventLog, digest_key
 from feed_assets.log.records import FeedEvent, FeedEventKind
 from feed_assets.log.tables import shared_payloads
+from feed_assets.masking import encodable
 from feed_assets.sql.database import Database
 from tests.log.samples import event, hour
 from tests.log.workers import Team, append_slowly
@@ -75,6 +76,14 @@ def test_what_events_have_in_common_comes_back(
     assert [("path" in each, "rows" in each, "origin" in each) for each in shared] == [
         (is_kept_once, False, origin == "arrival")
     ]
+
+
+@pytest.mark.parametrize("who", ["\udcff", "\udcff9", "\0"])
+def test_an_origin_is_what_can_be_written_anywhere(database: Database, who: str) -> None:
+    with database.begin() as connection:
+        EventLog(connection).append([event(origin=f"notice:{who}")])
+        (found,) = EventLog(connection).read(0, 10)
+    assert found.origin == f"notice:{encodable(who)}"
 
 
 def test_numbers_start_at_one_and_have_no_gaps_even_after_a_rollback(database: Database) -> None:
