@@ -26,6 +26,7 @@ from tests.documents.markdown import DOCS, FENCE, ROOT, codes, fences, plain, ta
 DOCUMENTS = (ROOT / "ARCHITECTURE.md", ROOT / "README.md", *DOCS)
 AS_OF = datetime(2013, 12, 1, tzinfo=UTC)
 LONGEST_LINE = 140
+LONGEST_PAGE = 400
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")  # [entities](entities.md#rules)
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 COMMAND = re.compile(r"\bfeed-assets ([a-z][a-z-]*)")
@@ -65,6 +66,11 @@ def test_lines_have_140_characters_at_most(document: Path) -> None:
     )
     lines = enumerate(by_hand.splitlines(), start=1)
     assert [(number, len(line)) for number, line in lines if len(line) > LONGEST_LINE] == []
+
+
+def test_pages_have_400_lines_at_most() -> None:
+    lengths = {page.name: len(page.read_text("utf-8").splitlines()) for page in DOCUMENTS}
+    assert {page: lines for page, lines in lengths.items() if lines > LONGEST_PAGE} == {}
 
 
 def make_targets() -> set[str]:

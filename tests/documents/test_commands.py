@@ -150,7 +150,7 @@ def test_the_table_of_safe_mode_is_the_one_that_is_enforced() -> None:
 
 def test_the_events_of_the_example_give_its_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (entities,) = [
-        block for block in fences(ROOT / "docs/entities.md", "yaml") if "or_every" in block or "by: " in block
+        block for block in fences(ROOT / "docs/triggers.md", "yaml") if "or_every" in block or "by: " in block
     ]
     (events,) = [block for block in fences(SIMULATE, "json") if '"do": "suspend"' in block]
     (batches,) = [block for block in fences(SIMULATE, "text") if "batch cut" in block]

@@ -1,4 +1,4 @@
-"""Every field, setting, rule and code is in docs/entities.md, with its default, and none that does not exist."""
+"""Every field, setting, rule and code is in a page of the entities, with its default, and none that does not exist."""
 
 import ast
 import re
@@ -30,7 +30,12 @@ from tests.documents.markdown import NONE, ROOT, Table, codes, plain, tables_of
 XML_CODE = re.compile(r"xml-[a-z-]+")  # xml-unknown-element
 RULE_NUMBER = re.compile(r"\b[CFP][0-9]+\b")  # F31
 
-ENTITY_TABLES = {table.section.removesuffix(" †"): table for table in tables_of("docs/entities.md")}
+ENTITY_TABLES = {
+    **{table.section.removesuffix(" †"): table for table in tables_of("docs/entities.md")},
+    "Feed": tables_of("docs/feeds.md")[0],
+    "Process": tables_of("docs/processes.md")[0],
+    "Settings": tables_of("docs/settings.md")[0],
+}
 FIELD_HEADER = ("field", "type", "default", "meaning")
 MODELS: Mapping[str, type[BaseModel]] = {
     "Every entity": Entity,
@@ -175,7 +180,7 @@ def test_every_setting_is_described_with_its_variable_and_default() -> None:
     assert {(plain(row[0]), plain(row[1]), plain(row[2])) for row in rows} == expected
 
 
-RULE_TABLE, READING_TABLE = [table for table in tables_of("docs/entities.md") if table.section == "Rules"]
+RULE_TABLE, READING_TABLE = [table for table in tables_of("docs/rules.md") if table.section == "Rules"]
 
 
 def test_every_rule_is_described_and_no_other() -> None:
@@ -184,7 +189,7 @@ def test_every_rule_is_described_and_no_other() -> None:
 
 
 def test_every_live_check_is_described_with_the_numbers_that_its_code_names() -> None:
-    (table,) = [table for table in tables_of("docs/entities.md") if table.section == "Live checks"]
+    (table,) = [table for table in tables_of("docs/rules.md") if table.section == "Live checks"]
     assert [(plain(row[0]), row[1]) for row in table.rows] == [(each.code, each.kind.value) for each in LIVE_CHECKS]
     for row, check in zip(table.rows, LIVE_CHECKS, strict=True):
         assert set(RULE_NUMBER.findall(check.probes.__doc__ or "")) == set(RULE_NUMBER.findall(row[3])), check.code
@@ -192,7 +197,7 @@ def test_every_live_check_is_described_with_the_numbers_that_its_code_names() ->
 
 def test_every_check_of_falcon_is_a_rule_or_is_said_to_be_none() -> None:
     sections = ("Rules", "Live checks", "Falcon's checks without a rule")
-    tables = [table for table in tables_of("docs/entities.md") if table.section in sections]
+    tables = [table for table in tables_of("docs/rules.md") if table.section in sections]
     cells = [cell for table in tables if "Falcon" in table.header for cell in table.column["Falcon"]]
     named = {number for cell in cells for number in RULE_NUMBER.findall(cell)}
     lists = (("C", 14), ("F", 31), ("P", 17))
@@ -200,7 +205,7 @@ def test_every_check_of_falcon_is_a_rule_or_is_said_to_be_none() -> None:
 
 
 def test_codes_of_checks_of_changes_are_described() -> None:
-    (table,) = [table for table in tables_of("docs/entities.md") if table.section == "Checks of changes"]
+    (table,) = [table for table in tables_of("docs/rules.md") if table.section == "Checks of changes"]
     assert [plain(row[0]) for row in table.rows] == [BREAKS_DEPENDENT, STILL_REFERENCED]
 
 
