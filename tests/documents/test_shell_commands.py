@@ -21,7 +21,8 @@ from tests.definitions.verbs.harness import CLICKS, CLUSTER, COUNTING, COUNTS
 from tests.documents.markdown import DOCS, ROOT, fences
 from tests.documents.shell import Shell, commands_of, programs_of, whole_commands_of
 from tests.instances.harness import at
-from tests.projects import enter, land
+from tests.projects import declare, enter, land
+from tests.triggers.test_queues import tick
 
 ELSEWHERE = {
     "dagster": "needs Spark or never ends: tests/documents/test_your_assets.py, tests/documents/test_newcomer.py",
@@ -52,6 +53,7 @@ PAGES = {
     "docs/postgresql-and-s3.md": "test_a_project_on_postgresql_is_made",
     "docs/search.md": "tests/documents/test_search.py",
     "docs/tour.md": "test_the_commands_of_the_tour_run",
+    "docs/triggers.md": "test_the_commands_of_the_page_about_triggers_run",
 }
 """Pages with commands of ours, and what runs them: a test of this module, or another one."""
 
@@ -218,6 +220,21 @@ def test_the_commands_of_the_page_about_deadlines_run(shell: Shell, tmp_path: Pa
         SlaMisses(connection).add([late])
     shell.run_page("docs/deadlines.md")
     assert all("weather" in answer for line, answer in shell.answers.items() if "backlog" not in line)
+
+
+def test_the_commands_of_the_page_about_triggers_run(shell: Shell, tmp_path: Path) -> None:
+    (entities,) = [text for text in fences(ROOT / "docs/triggers.md", "yaml") if "by: " in text]
+    moment = "2026-03-01T07:00Z"
+    replay = {"origin": moment, "real_start": moment, "speed": 1, "until": moment}
+    declare(tmp_path, entities, variables={"DATA_ROOT": f"{tmp_path}/data"}, demo={"replay": replay})
+    tick(tmp_path, "primary")
+    for second in ("060000", "060001"):
+        land(tmp_path / "data/orders/2026-03-01" / second)
+    for line in commands_of("docs/triggers.md"):
+        shell.run(line)
+        tick(tmp_path, "primary")
+    said = [shell.answers["feed-assets why load-orders"], shell.answers[f"feed-assets batch show load-orders {moment}"]]
+    assert [body.split() for body in fences(ROOT / "docs/triggers.md", "text")] == [text.split() for text in said]
 
 
 def test_the_commands_of_the_page_about_metadata_run(shell: Shell, tmp_path: Path) -> None:
