@@ -4,7 +4,6 @@ DAGSTER_HOME; and to the definitions.
 
 import os
 from collections.abc import Collection, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,10 +11,11 @@ import click
 from feed_assets.cli.door import find_door
 from feed_assets.cli.progress import status_line
 from feed_assets.cli.render import say
-from feed_assets.errors import FeedAssetsError, SettingsError
+from feed_assets.errors import FeedAssetsError
 from feed_assets.issues import BLOCKED
+from feed_assets.project_homes import state_unknown
 from feed_assets.settings import Settings, load_settings
-from feed_assets.sql.dagster_home import find_state_url
+from feed_assets.sql.dagster_home import find_state
 
 if TYPE_CHECKING:
     from feed_assets.context.operation import OperationContext
@@ -44,9 +44,8 @@ def open_state(settings: Settings, *, may_take_over: bool = False) -> "Database"
     from feed_assets.definitions.ownership import require_own_database
     from feed_assets.sql.database import open_database
 
-    database = open_database(
-        settings.state or _url_beside_dagster(settings), settings.namespace, tells_lineage=settings.tells_lineage
-    )
+    url = find_state(settings, os.environ) or _ask_dagster(settings)
+    database = open_database(url, settings.namespace, tells_lineage=settings.tells_lineage)
     command = click.get_current_context(silent=True)  # none completes a word
     if command is not None:
         command.call_on_close(database.close)
@@ -118,11 +117,7 @@ def end_and_reload(settings: Settings, stopped: "Sequence[ProcessInstance]", *, 
                 say(f"warning: {exc}", err=True)
 
 
-def _url_beside_dagster(settings: Settings) -> str:
-    home = os.environ.get("DAGSTER_HOME")
-    url = find_state_url(Path(home), os.environ) if home else None
-    if url is not None:
-        return url
+def _ask_dagster(settings: Settings) -> str:
     # Measured: importing Dagster takes a second, and a home that is not as usual needs it.
     from dagster import DagsterInstance
     from dagster._core.errors import DagsterHomeNotSetError
@@ -133,9 +128,5 @@ def _url_beside_dagster(settings: Settings) -> str:
         with DagsterInstance.get() as instance:
             return state_url(instance)
     except DagsterHomeNotSetError as exc:
-        raise SettingsError(
-            setting="state",
-            reason="the location of the state is not configured",
-            tried=(*settings.tried[:-1], "the Dagster instance of DAGSTER_HOME (not set)"),
-            next_step="Set DAGSTER_HOME to the folder that the daemon uses, or state to an SQLAlchemy URL.",
-        ) from exc
+        tried = (*settings.tried[:-1], "the Dagster instance of DAGSTER_HOME (not set)")
+        raise state_unknown(settings, tried) from exc

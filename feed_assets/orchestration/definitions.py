@@ -38,6 +38,7 @@ from feed_assets.orchestration.runs.feed_checks import build_on_time_checks, bui
 from feed_assets.orchestration.sensors import building
 from feed_assets.orchestration.user_assets.loading import FeedIOManager
 from feed_assets.plan.location import Declared, declare_location, find_plan_cache, load_location
+from feed_assets.project_homes import find_home
 from feed_assets.settings import Settings, load_settings
 
 _logger = get_logger(__name__)
@@ -154,6 +155,7 @@ def open_location(
     """Return the runtime and the layout of a location. The arguments and errors are those of `build_definitions`."""
     DagsterLibraryRegistry.register("feed-assets", version("feed-assets"), is_dagster_package=False)
     settings = settings or load_settings(start=folder or (*_calling_folders(), Path.cwd()))
+    find_home(settings, os.environ)
     now = open_clock(settings).now()
     load = partial(load_location, settings, cache=find_plan_cache(os.environ))
     location = load(now) if entities is None else declare_location(entities, now, settings.root)
@@ -274,12 +276,11 @@ def load_user_metadata(settings: Settings) -> UserMetadata:
     # Measured: these import SQLAlchemy, which a run does not need to load its location.
     from feed_assets.catalog.store import REVISION, MetadataStore
     from feed_assets.log.cursors import Cursors
-    from feed_assets.sql.dagster_home import find_state_url
+    from feed_assets.sql.dagster_home import find_state
     from feed_assets.sql.database import open_database
     from feed_assets.sql.errors import StateError
 
-    home = os.environ.get("DAGSTER_HOME")
-    url = settings.state or (find_state_url(Path(home), os.environ) if home else None)
+    url = find_state(settings, os.environ)
     if url is None:
         return UserMetadata()
     database = open_database(url, settings.namespace)

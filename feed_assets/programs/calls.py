@@ -16,9 +16,9 @@ from feed_assets.engines.run_metadata import render_text
 from feed_assets.entities.errors import MetadataRefusedError
 from feed_assets.entities.maps import EMPTY
 from feed_assets.entities.metadata import Origin, Scope
-from feed_assets.errors import SettingsError
-from feed_assets.settings import Settings, load_settings
-from feed_assets.sql.dagster_home import find_state_url
+from feed_assets.project_homes import state_unknown
+from feed_assets.settings import Settings, load_settings, project_environment
+from feed_assets.sql.dagster_home import find_state
 from feed_assets.sql.database import open_database
 
 
@@ -86,28 +86,25 @@ def open_metadata(
 
     Args:
         author: who writes, for the history.
-        folder: where the search for `feed_assets.yaml` begins; None means the working directory.
+        folder: where the search for `feed_assets.yaml` begins, as that of commands, which read `.env` beside it; None
+            means the working directory.
         settings: None reads them (see `load_settings`).
 
     Raises:
-        SettingsError: a setting is wrong, or nothing names the state.
+        SettingsError: a setting is wrong, or nothing names the state, or it is that of another project.
         StateError: the state cannot be used.
         DefinitionsError: the location of the definitions cannot be read.
     """
-    settings = settings or load_settings(start=folder or Path.cwd())
-    home = os.environ.get("DAGSTER_HOME")
-    url = settings.state or (find_state_url(Path(home), os.environ) if home else None)
-    if url is None:
-        raise SettingsError(
-            setting="state",
-            reason="the location of the state is not configured",
-            tried=(*settings.tried[:-1], "the Dagster instance of DAGSTER_HOME"),
-            next_step="Set DAGSTER_HOME to the folder that the daemon uses, or state to an SQLAlchemy URL.",
-        )
-    database = open_database(url, settings.namespace, tells_lineage=settings.tells_lineage)
-    try:
-        database.migrate()
-        require_own_database(database, settings)
-        yield OpenMetadata(open_context(settings, database), author)
-    finally:
-        database.close()
+    start = folder or (Path.cwd() if settings is None else settings.root)
+    with project_environment(start):
+        settings = settings or load_settings(start=start)
+        url = find_state(settings, os.environ)
+        if url is None:
+            raise state_unknown(settings, (*settings.tried[:-1], "the Dagster instance of DAGSTER_HOME"))
+        database = open_database(url, settings.namespace, tells_lineage=settings.tells_lineage)
+        try:
+            database.migrate()
+            require_own_database(database, settings)
+            yield OpenMetadata(open_context(settings, database), author)
+        finally:
+            database.close()

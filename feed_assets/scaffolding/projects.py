@@ -12,13 +12,23 @@ from datetime import datetime, timedelta
 from importlib import resources
 from pathlib import Path
 from string import Template
-from urllib.parse import SplitResult, unquote, urlsplit
 
 from feed_assets.command_lines import command_line
 from feed_assets.context.errors import FolderNotEmptyError, ProjectNameError
 from feed_assets.definitions.checks.declared_definitions import entity_schema
 from feed_assets.errors import WrongUsageError
+from feed_assets.scaffolding.checkouts import (
+    DAGSTER_YAML,
+    env_values,
+    find_lacking_values,
+    find_project,
+    has_home_elsewhere,
+    render_env,
+    write_env,
+)
 from feed_assets.settings import ENV_FILE
+from feed_assets.storage.errors import StoreUnknownError
+from feed_assets.storage.registry import open_store
 
 CLUSTER = "primary"
 DAYS = 3
@@ -28,11 +38,18 @@ SCHEMA_FILE = "entities.schema.json"
 _PRODUCTS = ("coffee", "tea", "cocoa")
 LOCAL_STORAGE = "file://${DATA_ROOT}"
 _SHOWN = 5
+_EXTRAS = {"s3": "s3", "s3a": "s3", "sftp": "sftp"}
+_CLOUDS = {"gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "abfss": "adlfs", "az": "adlfs"}
+"""The extra, or the package, by which a program writes into a storage."""
+_S3_CREDENTIALS = """\
+The environment or `.env` needs `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and
+`AWS_REGION`, unless the machine has a role; and a server of your own needs `AWS_ENDPOINT_URL`."""
+_CREDENTIALS = "The environment or `.env` needs the credentials of this storage."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewProject:
-    """A project that was made, or would be. `kept` are files that exist and stay as they are."""
+    """A project that was made or completed, or would be. `kept` are files that exist and stay as they are."""
 
     folder: Path
     name: str
@@ -40,10 +57,15 @@ class NewProject:
     files: tuple[str, ...]
     kept: tuple[str, ...]
     dry_run: bool
+    is_checkout: bool = False
 
     @property
     def text(self) -> str:
         """The files and the next commands."""
+        if self.is_checkout:
+            verb = "would write" if self.dry_run else "wrote"
+            written = "\n".join([f"{verb} what was missing in {self.folder}:", *(f"  {file}" for file in self.files)])
+            return written if self.files else f"nothing is missing in {self.folder}"
         lines = [f"{'would make' if self.dry_run else 'made'} the project {self.name} in {self.folder}:"]
         lines += [f"  {file}" for file in self.files]
         lines += [f"  {file} exists, and stays as it is" for file in self.kept]
@@ -77,6 +99,7 @@ def make_project(
     """Make a project. `name` is the folder's name by default. With `add`, files that exist are kept.
 
     Raises:
+        WrongUsageError: the storage or the database has no such address.
         ProjectNameError: no Python package can have the name.
         FolderNotEmptyError: the folder has files, and `add` is not set. Nothing was written.
     """
@@ -86,13 +109,41 @@ def make_project(
     if not re.fullmatch(r"[a-z][a-z0-9_]*", package):
         raise ProjectNameError(name=name)
     _require_empty(folder, is_adding=add)
+    if storage is not None:
+        _require_storage(storage)
     example = ExampleEntities(storage=storage or LOCAL_STORAGE, jobs=f"{package}.jobs", as_of=as_of)
-    files = dict(iter_project_files(name, example, folder / "dagster_home", postgres))
+    files = dict(iter_project_files(name, example, folder, postgres))
     kept = tuple(file for file in files if (folder / file).exists())
     new = {file: text for file, text in files.items() if file not in kept}
     if not dry_run:
         _write(folder, new)
     return NewProject(folder=folder, name=name, package=package, files=tuple(new), kept=kept, dry_run=dry_run)
+
+
+def complete_project(folder: Path, *, postgres: str | None = None, dry_run: bool = False) -> NewProject:
+    """Write what git does not hold of the project of a folder: the Dagster home, and the variables of `.env` that are
+    lacking or name another place. All else in that file stays.
+
+    Raises:
+        WrongUsageError: the folder is in no project, or an address is lacking, wrong or not needed.
+    """
+    folder = find_project(folder.resolve())
+    new = {}
+    if not (folder / DAGSTER_YAML).exists() and not has_home_elsewhere(folder):
+        new[DAGSTER_YAML] = read_dagster_yaml(is_postgres=postgres is not None)
+    values = find_lacking_values(folder, postgres, new.get(DAGSTER_YAML))
+    if not dry_run:
+        _write(folder, new)
+        write_env(folder, values)
+    return NewProject(
+        folder=folder,
+        name=folder.name,
+        package="",
+        files=(*new, *([f"{ENV_FILE}: {', '.join(values)}"] if values else [])),
+        kept=(),
+        dry_run=dry_run,
+        is_checkout=True,
+    )
 
 
 def lay_example(folder: Path, module: str, data: Path, as_of: datetime) -> None:
@@ -139,6 +190,20 @@ class _Text(Template):
     delimiter = "@"
 
 
+def _require_storage(storage: str) -> None:
+    """Raises WrongUsageError if nothing can be stored there."""
+    if "://" not in storage:
+        raise WrongUsageError(
+            f"--storage {storage} has no scheme. Write file://{Path(storage).resolve()} for a folder of this machine, "
+            f"or s3://{storage.strip('/')} for a bucket."
+        )
+    if "${" not in storage:
+        try:
+            open_store(storage, {})
+        except StoreUnknownError as exc:
+            raise WrongUsageError(f"--storage {exc}") from exc
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExampleEntities:
     """The choices of the example entities.
@@ -152,6 +217,11 @@ class ExampleEntities:
     as_of: datetime
 
     @property
+    def is_local(self) -> bool:
+        """Whether the instances are stored on disks."""
+        return self.storage.startswith("file://")
+
+    @property
     def days(self) -> list[str]:
         """The days whose orders have arrived, oldest first, as in `2013-11-03`."""
         return [f"{self.as_of - timedelta(days=back):%Y-%m-%d}" for back in range(DAYS, 0, -1)]
@@ -162,10 +232,16 @@ def iter_entity_files(example: ExampleEntities, schema: str | None) -> Iterator[
     values = {
         "cluster": CLUSTER,
         "storage": example.storage,
+        "description": "One machine, local files and an embedded Spark.",
+        "options": "",
         "jobs": example.jobs,
         "start": f"{example.days[0]}T00:00Z",
         "schema": schema or "",
     }
+    if not example.is_local:
+        values["description"] = f"The data are in {example.storage}; one machine works on them, with an embedded Spark."
+    if example.storage.startswith("s3"):
+        values["options"] = "# storage_options: {region: eu-central-1, endpoint_url: https://s3.example}\n"
     for name in ("cluster.yaml", "orders.yaml", "daily_revenue.yaml"):
         text = read_template(name, values)
         yield name, text if schema else text.partition("\n")[2]
@@ -179,16 +255,22 @@ def iter_data_files(example: ExampleEntities) -> Iterator[tuple[str, str]]:
 
 
 def iter_project_files(
-    name: str, example: ExampleEntities, dagster_home: Path, postgres: str | None = None
+    name: str, example: ExampleEntities, folder: Path, postgres: str | None = None
 ) -> Iterator[tuple[str, str]]:
     """Yield every file of a project, by path below its folder.
 
     Args:
         name: the name of the project.
         example: the choices of the example entities.
-        dagster_home: the absolute path of the Dagster home.
+        folder: the absolute path of the project.
         postgres: the URL of the database of Dagster and of feed-assets; None means SQLite.
+
+    Raises:
+        WrongUsageError: `postgres` cannot be kept.
     """
+    scheme = example.storage.partition("://")[0]
+    extra, cloud = _EXTRAS.get(scheme), _CLOUDS.get(scheme)
+    needed = [f"feed-assets[{extra}]" if extra else "feed-assets", *([cloud] if cloud else [])]
     package = package_name(name)
     values = {
         "distribution": name,
@@ -197,7 +279,17 @@ def iter_project_files(
         "yesterday": example.days[-1],
         "start": f"{example.days[0]}T00:00Z",
         "end": f"{example.days[1]}T00:00Z",
+        "extras": ",".join(filter(None, [extra, "server"])),
+        "dependencies": ", ".join(f'"{each}"' for each in needed),
+        "storage": example.storage,
+        "credentials": _S3_CREDENTIALS if extra == "s3" else _CREDENTIALS,
+        "postgres": " --postgres URL" if postgres else "",
+        "data": "the storage of the cluster" if example.is_local else f"the example; the storage is {example.storage}",
     }
+    demo = "README_local.md" if example.is_local else "README_remote.md"
+    values["demo"] = read_template(demo, values)
+    if not example.is_local:
+        yield "deliver_orders.py", read_template("deliver_orders.py")
     for file in ("README.md", "pyproject.toml", "definitions.py", "feed_assets.yaml"):
         yield file, read_template(file, values)
     yield f"{package}/__init__.py", read_template("package_init.py", values)
@@ -208,8 +300,8 @@ def iter_project_files(
     yield ".vscode/settings.json", read_template("vscode_settings.json", {"schema": SCHEMA_FILE})
     yield "tests/test_daily_revenue.py", read_template("test_daily_revenue.py", values)
     yield ".gitignore", read_template("gitignore")
-    yield ENV_FILE, _env_file(dagster_home, postgres)
-    yield "dagster_home/dagster.yaml", read_dagster_yaml(is_postgres=postgres is not None)
+    yield ENV_FILE, render_env(env_values(folder, postgres))
+    yield DAGSTER_YAML, read_dagster_yaml(is_postgres=postgres is not None)
     for file, text in iter_data_files(example):
         yield f"data/{file}", text
 
@@ -232,40 +324,6 @@ def package_name(name: str) -> str:
     'web_shop_2'
     """
     return re.sub(r"\W+", "_", name).strip("_").lower()  # "Web-shop 2" → "web_shop_2"
-
-
-def _env_file(dagster_home: Path, postgres: str | None) -> str:
-    lines = [read_template("env", {"dagster_home": str(dagster_home)}).rstrip("\n")]
-    if postgres is not None:
-        parts, port = _split_url(postgres)
-        values = {
-            "HOST": parts.hostname or "localhost",
-            "PORT": str(port or 5432),
-            "USER": unquote(parts.username or ""),
-            "PASSWORD": unquote(parts.password or ""),
-            "DB": unquote(parts.path.lstrip("/")),
-        }
-        lines += [f"DAGSTER_PG_{name}={_quoted(value)}" for name, value in values.items()]
-    return "\n".join(lines) + "\n"
-
-
-def _split_url(postgres: str) -> tuple[SplitResult, int | None]:
-    """Return the parts and the port of a URL. Raises WrongUsageError for parts that the file has no place for."""
-    form = "Write it like postgresql://user@host:5432/database."
-    try:
-        parts = urlsplit(postgres)
-        port = parts.port
-    except ValueError as exc:
-        raise WrongUsageError(f"--postgres is no URL: {exc}. {form}") from exc
-    if parts.query or parts.fragment or not parts.scheme.startswith("postgres"):
-        raise WrongUsageError(f"--postgres has other parts than user, password, host, port and database. {form}")
-    return parts, port
-
-
-def _quoted(value: str) -> str:
-    """Return a value of an .env file that is not expanded."""
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return value if re.fullmatch(r"[\w.:/-]*", value) else f"'{escaped}'"
 
 
 def _orders(number: int) -> str:

@@ -7,10 +7,22 @@ from urllib.parse import quote
 
 import yaml
 
-from feed_assets.settings import STATE_FILE
+from feed_assets.project_homes import find_home
+from feed_assets.settings import STATE_FILE, Settings
 
 _OTHER_STORAGES = ("instance_class", "run_storage", "event_log_storage", "schedule_storage", "local_artifact_storage")
 _DATABASE = {"hostname", "port", "username", "password", "db_name", "scheme"}
+
+
+def find_state(settings: Settings, environ: Mapping[str, str]) -> str | None:
+    """Return the URL of a project's state: that of the settings, else beside its Dagster home. None without a home, or
+    as `find_state_url`.
+
+    Raises:
+        SettingsError: the home does not exist, or is that of another project.
+    """
+    home = find_home(settings, environ)
+    return settings.state or (None if home is None else find_state_url(home, environ))
 
 
 def find_state_url(home: Path, environ: Mapping[str, str]) -> str | None:

@@ -77,6 +77,8 @@ OTHERS = (
 ELSEWHERE = {
     "engines.workflow.sql_code.<module>: validate": "starts Spark: tests/definitions/checks/test_code_trials.py",
     "instances.arrival.stored_data._describe_lost: state rebuild": "tests/instances/arrival/test_stored_data.py",
+    "project_homes._init_here: init": "needs a clone or a copy: tests/scaffolding/test_checkouts.py",
+    "scaffolding.checkouts.find_project: init": "outside of any project: tests/scaffolding/test_checkouts.py",
     "sql.errors.StateSchemaError.__init__: state rebuild": "needs a new database: tests/cli/test_away.py",
 }
 """Places whose commands are not pasted in their place, and what makes what these promise. Here the same command is

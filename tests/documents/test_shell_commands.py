@@ -37,7 +37,7 @@ ELSEWHERE = {
     "make": "people and CI run its targets; `make help` is run by tests/test_documents.py",
     "pg_dump": "of PostgreSQL",
     "pip": "installs into an environment of its own: tests/documents/newcomer.py",
-    "pytest": "runs the test of a new project: tests/scaffolding/test_init.py",
+    "pytest": "runs the tests of a new project: tests/scaffolding/test_checkouts.py, tests/documents/test_newcomer.py",
 }
 """Programs and lines of the pages that are not run here: why, and what runs them."""
 PAGES = {

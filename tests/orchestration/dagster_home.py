@@ -147,9 +147,8 @@ def home_on_postgresql(folder: Path) -> Iterator[Home]:
         settings = {
             "DAGSTER_PG_HOST": "127.0.0.1",
             "DAGSTER_PG_PORT": str(port),
-            "DAGSTER_PG_USER": "postgres",
-            "DAGSTER_PG_PASSWORD": "unused",
             "DAGSTER_PG_DB": "postgres",
+            "DAGSTER_PG_URL": f"postgresql+psycopg2://postgres:unused@127.0.0.1:{port}/postgres",
         }
         yield Home(folder=folder, storage="postgres", settings=settings)
 

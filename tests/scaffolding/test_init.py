@@ -11,14 +11,17 @@ from types import ModuleType
 import pytest
 import yaml
 from dotenv import dotenv_values
+from sqlalchemy import make_url
 
+from feed_assets.sql.dagster_home import find_state_url
 from tests.cli.project import must, run
 
 URL = "postgresql://team:p%40ss'w\\ord@db.example:6543/feeds"
 
 
 def contents(folder: Path) -> dict[str, str]:
-    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+    found = (path for path in folder.rglob("*") if path.is_file() and ".git" not in path.parts)
+    return {str(path.relative_to(folder)): path.read_text() for path in found}
 
 
 @pytest.fixture
@@ -58,10 +61,6 @@ def test_dagster_loads_a_new_project(importable: Path) -> None:
     assert {"primary/orders", "primary/daily-revenue"} <= keys
 
 
-def test_a_new_project_has_a_test_that_passes_in_the_simulator(importable: Path) -> None:
-    load(importable / "tests" / "test_daily_revenue.py").test_a_day_runs_once_its_orders_have_arrived()
-
-
 def test_commands_in_a_new_project_find_its_dagster_home_and_leave_the_environment_as_it_was(
     shop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,36 +77,82 @@ def test_the_password_of_postgresql_is_in_a_file_that_only_its_owner_reads_and_g
     assert run("init", str(tmp_path / "shop"), "--postgres", URL).exit_code == 0
     env = tmp_path / "shop" / ".env"
     values = dotenv_values(env)
-    assert values == {
-        "DAGSTER_HOME": str(tmp_path / "shop" / "dagster_home"),
-        "DAGSTER_PG_HOST": "db.example",
-        "DAGSTER_PG_PORT": "6543",
-        "DAGSTER_PG_USER": "team",
-        "DAGSTER_PG_PASSWORD": "p@ss'w\\ord",
-        "DAGSTER_PG_DB": "feeds",
-    }
+    url = make_url(values.pop("DAGSTER_PG_URL") or "")
+    assert values == {"DAGSTER_HOME": str(tmp_path / "shop" / "dagster_home")}
+    assert (url.username, url.password, url.host, url.port) == ("team", "p@ss'w\\ord", "db.example", 6543)
+    assert (url.drivername, url.database) == ("postgresql+psycopg2", "feeds")
     assert stat.S_IMODE(env.stat().st_mode) == 0o600
     assert ".env" in (tmp_path / "shop" / ".gitignore").read_text().splitlines()
     database = yaml.safe_load((tmp_path / "shop" / "dagster_home" / "dagster.yaml").read_text())["storage"]["postgres"]
-    assert {part["env"] for part in database["postgres_db"].values() if isinstance(part, dict)} <= values.keys()
+    assert database == {"postgres_url": {"env": "DAGSTER_PG_URL"}}
+
+
+@pytest.mark.parametrize(
+    ("url", "kept"),
+    [
+        (
+            "postgresql://u@db/feeds?sslmode=verify-full&sslrootcert=/etc/our ca.pem",
+            {"host": "db", "dbname": "feeds", "user": "u", "sslmode": "verify-full", "sslrootcert": "/etc/our ca.pem"},
+        ),
+        ("postgres://u@/feeds?host=/run/pg", {"host": "/run/pg", "dbname": "feeds", "user": "u"}),
+    ],
+)
+def test_tls_and_sockets_of_postgresql_are_told_to_dagster_and_to_us(
+    tmp_path: Path, url: str, kept: dict[str, str]
+) -> None:
+    must("init", str(tmp_path / "shop"), "--postgres", url)
+    values = dotenv_values(tmp_path / "shop/.env")
+    ours = find_state_url(tmp_path / "shop/dagster_home", {"DAGSTER_PG_URL": values["DAGSTER_PG_URL"] or ""})
+    assert ours == values["DAGSTER_PG_URL"]
+    told = make_url(ours).get_dialect()().create_connect_args(make_url(ours))[1]
+    assert told == kept
 
 
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        (
-            "postgresql://team:@/feeds?host=/tmp/x",
-            "has other parts than user, password, host, port and database",
-        ),
-        ("postgresql://db/feeds#x", "has other parts than"),
-        ("postgresql://db:port/feeds", "is no URL: Port could not be cast to integer value as 'port'"),
-        ("mysql://db/feeds", "Write it like postgresql://user@host:5432/database."),
+        ("postgresql://db/feeds?sslmod=require", "'sslmod', which is no parameter of PostgreSQL"),
+        ("postgresql://db/feeds#x", "has a #. Write %23"),
+        ("postgresql://db:port/feeds", "is no URL"),
+        ("postgresql://user@db", "names no database"),
+        ("mysql://db/feeds", "is an address of mysql, not of PostgreSQL"),
     ],
 )
-def test_an_address_of_postgresql_that_cannot_be_written_whole_is_refused(tmp_path: Path, url: str, said: str) -> None:
-    refused = run("init", str(tmp_path / "shop"), "--postgres", url)
-    assert (refused.exit_code, said in refused.stderr) == (2, True)
+def test_an_address_of_postgresql_that_cannot_be_kept_is_refused(tmp_path: Path, url: str, said: str) -> None:
+    refused = must("init", str(tmp_path / "shop"), "--postgres", url, code=2)
+    assert said in refused.stderr
+    assert "Write postgresql://user@host:5432/database?sslmode=" in refused.stderr
     assert contents(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("storage", "said"),
+    [
+        ("lake/feeds", "Write file://HERE/lake/feeds for a folder of this machine, or s3://lake/feeds for a bucket."),
+        ("file://data", "it names a host. Write file:///directory, with three '/'."),
+        ("ftp://host/data", "'ftp' storage is not supported"),
+        ("s3://", "it names no bucket"),
+    ],
+)
+def test_a_storage_that_nothing_can_open_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storage: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused = must("init", "shop", "--storage", storage, code=2)
+    assert said.replace("HERE", str(tmp_path)) in refused.stderr
+    assert contents(tmp_path) == {}
+
+
+def test_a_project_on_s3_says_s3_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    must("init", str(tmp_path / "shop"), "--storage", "s3://lake/feeds")
+    monkeypatch.chdir(tmp_path / "shop")
+    monkeypatch.syspath_prepend(str(tmp_path / "shop"))
+    must("validate", "--strict")
+    made = contents(tmp_path / "shop")
+    assert "The data are in s3://lake/feeds; one machine works on them" in made["entities/cluster.yaml"]
+    assert 'dependencies = ["feed-assets[s3]"]' in made["pyproject.toml"]
+    for said in ('[s3,server]"', "python deliver_orders.py", "`s3://lake/feeds/daily-revenue`", "AWS_ENDPOINT_URL"):
+        assert said in made["README.md"]
 
 
 def test_a_folder_that_is_not_empty_is_refused_and_stays_as_it_was(tmp_path: Path) -> None:

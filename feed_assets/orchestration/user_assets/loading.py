@@ -4,12 +4,16 @@ The partitions are those of the run, mapped as the graph says, or those that the
 settings tell where the feeds are declared.
 """
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import dagster as dg
 from dagster._check import CheckError
+from dagster._core.errors import DagsterHomeNotSetError
 
 from feed_assets.clock import open_clock
 from feed_assets.entities.common import Kind
@@ -21,7 +25,8 @@ from feed_assets.orchestration.graph.partitions import Grid
 from feed_assets.orchestration.location.runtime import Runtime, open_runtime
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord
-from feed_assets.settings import load_settings
+from feed_assets.project_homes import find_home, state_unknown
+from feed_assets.settings import load_settings, project_environment
 from feed_assets.timing.dates import parse_datetime
 from feed_assets.timing.errors import DateTimeError
 
@@ -142,7 +147,11 @@ class FeedIOManager(dg.IOManager):
     def _operation(self, context: RunContext | None) -> "OperationContext":
         from feed_assets.orchestration.location.reloading import build_context
 
-        database = self.runtime.database(_instance_of(context))
+        try:
+            database = self.runtime.database(_instance_of(context))
+        except DagsterHomeNotSetError as exc:
+            settings = self.runtime.settings
+            raise state_unknown(settings, (*settings.tried[:-1], "the Dagster instance of DAGSTER_HOME")) from exc
         return build_context(self.runtime, self.runtime.timeline(), database, self.runtime.clock.now())
 
     def _find_spark(self, context: RunContext | None, record: FeedRecord) -> "SparkSession | None":
@@ -201,7 +210,8 @@ def load_instance(
     """Return instances of a feed, read with its format, schema and options.
 
     Args:
-        context: of the run. Outside of one: the `Definitions` with the feeds, or None for those of the settings.
+        context: of the run. Outside of one: the `Definitions` with the feeds, or None for those of the settings, which
+            are found as those of commands: from the working directory upwards, with the `.env` of the project.
         feed: the name of the feed.
         partition: a partition key, a UTC time, several of them, or a `PartitionKeyRange`, both ends inclusive. Without
             it those of the run, mapped to the feed if the asset depends on it.
@@ -215,7 +225,7 @@ def load_instance(
         EntityNotFoundError, InstanceQueryError: the feed is not declared, or not on the cluster.
         InputReadError: the data cannot be read as declared; or only by Spark, and there is no session.
     """
-    with masked_errors():
+    with masked_errors(), _environment_of(context):
         feeds, run = _find_feeds(context)
         return feeds.load(run, feeds.find_key(run, feed, cluster), partition, None if as_ is None else _form(as_))
 
@@ -227,7 +237,7 @@ def locate_instance(context: Where, feed: str, partition: Partition = None, *, c
     """
     from feed_assets.orchestration.user_assets.values import Form
 
-    with masked_errors():
+    with masked_errors(), _environment_of(context):
         feeds, run = _find_feeds(context)
         path: UPath = feeds.locate(run, feeds.find_key(run, feed, cluster), partition, Form.PATH)
         return path
@@ -260,8 +270,14 @@ def _find_feeds(where: Where) -> tuple[FeedIOManager, RunContext | None]:
     from feed_assets.plan.location import load_location
 
     settings = load_settings()
+    find_home(settings, os.environ)
     runtime = open_runtime(settings, load_location(settings, open_clock(settings).now()))
     return FeedIOManager(runtime, lay_out(runtime.plan)), run
+
+
+def _environment_of(where: Where) -> AbstractContextManager[None]:
+    """Return the environment of a program outside of a run: as for commands, with the `.env` of the project."""
+    return project_environment(Path.cwd()) if where is None else nullcontext()
 
 
 def _resources_of(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> Mapping[str, dg.ResourceDefinition]:
