@@ -73,6 +73,16 @@ def test_pages_have_400_lines_at_most() -> None:
     assert {page: lines for page, lines in lengths.items() if lines > LONGEST_PAGE} == {}
 
 
+def test_each_page_begins_with_a_sentence() -> None:
+    begins = {page: page.read_text("utf-8").split("\n", 3)[2] for page in DOCS}
+    assert [page.name for page, line in begins.items() if re.match(r"[#|<>]|```|- |`tests/", line)] == []
+
+
+def test_the_first_page_leads_to_every_other_one() -> None:
+    linked = {link.partition("#")[0] for link in LINK.findall((ROOT / "docs/index.md").read_text("utf-8"))}
+    assert {page.name for page in (ROOT / "docs").glob("*.md")} - linked == {"index.md"}
+
+
 def make_targets() -> set[str]:
     return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
 

@@ -44,3 +44,10 @@ def test_every_built_row_has_a_test_and_every_tested_row_says_what_is_here() -> 
 def test_what_is_not_whole_says_what_is_missing() -> None:
     rows = zip(column("row"), column("state"), column("not as Falcon"), strict=True)
     assert [row for row, state, missing in rows if state == "partly" and missing == NONE] == []
+
+
+def test_every_row_that_is_not_built_is_told_with_its_reason() -> None:
+    page = (ROOT / "docs/not-there.md").read_text("utf-8")
+    told = {int(row) for rows in re.findall(r"\brows? ([\d, ]+\d)", page) for row in rows.split(", ")}
+    told |= {int(row) for row in re.findall(r"\b\d+", " ".join(tables_of("docs/not-there.md")[0].column["row"]))}
+    assert numbers_of({"not"}) <= told
