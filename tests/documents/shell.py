@@ -19,8 +19,12 @@ _TODAY = "$(date +%F)"
 
 def commands_of(page: str) -> list[str]:
     """The command lines of a page, without the prompt and the remark."""
-    lines = (line for body in fences(ROOT / page, "console") for line in body.splitlines())
-    return [re.sub(r"\s+# .*$", "", line.removeprefix("$ ")) for line in lines]
+    return [line for body in fences(ROOT / page, "console") for line in lines_of(body)]
+
+
+def lines_of(body: str) -> list[str]:
+    """The command lines of a block."""
+    return [re.sub(r"\s+# .*$", "", line.removeprefix("$ ")) for line in body.splitlines()]
 
 
 def whole_commands_of(page: str) -> list[str]:

@@ -1,0 +1,61 @@
+"""The commands of the recipes run, one recipe after the other, in one project."""
+
+import re
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from feed_assets.clock import SystemClock
+from tests.documents.markdown import FENCE, ROOT
+from tests.documents.shell import Shell, lines_of
+from tests.documents.test_shell_commands import ELSEWHERE
+from tests.projects import enter
+
+PAGE = (ROOT / "docs/recipes.md").read_text("utf-8")
+RECIPES = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
+OF_A_SERVER = "export"  # the address and the token of one that is not there
+
+
+def follow(shell: Shell, recipe: str) -> dict[str, str]:
+    """Give the commands of a recipe, and return what each of ours has said."""
+    lines = [
+        line for language, body in FENCE.findall(RECIPES[recipe]) if language == "console" for line in lines_of(body)
+    ]
+    shell.answers = {}
+    for line in lines:
+        shell.run(line)
+    return shell.answers
+
+
+def test_the_commands_of_the_recipes_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    enter(tmp_path, monkeypatch)
+    yesterday = f"{SystemClock().now().date() - timedelta(days=1)}"
+    shell = Shell(monkeypatch=monkeypatch, elsewhere={*ELSEWHERE, OF_A_SERVER}, words={"YESTERDAY": yesterday})
+    for line in (
+        "feed-assets init shop",
+        "cd shop",
+        "feed-assets apply --yes",
+        "feed-assets feed notify orders YESTERDAY",
+    ):
+        shell.run(line)
+
+    moved = follow(shell, "Another place for a feed")
+    assert "1 instance at a former place of the feed" in moved["feed-assets plan"]
+    assert f"data/raw/orders/{yesterday}" in moved["feed-assets instance listing orders"]
+
+    listed = follow(shell, "A project in another folder")
+    assert "orders" in listed["feed-assets entity list"]
+    assert (tmp_path / "store/.env").read_text().endswith(f"DAGSTER_HOME={tmp_path}/store/dagster_home\n")
+
+    shell.words = {"REPOSITORY": f"{tmp_path}/store"}
+    for line in (
+        "git init -q",
+        "git add .",
+        "git -c user.name=ann -c user.email=ann@example.org commit -qm first",
+        "cd ..",
+    ):
+        shell.run(line)
+    assert "0 errors, 0 warnings" in follow(shell, "A second developer")["feed-assets validate"]
+
+    assert "0 errors, 0 warnings" in follow(shell, "CI")["feed-assets validate --strict"]
