@@ -1,17 +1,23 @@
 """Issues: errors and warnings about definitions, with severity, code, entity, message, remedy and file position."""
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
-from feed_assets.errors import FeedAssetsError, describe_error, shorten
+from pydantic import Field
+
+from feed_assets.errors import FeedAssetsError, describe_error, render_some, shorten
 from feed_assets.masking import mask
 
 EntityKey: TypeAlias = tuple[str, str]
 """(kind, name)."""
+
+UNREAD = ""
+"""The label of a file or document that could not be read as an entity: it may declare any."""
+_MOST_FOLLOWERS = 3
 
 FieldPath: TypeAlias = tuple[str | int, ...]
 """The keys and list positions that lead to a value: ("clusters", "primary", "retention")."""
@@ -46,7 +52,8 @@ class Issue:
     """An error or warning. `message` and `remedy` are sentences; `message` has no full stop.
 
     `code` is stable and names the rule; `entity` is the label of the entity, `feed 'clicks'`. Texts are kept without
-    secrets, and cut at the length of a message.
+    secrets, and cut at the length of a message. `followers` are the labels of entities that are wrong for this reason
+    alone. `follows` are the labels of those whose errors are the reason of this issue; UNREAD is one that nobody knows.
     """
 
     severity: Severity
@@ -55,6 +62,8 @@ class Issue:
     message: str
     remedy: str
     source: Source | None = None
+    followers: tuple[str, ...] = ()
+    follows: Annotated[tuple[str, ...], Field(exclude=True)] = ()
 
     def __post_init__(self) -> None:
         for name in ("message", "remedy"):
@@ -71,6 +80,10 @@ class Issue:
         where = [self.source.render()] if self.source else []
         who = [self.entity] if self.entity else []
         text = f"{self.message}. {self.remedy}" if self.remedy else f"{self.message}."
+        if self.followers:
+            count = len(self.followers)
+            verb = "follow" if count > 1 else "follows"
+            text = f"{text} {count} more {verb} from it: {render_some(self.followers, _MOST_FOLLOWERS)}."
         return mask(": ".join([*where, *who, text]))
 
     @property
@@ -97,6 +110,26 @@ def order_of(issue: Issue) -> tuple[str, int, int, str, str]:
     return (source.file, source.line or 0, source.column or 0, issue.entity or "", issue.code)
 
 
+def fold_followers(issues: Iterable[Issue]) -> list[Issue]:
+    """Return issues without those that only follow from others, each of which names at its first error the entities
+    that follow. An issue whose cause is not among them stays.
+    """
+    issues = list(issues)
+    causes: dict[str, Issue] = {}
+    for issue in issues:
+        if issue.severity is Severity.ERROR and not issue.follows:
+            causes.setdefault(issue.entity or UNREAD, issue)
+    followers: dict[int, list[str]] = {}
+    roots: list[Issue] = []
+    for issue in issues:
+        cause = next((causes[label] for label in issue.follows if label in causes), None)
+        if cause is None:
+            roots.append(issue)
+        elif issue.entity is not None:
+            followers.setdefault(id(cause), []).append(issue.entity)
+    return [replace(each, followers=tuple(dict.fromkeys(followers.get(id(each), ())))) for each in roots]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldSources:
     """The file positions of one entity: line and column of each key and list item; () is the entity itself."""
@@ -113,7 +146,8 @@ class FieldSources:
 
 
 class SourceMap(Mapping[EntityKey, Source]):
-    """The file positions of entities and their keys. Entities built in Python have none.
+    """The file positions of entities and their keys. Entities built in Python have none. It `is_partial` if something
+    could not be read as an entity, so that nobody knows what it declares.
 
     >>> clicks = FieldSources(file="a.yaml", positions={(): (1, 1), ("name",): (2, 1)})
     >>> sources = SourceMap({("feed", "clicks"): clicks})
@@ -121,8 +155,11 @@ class SourceMap(Mapping[EntityKey, Source]):
     ('a.yaml:1', 'a.yaml:2')
     """
 
-    def __init__(self, fields: Mapping[EntityKey, FieldSources] = MappingProxyType({})) -> None:
+    def __init__(
+        self, fields: Mapping[EntityKey, FieldSources] = MappingProxyType({}), *, is_partial: bool = False
+    ) -> None:
         self._fields = dict(fields)
+        self.is_partial = is_partial
 
     def __getitem__(self, key: EntityKey) -> Source:
         return self._fields[key].locate()

@@ -12,7 +12,6 @@ from feed_assets.cli.door import find_door
 from feed_assets.cli.progress import status_line
 from feed_assets.cli.render import say
 from feed_assets.errors import FeedAssetsError
-from feed_assets.issues import BLOCKED
 from feed_assets.project_homes import state_unknown
 from feed_assets.settings import Settings, load_settings
 from feed_assets.sql.dagster_home import find_state
@@ -67,8 +66,9 @@ def open_context_for() -> "OperationContext":
         database = open_state(settings)
         with status_line.waiting_for(f"the definitions in {settings.entities_location}"):
             context = open_context(settings, database)
-    roots = [each for each in context.errors if each.code != BLOCKED]
-    at = dict.fromkeys(f"{each.source.render()}: {each.entity}" if each.source else str(each.entity) for each in roots)
+    at = dict.fromkeys(
+        f"{each.source.render()}: {each.entity}" if each.source else str(each.entity) for each in context.errors
+    )
     if at:
         say(f"left out because of errors, with all that needs it: {'; '.join(at)}. Correct them first.", err=True)
     return context

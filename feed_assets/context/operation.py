@@ -158,8 +158,9 @@ class OperationContext(LifecycleContext):
 
     def _not_found(self, kinds: Sequence[Kind], name: str) -> NoReturn:
         labels = {label_of((kind, name)) for kind in kinds}
-        if issues := [issue for issue in self.errors if issue.entity in labels]:
-            raise DefinitionsError(location="the definitions", issues=issues, next_step="Correct it first:")
+        if issues := [each for each in self.errors if labels.intersection((each.entity, *each.followers))]:
+            wrong = labels.intersection(label for each in issues for label in (each.entity, *each.followers))
+            raise DefinitionsError(location=" and ".join(sorted(wrong)), issues=issues, next_step="Correct it first:")
         known = sorted({entity for kind in kinds for entity, _ in self.records(kind)})
         suggestions = tuple(get_close_matches(name, known, n=2))
         raise EntityNotFoundError(kind=" or ".join(sorted(kinds)), name=name, suggestions=suggestions)

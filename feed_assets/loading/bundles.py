@@ -117,14 +117,15 @@ def usable_bundle(loaded: LoadedBundle, issues: Iterable[Issue]) -> tuple[Bundle
 def _blocked_issue(
     loaded: LoadedBundle, graph: DependencyGraph, key: EntityKey, refused: Collection[EntityKey]
 ) -> Issue:
-    causes = " and ".join(label_of(cause) for cause in sorted(graph.dependencies_of([key]).intersection(refused)))
+    causes = tuple(label_of(cause) for cause in sorted(graph.dependencies_of([key]).intersection(refused)))
     return Issue(
         severity=Severity.ERROR,
         code=BLOCKED,
         entity=label_of(key),
-        message=f"it is left out, blocked by errors of {causes}",
+        message=f"it is left out, blocked by errors of {' and '.join(causes)}",
         remedy="Correct those first.",
         source=loaded.sources.locate(key),
+        follows=causes,
     )
 
 
@@ -161,7 +162,7 @@ class _BundleBuilder:
         return LoadedBundle(
             bundle=Bundle(entities=usable),
             issues=tuple(self.issues),
-            sources=SourceMap(self.sources),
+            sources=SourceMap(self.sources, is_partial=any(issue.entity is None for issue in self.issues)),
             broken=frozenset(self.broken),
             digest=digest,
             salvaged=tuple(each for each in self.salvaged if each.key not in self.entities or each.key in self.broken),

@@ -6,11 +6,12 @@ from enum import StrEnum
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from feed_assets.entities.common import Entity
-from feed_assets.entities.fields import describe
+from feed_assets.entities.fields import describe, to_plain_text
 from feed_assets.issues import FieldPath, Finding
 
 _KEY_MARK = "[key]"
@@ -28,12 +29,18 @@ _EXAMPLES: Mapping[str, str] = {
     "workflow": '{engine: python, path: "jobs:run"}',
     "limit": "days(30)",
     "cut_off": "hours(6)",
+    "should_end_in": "hours(4)",
     "low": "hours(2)",
     "high": "hours(4)",
+    "feed": "clicks",
+    "when": "clicks",
+    "or_every": "hours(1)",
     "delay": "minutes(5)",
     "attempts": "3",
     "instance": '"now(0,0)"',
     "policy": "periodic",
+    "inputs": "[clicks]",
+    "directory": "/in/clicks",
     "asset": "[team, orders]",
 }
 _SHAPES: Mapping[str, str] = {
@@ -142,8 +149,11 @@ def _finding(details: ErrorDetails, path: FieldPath, entity_type: type[Entity]) 
             most = context["le"]
             return Finding(message=f"{prefix}{describe(value)} is too big", remedy=f"Write at most {most}.")
         case kind:
-            shape, example = _SHAPES.get(kind, "another value"), _example(path)
-            remedy = f"Write for example {example}." if example else f"Write {shape}."
+            shape = _SHAPES.get(kind, "another value")
+            example = _example(path) or (_form(path, value, type_at(entity_type, path)) if shape == "a map" else None)
+            keys = keys_of(type_at(entity_type, path)) if shape == "a map" else []
+            remedy = f"Write {shape}{f' with keys of {alternatives(keys)}' if keys else ''}."
+            remedy = f"Write for example {example}." if example else remedy
             return Finding(message=f"{prefix}{shape} is expected, not {describe(value)}", remedy=remedy)
 
 
@@ -187,6 +197,32 @@ def _example(path: FieldPath) -> str | None:
     if path[0] == "inputs" and key in ("start", "end"):
         return f'{key}: "now(0,0)"'
     return f"{key}: {_EXAMPLES[str(key)]}" if key in _EXAMPLES else None
+
+
+def _form(path: FieldPath, value: object, model: object) -> str | None:
+    """Return the map that was probably meant: the required keys, or the first one that takes the written value."""
+    if not (isinstance(model, type) and issubclass(model, BaseModel)) or isinstance(value, list | Mapping):
+        return None
+    keys = {field.alias or name: field for name, field in model.model_fields.items()}
+    taking = [key for key, field in keys.items() if key in _EXAMPLES and _takes(field, value)]
+    needed = [key for key, field in keys.items() if field.is_required()]
+    needed += ["start", "end"] if path[0] == "inputs" else []
+    shown = needed or taking[:1]
+    examples = {key: example for key in shown if (example := _example((path[0], key))) is not None}
+    if not shown or len(examples) < len(shown):
+        return None
+    of_value = next((key for key in shown if key in taking), None)
+    parts = (f"{key}: {to_plain_text(value)}" if key == of_value else example for key, example in examples.items())
+    return f"{path[-1]}: {{{', '.join(parts)}}}"
+
+
+def _takes(field: FieldInfo, value: object) -> bool:
+    annotation: Any = Annotated[field.annotation, *(field.metadata or [None])]
+    try:
+        TypeAdapter(annotation).validate_python(value)
+    except ValidationError:
+        return False
+    return True
 
 
 def _not_a_choice(prefix: str, value: object, choices: object) -> Finding:

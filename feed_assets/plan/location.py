@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.entities.locations.overlaps import Places
 from feed_assets.entities.maps import EMPTY, FrozenMap
-from feed_assets.issues import Issue, Severity, SourceMap
+from feed_assets.issues import Issue, Severity, SourceMap, fold_followers
 from feed_assets.loading.entity_files import EntityFile, digest_files, read_declared_files, values_of
 from feed_assets.masking import SecretPart, get_logger, remember_credentials, split_secrets
 from feed_assets.plan.pinned_files import with_pinned_files
@@ -139,9 +139,8 @@ def compile_location(
     left_out = [*(each for each in loaded.bundle.entities if usable.find(each.key) is None), *loaded.salvaged]
     places = Places()
     plan = compile_plan(usable, loaded.sources, overlaps=find_overlaps(usable, left_out=left_out, places=places))
-    return Location(
-        plan=plan, issues=(*issues, *blocked), digest=loaded.digest, identities=FrozenMap(places.identities)
-    )
+    found = fold_followers((*issues, *blocked))
+    return Location(plan=plan, issues=tuple(found), digest=loaded.digest, identities=FrozenMap(places.identities))
 
 
 def _definitions_error(place: str, location: Location) -> DefinitionsError:

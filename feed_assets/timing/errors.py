@@ -8,6 +8,9 @@ from feed_assets.errors import Fault, FeedAssetsError
 
 _MEANT = MappingProxyType({"hourly": "hours(1)", "daily": "days(1)", "weekly": "days(7)", "monthly": "months(1)"})
 _SINGULAR = re.compile(r"(minute|hour|day|month)\(([1-9]\d*)\)", re.ASCII)  # day(1)
+_CRON = re.compile(  # 0 5 * * *, cron(0 5 * * 1), */15 * * * *, @daily
+    r"(?:cron\()?(?:(\d{1,2}) (\d{1,2}) \* \* (\*|\w+)|[\d*/,-]+(?: [\w*/,?#-]+){4,5}|@\w+)\)?", re.ASCII
+)
 _BEGUN = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2})(?::00)?)?", re.ASCII)  # 2015-02-28, 2015-02-28 06:30
 
 
@@ -24,6 +27,10 @@ class FrequencyError(TimingError):
         word = text.strip().lower()
         meant = _MEANT.get(word) or (f"{found[1]}s({found[2]})" if (found := _SINGULAR.fullmatch(word)) else None)
         suggestion = f"Did you mean {meant}? " if meant else ""
+        if cron := _CRON.fullmatch(word):
+            time = f"{int(cron[2]):02}:{int(cron[1]):02}" if cron[1] else "the time of day"
+            step = "days(7)" if cron[3] not in (None, "*") else "days(1)"
+            suggestion = f"There is no cron: for example {step} with a validity that starts at {time} in the timezone. "
         super().__init__(
             f"{text!r} is not a frequency: {reason}. {suggestion}"
             "Write minutes(n), hours(n), days(n) or months(n) with n at least 1, for example hours(1)."

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.common import Kind
-from feed_assets.issues import EntityKey, Issue, SourceMap, internal_error, order_of
+from feed_assets.issues import UNREAD, EntityKey, Issue, SourceMap, internal_error, order_of
 from feed_assets.validation import (
     rules_cluster,
     rules_credentials,
@@ -18,6 +18,7 @@ from feed_assets.validation import (
     rules_lifecycle,
     rules_metadata,
     rules_mirrors,
+    rules_neighbours,
     rules_paths,
     rules_process,
     rules_quality,
@@ -36,6 +37,8 @@ RULES: tuple[Rule, ...] = (
     Rule(code="cluster-staging", kind=Kind.CLUSTER, check=rules_cluster.check_staging),
     Rule(code="cluster-folders", kind=Kind.CLUSTER, check=rules_cluster.check_folders),
     Rule(code="storage-not-here", kind=Kind.CLUSTER, check=rules_cluster.check_storage_scheme),
+    Rule(code="local-address", kind=Kind.CLUSTER, check=rules_paths.check_hosts),
+    Rule(code="spark-conf", kind=Kind.CLUSTER, check=rules_cluster.check_conf),
     Rule(code="hidden-property", kind=Kind.CLUSTER, check=rules_cluster.check_hidden_properties),
     Rule(code="datasource-interface", kind=Kind.DATASOURCE, check=rules_cluster.check_interfaces),
     *(
@@ -56,6 +59,7 @@ RULES: tuple[Rule, ...] = (
     Rule(code="feed-watch", kind=Kind.FEED, check=rules_feed.check_watch),
     Rule(code="feed-inbox", kind=Kind.FEED, check=rules_feed.check_inbox),
     Rule(code="quality-writers", kind=Kind.FEED, check=rules_quality.check_writers),
+    Rule(code="quality-threshold", kind=Kind.FEED, check=rules_quality.check_threshold),
     Rule(code="quality-quarantine", kind=Kind.FEED, check=rules_quality.check_quarantine),
     Rule(code="quality-unique", kind=Kind.FEED, check=rules_quality.check_unique),
     Rule(code="retention-limit", kind=Kind.FEED, check=rules_retention.check_limit),
@@ -96,6 +100,7 @@ RULES: tuple[Rule, ...] = (
     Rule(code="table-sources", kind=Kind.FEED, check=rules_paths.check_table_sources),
     Rule(code="table-partitions", kind=Kind.FEED, check=rules_paths.check_table_partitions),
     Rule(code="storage-uniform", kind=Kind.FEED, check=rules_paths.check_uniform_storage),
+    Rule(code="local-address", kind=Kind.FEED, check=rules_paths.check_hosts),
     Rule(code="path-template", kind=Kind.FEED, check=rules_paths.check_templates),
     Rule(code="path-segment", kind=Kind.FEED, check=rules_paths.check_segments),
     Rule(code="path-without-time", kind=Kind.FEED, check=rules_paths.check_variables),
@@ -116,6 +121,9 @@ RULES: tuple[Rule, ...] = (
     Rule(code="expression", kind=Kind.PROCESS, check=rules_windows.check_expressions),
     Rule(code="window-range", kind=Kind.PROCESS, check=rules_windows.check_window_range),
     Rule(code="window-too-small", kind=Kind.PROCESS, check=rules_windows.check_window_counts),
+    Rule(code="window-ends", kind=Kind.PROCESS, check=rules_neighbours.check_ends),
+    Rule(code="window-clock-change", kind=Kind.PROCESS, check=rules_neighbours.check_clock_changes),
+    Rule(code="window-deadline", kind=Kind.PROCESS, check=rules_neighbours.check_deadlines),
     Rule(code="window-as-they-come", kind=Kind.PROCESS, check=rules_windows.check_scheduled_windows),
     Rule(code="batch-output", kind=Kind.PROCESS, check=rules_windows.check_batch_outputs),
     Rule(code="output-data", kind=Kind.PROCESS, check=rules_windows.check_output_data),
@@ -124,6 +132,7 @@ RULES: tuple[Rule, ...] = (
     Rule(code="window-outlives-feed", kind=Kind.PROCESS, check=rules_windows.check_window_outlives_feed),
     Rule(code="output-range", kind=Kind.PROCESS, check=rules_windows.check_output_range),
     Rule(code="output-replicated", kind=Kind.PROCESS, check=rules_windows.check_output_target),
+    Rule(code="written-again", kind=Kind.PROCESS, check=rules_neighbours.check_written_once),
     Rule(code="several-writers", kind=Kind.PROCESS, check=rules_windows.check_one_writer),
     Rule(code="waits-for-itself", kind=Kind.PROCESS, check=rules_cycles.check_cycles),
     Rule(code="trigger-names", kind=Kind.PROCESS, check=rules_windows.check_names),
@@ -134,11 +143,13 @@ RULES: tuple[Rule, ...] = (
     Rule(code="process-sla", kind=Kind.PROCESS, check=rules_process.check_sla),
     Rule(code="column-lineage", kind=Kind.PROCESS, check=rules_process.check_lineage),
     Rule(code="late-input", kind=Kind.PROCESS, check=rules_process.check_late_inputs),
+    Rule(code="late-delay", kind=Kind.PROCESS, check=rules_process.check_late_delay),
     Rule(code="text", kind=Kind.PROCESS, check=rules_process.check_texts),
     Rule(code="job-priority", kind=Kind.PROCESS, check=rules_metadata.check_priority),
     Rule(code="no-effect", kind=Kind.PROCESS, check=rules_metadata.check_effect),
     Rule(code="notification-address", kind=Kind.PROCESS, check=rules_metadata.check_recipients),
     Rule(code="mirror-work", kind=Kind.PROCESS, check=rules_mirrors.check_work),
+    Rule(code="local-address", kind=Kind.PROCESS, check=rules_paths.check_hosts),
     Rule(code="mirror-place", kind=Kind.PROCESS, check=rules_mirrors.check_places),
     Rule(code="mirror-overlap", kind=Kind.PROCESS, check=rules_mirrors.check_overlaps),
     Rule(code="copy-ring", kind=Kind.PROCESS, check=rules_cycles.check_rings),
@@ -151,6 +162,7 @@ RULES: tuple[Rule, ...] = (
     Rule(code="engine-not-here", kind=Kind.PROCESS, check=rules_paths.check_engines),
     Rule(code="workflow-master", kind=Kind.PROCESS, check=rules_process.check_application),
     Rule(code="workflow-submit", kind=Kind.PROCESS, check=rules_process.check_submit_options),
+    Rule(code="spark-conf", kind=Kind.PROCESS, check=rules_process.check_conf),
     Rule(code="workflow-file", kind=Kind.PROCESS, check=rules_process.check_files),
 )
 
@@ -208,4 +220,8 @@ def _iter_issues(scope: Scope, entities: Iterable[AnyEntity]) -> Iterator[Issue]
                     message=complaint.message,
                     remedy=complaint.remedy,
                     source=complaint.source or scope.sources.locate(entity.key, complaint.path),
+                    follows=(
+                        *complaint.causes,
+                        *((UNREAD,) if scope.sources.is_partial and complaint.is_absence else ()),
+                    ),
                 )

@@ -1,7 +1,7 @@
 """Rules about single clusters and datasources."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from feed_assets.entities.cluster import STORAGE_SCHEMES, Cluster, InterfaceType
 from feed_assets.entities.datasource import Datasource
@@ -82,6 +82,29 @@ def is_spark_master(text: str) -> bool:
     (True, True, False)
     """
     return _MASTER.fullmatch(text) is not None
+
+
+_OF_HADOOP = ("dfs.", "fs.", "hadoop.", "hive.", "io.", "javax.", "mapred.", "mapreduce.", "parquet.", "yarn.")
+
+
+def check_conf(_: Scope, cluster: Cluster) -> Iterator[Complaint]:
+    """The configuration must be one that Spark reads."""
+    yield from iter_unread_conf(("spark", "conf"), cluster.spark.conf)
+
+
+def iter_unread_conf(path: FieldPath, conf: Mapping[str, str]) -> Iterator[Complaint]:
+    """Yield a complaint about each key without the prefix of Spark.
+
+    spark-submit and servers of Spark leave such a key out; Spark hands keys to Hadoop and Hive by `spark.hadoop.`.
+    """
+    for name in conf:
+        if not name.startswith("spark."):
+            prefix = "spark.hadoop." if name.startswith(_OF_HADOOP) else "spark."
+            yield Complaint(
+                path=(*path, name),
+                message=f"{'.'.join(map(str, path))}: Spark leaves {name!r} out: its keys begin with 'spark.'",
+                remedy=f"Write {prefix}{name}.",
+            )
 
 
 def check_staging(_: Scope, cluster: Cluster) -> Iterator[Complaint]:

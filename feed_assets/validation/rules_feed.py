@@ -11,6 +11,7 @@ from feed_assets.entities.locations.overlaps import FixedPlace
 from feed_assets.issues import FieldPath
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.errors import TemplateError
+from feed_assets.timing.overlaps import Nesting, find_nesting
 from feed_assets.timing.sequence import Unit
 from feed_assets.timing.templates import parse_path_template
 from feed_assets.validation.rules_paths import REFUSED_SEGMENTS, default_place, listed, variables_of
@@ -291,6 +292,14 @@ def _check_directory(scope: Scope, feed: Feed, inbox: Inbox, cluster: str) -> Co
             message=f"the inbox on {cluster} overlaps other data: {overlap}",
             remedy="Use another directory.",
         )
+    if found is not None and (data := scope.find_address(feed, cluster)) is not None:
+        place = scope.places.canonical(template.text if "://" in template.text else f"{found.storage}/{template.text}")
+        if feed.table_on(cluster) is None and find_nesting(data, place) in (Nesting.AT, Nesting.INSIDE):
+            return Complaint(
+                path=_DIRECTORY,
+                message=f"the inbox {text} on {cluster} holds the data of the feed, {feed.data_on(cluster)}",
+                remedy=f"Take files from elsewhere, such as /in/{feed.name}, or move the data.",
+            )
     for other, theirs in scope.inboxes[text.rstrip("/")]:
         if other.name < feed.name and cluster in other.clusters and _share_files(inbox, theirs):
             where = scope.where(other.key, _DIRECTORY)

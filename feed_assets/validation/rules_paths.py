@@ -4,8 +4,10 @@ unsupported engines.
 
 from collections.abc import Iterator
 
+from feed_assets.entities.bundle import AnyEntity
+from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import ClusterRole, Feed
-from feed_assets.entities.locations.overlaps import HIDDEN_FOLDER, describe_location
+from feed_assets.entities.locations.overlaps import HIDDEN_FOLDER, describe_location, iter_mirror_locations
 from feed_assets.entities.process import Process, iter_workflows
 from feed_assets.errors import render_some
 from feed_assets.issues import FieldPath, Severity
@@ -311,3 +313,25 @@ def _tables(feed: Feed) -> Iterator[tuple[str, FieldPath, str]]:
         text = feed.table_on(name)
         if text is not None:
             yield name, (("clusters", name, "table") if entry.table is not None else ("table",)), text
+
+
+def check_hosts(scope: Scope, entity: AnyEntity) -> Iterator[Complaint]:
+    """A local place is on this machine: after `file://` comes the third slash of a directory, not a host."""
+    texts: list[tuple[FieldPath, str]] = []
+    match entity:
+        case Cluster():
+            texts = [(("storage",), entity.storage)]
+        case Feed():
+            texts = [found for name in entity.clusters for found in _texts(entity, name)]
+            texts += [(("inbox", "directory"), entity.inbox.directory)] if entity.inbox is not None else []
+        case Process():
+            texts = [(each.path, each.text) for each in iter_mirror_locations(scope.bundle.find_cluster, entity)]
+    for path, text in dict(texts).items():
+        host = text.removeprefix("file://").partition("/")[0] if text.startswith("file://") else ""
+        if host and host != "localhost" and "${" not in host:
+            yield Complaint(
+                path=path,
+                message=f"{'.'.join(map(str, path))}: a local place begins with file:///, but {text} names the host "
+                f"{host!r}",
+                remedy=f"Write file:///{host}, with three slashes and the whole path.",
+            )

@@ -19,13 +19,13 @@ from feed_assets.entities.content.columns import describe_column, has_path, pars
 from feed_assets.entities.content.made_up import MadeUpColumn, MadeUpDecimal, Making, span_of
 from feed_assets.entities.errors import ColumnsError
 from feed_assets.entities.feed import Feed
-from feed_assets.entities.process import Order, Process, ProcessSla, iter_whole_workflows, iter_workflows
+from feed_assets.entities.process import Order, Process, ProcessSla, RetryPolicy, iter_whole_workflows, iter_workflows
 from feed_assets.entities.workflow import StepEngine, Workflow, WorkflowEngine, find_ring
-from feed_assets.issues import FieldPath
+from feed_assets.issues import FieldPath, Severity
 from feed_assets.timing.dates import parse_timezone, render_datetime
 from feed_assets.timing.errors import ExpressionError, TimingError
 from feed_assets.timing.text import TextContext, render_text
-from feed_assets.validation.rules_cluster import MASTER_REMEDY, is_spark_master
+from feed_assets.validation.rules_cluster import MASTER_REMEDY, is_spark_master, iter_unread_conf
 from feed_assets.validation.scope import Complaint, Scope, column_names, complain
 
 TAKEN = ("spark", "context")
@@ -123,6 +123,25 @@ def check_late_inputs(scope: Scope, process: Process) -> Iterator[Complaint]:
                 message=f"late_process watches the input {name!r}, but feed {item.feed!r} has no late_arrival",
                 remedy="Write late_arrival: {cut_off: hours(6)} at the feed, or remove the input from late_process.",
             )
+
+
+def check_late_delay(scope: Scope, process: Process) -> Iterator[Complaint]:
+    """Late data must be looked for before the cut-off, too, if that is asked for."""
+    late = process.late_process
+    if late is None or late.policy is RetryPolicy.FINAL:
+        return
+    for item in (process.inputs[name] for name in late.inputs if name in process.inputs):
+        feed = scope.bundle.find_feed(item.feed)
+        cut_off = feed.late_arrival.cut_off if feed is not None and feed.late_arrival is not None else None
+        if cut_off is not None and late.delay.as_duration() > cut_off.as_duration():
+            yield Complaint(
+                path=("late_process", "delay"),
+                message=f"late_process.delay {late.delay} is longer than late_arrival.cut_off {cut_off} of feed "
+                f"{item.feed!r}: late data are looked for once, at the cut-off",
+                remedy="Lower the delay, raise cut_off of the feed, or write policy: final.",
+                severity=Severity.WARNING,
+            )
+            return
 
 
 def check_partition_depth(scope: Scope, process: Process) -> Iterator[Complaint]:
@@ -253,6 +272,12 @@ def check_submit_options(_: Scope, process: Process) -> Iterator[Complaint]:
                     message=f"{name} has no effect with engine {workflow.engine.value}",
                     remedy="Remove it, or write engine: spark-submit.",
                 )
+
+
+def check_conf(_: Scope, process: Process) -> Iterator[Complaint]:
+    """The configuration of an application must be one that Spark reads."""
+    for path, workflow in iter_workflows(process):
+        yield from iter_unread_conf((*path, "conf"), workflow.conf)
 
 
 def check_work_elsewhere(_: Scope, process: Process) -> Iterator[Complaint]:

@@ -7,6 +7,7 @@ from feed_assets.entities.content.quality import BROKEN_RULES, Quality
 from feed_assets.entities.feed import ClusterRole, Feed, FeedFormat
 from feed_assets.entities.process import iter_workflows
 from feed_assets.entities.workflow import WorkflowEngine
+from feed_assets.issues import Severity
 from feed_assets.validation.scope import Complaint, Scope, column_names
 
 _WHERE = ("quality", "quarantine")
@@ -23,6 +24,15 @@ def check_writers(scope: Scope, feed: Feed) -> Iterator[Complaint]:
             path=("quality",),
             message="quality has no meaning: no process writes the feed, and what arrives is taken as it is",
             remedy="Remove it, or let a process read this feed and write another one with quality.",
+            is_absence=True,
+            causes=tuple(
+                process.label
+                for process in scope.bundle.processes
+                if any(
+                    output.feed == feed.name or not scope.is_declared((Kind.FEED, output.feed))
+                    for output in process.outputs.values()
+                )
+            ),
         )
     for process in {writer.process.name: writer.process for writer in writers}.values():
         is_optional = any(output.optional and output.feed == feed.name for output in process.outputs.values())
@@ -49,6 +59,19 @@ def _find_fault(feed: Feed, engine: WorkflowEngine, *, is_optional: bool) -> str
             return "its application may leave the output out, and what is not there cannot be read"
         case _:
             return None
+
+
+def check_threshold(_: Scope, feed: Feed) -> Iterator[Complaint]:
+    """The threshold is a percentage, not a share."""
+    quality = feed.quality
+    if quality is not None and 0 < quality.threshold <= 1:
+        yield Complaint(
+            path=("quality", "threshold"),
+            message=f"quality.threshold is in percent: with {quality.needed} an instance is published of which "
+            f"{100 - quality.needed} percent of the rows are bad",
+            remedy=f"Write {(quality.needed * 100).normalize():f} for {(quality.needed * 100).normalize():f} percent.",
+            severity=Severity.WARNING,
+        )
 
 
 def check_quarantine(scope: Scope, feed: Feed) -> Iterator[Complaint]:

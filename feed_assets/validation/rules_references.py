@@ -20,7 +20,8 @@ def check_references(scope: Scope, entity: AnyEntity) -> Iterator[Complaint]:
         remedy = (
             f"Did you mean {' or '.join(map(repr, close))}?" if close else f"Declare it, or refer to another {kind}."
         )
-        yield Complaint(path=reference.path, message=f"there is no {kind} {name!r}", remedy=remedy)
+        message = f"there is no {kind} {name!r}"
+        yield Complaint(path=reference.path, message=message, remedy=remedy, is_absence=True)
 
 
 def check_feed_on_cluster(scope: Scope, process: Process) -> Iterator[Complaint]:
@@ -29,7 +30,8 @@ def check_feed_on_cluster(scope: Scope, process: Process) -> Iterator[Complaint]
     used += [(("outputs", name, "feed"), item.feed) for name, item in process.outputs.items()]
     for path, name in used:
         feed = scope.bundle.find_feed(name)
-        missing = [] if feed is None else [cluster for cluster in process.clusters if cluster not in feed.clusters]
+        declared = [cluster for cluster in process.clusters if scope.is_declared((Kind.CLUSTER, cluster))]
+        missing = [] if feed is None else [cluster for cluster in declared if cluster not in feed.clusters]
         if feed is not None and missing:
             on = ", ".join(feed.clusters)
             yield Complaint(

@@ -473,7 +473,8 @@ def check_names(scope: Scope, process: Process) -> Iterator[Complaint]:
         severity = Severity.WARNING if can_run else Severity.ERROR
         what, remedy = _describe_unknown(scope, process, text, without)
         message = f"trigger.when names {text!r}, {what}: {consequence}"
-        yield Complaint(path=("trigger", "when"), message=message, remedy=remedy, severity=severity)
+        place: FieldPath = ("trigger", "when")
+        yield Complaint(path=place, message=message, remedy=remedy, severity=severity, is_absence=True)
 
 
 def _is_known(scope: Scope, process: Process, cluster: str, text: str) -> bool:

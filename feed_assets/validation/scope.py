@@ -128,7 +128,8 @@ _MOST_STEPS = 12
 class Complaint:
     """A rule's objection to an entity: the path in it, the message and the remedy.
 
-    A `source` is another place than that of the path: the line of a file that the entity names.
+    A `source` is another place than that of the path: the line of a file that the entity names. `is_absence` says that
+    another entity is missing, `causes` are the labels of those whose errors may be the reason.
     """
 
     path: FieldPath
@@ -136,6 +137,8 @@ class Complaint:
     remedy: str
     severity: Severity = Severity.ERROR
     source: Source | None = None
+    is_absence: bool = False
+    causes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -155,7 +155,7 @@ def test_one_bad_entity_does_not_take_the_others_along(project: Path) -> None:
 
     assert set(location.plan.processes) == {("ping", "primary")}
     assert location.plan.feeds == {}
-    assert {issue.entity for issue in location.errors} == {"feed 'clicks'", "process 'count'"}
+    assert [(issue.entity, issue.followers) for issue in location.errors] == [("feed 'clicks'", ("process 'count'",))]
 
 
 def test_strict_settings_refuse_a_location_with_errors_and_name_them_all(project: Path) -> None:

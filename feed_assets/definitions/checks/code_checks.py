@@ -3,19 +3,24 @@
 import sys
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 
 from feed_assets.engines.errors import CodeFault
 from feed_assets.engines.workflow.python_code import Call, PythonFiles, find_frames, find_python_fault
-from feed_assets.engines.workflow.sql_code import find_marked, find_sql_faults
+from feed_assets.engines.workflow.sql_code import find_columns, find_marked, find_sql_faults
 from feed_assets.entities.bundle import Bundle
+from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process, iter_whole_workflows
 from feed_assets.entities.workflow import StepEngine, Workflow, WorkflowEngine, last_steps
 from feed_assets.issues import EntityKey, FieldPath, Issue, Severity, Source, SourceMap, order_of
 from feed_assets.loading.entity_files import display_name
+from feed_assets.validation.scope import column_names
 
 WORKFLOW_CODE = "workflow-code"
+RULE_CODE = "quality-rule"
+_CATALOGS = ("spark.sql.catalog", "spark.sql.defaultCatalog", "spark.sql.extensions", "spark.sql.warehouse")
 
 
 def check_code(
@@ -42,7 +47,13 @@ def check_code(
         issue_of(fault, process, path, sources)
         for process in bundle.processes
         if keys is None or process.key in keys
-        for path, fault in _iter_faults(process, root, files, has_packages)
+        for path, fault in _iter_faults(process, bundle, root, files, has_packages)
+    ]
+    issues += [
+        issue_of(fault, feed, path, sources, RULE_CODE)
+        for feed in bundle.feeds
+        if keys is None or feed.key in keys
+        for path, fault in _iter_unknown_columns(feed)
     ]
     return sorted(dict.fromkeys(issues), key=order_of)
 
@@ -64,9 +75,10 @@ def issue_of(
 
 
 def _iter_faults(
-    process: Process, root: Path, files: PythonFiles, has_packages: bool
+    process: Process, bundle: Bundle, root: Path, files: PythonFiles, has_packages: bool
 ) -> Iterator[tuple[FieldPath, CodeFault]]:
     outputs = {name: output.feed for name, output in process.outputs.items()}
+    has_tables = any(_may_have_tables(bundle.find_cluster(name)) for name in process.clusters)
     for where, workflow in iter_whole_workflows(process):
         last = last_steps(workflow.steps)
         for below, part in workflow.parts():
@@ -79,9 +91,34 @@ def _iter_faults(
                     if fault is not None:
                         yield path, replace(fault, is_certain=fault.is_certain or (has_packages and call.is_certain))
                 case WorkflowEngine.SQL if _is_here(code, root):
-                    yield from ((path, fault) for fault in find_sql_faults(root / code, call.inputs, made))
+                    found = find_sql_faults(
+                        root / code, call.inputs, made, has_tables=has_tables or not call.is_certain
+                    )
+                    yield from ((path, fault) for fault in found)
                 case _:
                     pass
+
+
+def _may_have_tables(cluster: Cluster | None) -> bool:
+    """Return whether Spark may know tables there that no process declares."""
+    if cluster is None or cluster.catalog is not None or cluster.spark.remote is not None:
+        return True
+    return any(name.startswith(_CATALOGS) for name in cluster.spark.conf)
+
+
+def _iter_unknown_columns(feed: Feed) -> Iterator[tuple[FieldPath, CodeFault]]:
+    """Yield the rules of quality that name a column which the feed does not have."""
+    known = column_names(feed)
+    if feed.quality is None or known is None:
+        return
+    known |= {name.lower() for name in feed.partitions}
+    for name, text in feed.quality.rules.items():
+        for column in find_columns(text):
+            if column.lower() not in known:
+                close = get_close_matches(column.lower(), sorted(known), n=1)
+                remedy = f"Did you mean {close[0]!r}?" if close else f"Its columns are {', '.join(sorted(known))}."
+                reason = f"quality.rules.{name} names {column!r}, which is no column of the feed's schema"
+                yield ("quality", "rules", name), CodeFault(reason=reason, next_step=remedy)
 
 
 def call_of(process: Process, workflow: Workflow, below: FieldPath, root: Path, files: PythonFiles) -> Call:

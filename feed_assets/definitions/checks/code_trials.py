@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from feed_assets.definitions.checks.code_checks import WORKFLOW_CODE, call_of, issue_of
+from feed_assets.definitions.checks.code_checks import RULE_CODE, WORKFLOW_CODE, call_of, issue_of
 from feed_assets.engines.code_trial import Trial, try_elsewhere
 from feed_assets.engines.data.frames import frame_input
 from feed_assets.engines.data.quality import RuleTrial
@@ -22,7 +22,6 @@ from feed_assets.plan.records import Plan, ProcessRecord
 
 SECONDS = 120.0
 """The time limit of all trials together, with the start of Java."""
-RULE_CODE = "quality-rule"
 _TRIED = (WorkflowEngine.PYTHON, WorkflowEngine.SQL)
 
 

@@ -10,7 +10,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaW
 from feed_assets.definitions.checks.code_checks import check_code
 from feed_assets.entities.bundle import ENTITY_TYPES, Bundle
 from feed_assets.entities.common import Kind
-from feed_assets.issues import Issue, Severity, Source, order_of
+from feed_assets.issues import Issue, Severity, Source, fold_followers, order_of
 from feed_assets.json_form import Hidden, shown
 from feed_assets.loading.bundles import load_files, usable_bundle
 from feed_assets.loading.entity_files import read_declared_files, read_entity_files, values_of
@@ -115,7 +115,7 @@ def validate_location(
             *try_code(usable, readable, sources=loaded.sources, root=settings.root),
             *check_reachability(usable, sources=loaded.sources, root=settings.root, environ=environ),
         ]
-    ordered = sorted([*issues, *blocked, *reached], key=order_of)
+    ordered = sorted(fold_followers([*issues, *blocked, *reached]), key=order_of)
     return ValidationReport(
         location=location,
         issues=tuple(ordered),

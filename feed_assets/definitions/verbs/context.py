@@ -12,7 +12,7 @@ from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.errors import AmbiguousNameError, DefinitionsError, EntityNotFoundError
 from feed_assets.entities.graph import DependencyGraph
-from feed_assets.issues import EntityKey, Issue, Severity, order_of
+from feed_assets.issues import EntityKey, Issue, Severity, fold_followers, order_of
 from feed_assets.loading.bundles import LoadedBundle, usable_bundle
 from feed_assets.log.audit import Audit
 from feed_assets.log.definitions.records import AuditEntry, Change, ScheduleState
@@ -227,7 +227,7 @@ def find_new_issues(
     if present and not any(issue.severity is Severity.ERROR for issue in issues):
         issues += _blocked(context, after, present)
     issues += find_broken_dependents(before.bundle, after.bundle, sources=after.sources, as_of=context.now, root=root)
-    return tuple(sorted(issues, key=order_of))
+    return tuple(sorted(fold_followers(issues), key=order_of))
 
 
 def require_reachable(context: EntityContext, after: LoadedBundle, keys: Collection[EntityKey]) -> None:

@@ -43,7 +43,7 @@ from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.errors import Fault, WrongUsageError
 from feed_assets.instances.gates.readiness import ON_TIME
-from feed_assets.issues import EntityKey, Issue, Severity, order_of
+from feed_assets.issues import EntityKey, Issue, Severity, fold_followers, order_of
 from feed_assets.json_form import Hidden
 from feed_assets.loading.bundles import LoadedBundle, usable_bundle
 from feed_assets.loading.entity_files import EntityFile
@@ -215,7 +215,7 @@ def plan_folder(context: EntityContext) -> PlannedChanges:
     )
     computed = compute_change(context, before, after, loaded.bundle, keys)
     everything = {entity.key for entity in after.entities}
-    issues += [*blocked, *_find_issues(context, before, after, loaded.bundle, keys, everything)]
+    issues = fold_followers([*issues, *blocked, *_find_issues(context, before, after, loaded.bundle, keys, everything)])
     written = {key: version for key in keys if (version := loaded.newest.get(key)) is not None}
     old = {key: find_version_entity(version) or recorded.get(key) for key, version in written.items()}
     shown = diff_bundles(

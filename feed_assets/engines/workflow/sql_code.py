@@ -28,13 +28,16 @@ _KEYWORDS = frozenset(
 _WORD = re.compile(r"[A-Za-z_]+")
 
 
-def find_sql_faults(file: Path, inputs: Sequence[str], outputs: Mapping[str, str]) -> Iterator[CodeFault]:
+def find_sql_faults(
+    file: Path, inputs: Sequence[str], outputs: Mapping[str, str], *, has_tables: bool = True
+) -> Iterator[CodeFault]:
     """Yield what is wrong with a SQL file.
 
     Args:
         file: the file.
         inputs: the names of the process's inputs, which are its views.
         outputs: the feeds of its outputs, by the names of the outputs.
+        has_tables: whether a catalog may have tables beside the views.
     """
     try:
         statements = parse_statements(file.read_text("utf-8"))
@@ -44,15 +47,23 @@ def find_sql_faults(file: Path, inputs: Sequence[str], outputs: Mapping[str, str
     if not statements:
         yield CodeFault(reason="it contains no statement", next_step="Write at least one SQL statement.", file=file)
         return
-    for reason in find_marker_faults(statements, outputs) if outputs else ():
+    unmarked = find_marker_faults(statements, outputs) if outputs else []
+    for reason in unmarked:
         yield CodeFault(reason=reason, next_step=MARK_OUTPUTS, file=file)
+    taken = [each for each in statements if each.output is not None] or statements[-1:]
     views = {parameter_name(name) for name in inputs}
     for statement in statements:
         tree = _read(statement, file)
         if isinstance(tree, CodeFault):
             yield tree
             return
-        yield from _unknown_views(tree, statement, views, file)
+        if statement not in taken and not unmarked and _has_result(tree):
+            reason = "the result of this statement is dropped: " + (
+                "that of the last one is taken" if taken[0].output is None else "no output is marked before it"
+            )
+            remedy = "Make a view of it (CREATE TEMPORARY VIEW name AS …), combine both by UNION ALL, or remove it."
+            yield CodeFault(reason=reason, next_step=remedy, file=file, line=statement.line)
+        yield from _unknown_views(tree, statement, views, file, is_certain=not has_tables)
         views |= _created(tree)
 
 
@@ -105,7 +116,31 @@ def _explain(error: Mapping[str, Any], statement: Statement) -> tuple[int, str, 
     return line, reason, "Correct the statement."
 
 
-def _unknown_views(tree: "Expr", statement: Statement, views: Collection[str], file: Path) -> Iterator[CodeFault]:
+def _has_result(tree: "Expr") -> bool:
+    from sqlglot import exp
+
+    return isinstance(tree, exp.Query)
+
+
+def find_columns(condition: str) -> list[str]:
+    """Return the columns that a condition on a row names, without the fields in them; none if it cannot be read.
+
+    >>> find_columns("temp > -40 AND exists(stops, s -> s.code = wind)")
+    ['temp', 'stops', 'wind']
+    """
+    from sqlglot import exp, parse_one
+    from sqlglot.errors import SqlglotError
+
+    try:
+        found = parse_one(condition, dialect="spark").find_all(exp.Column, bfs=False)
+    except SqlglotError:
+        return []
+    return list(dict.fromkeys(each.parts[0].name for each in found))
+
+
+def _unknown_views(
+    tree: "Expr", statement: Statement, views: Collection[str], file: Path, *, is_certain: bool
+) -> Iterator[CodeFault]:
     """Yield each table that is written almost as a view is; others may be tables of a catalog."""
     from sqlglot import exp
 
@@ -120,7 +155,7 @@ def _unknown_views(tree: "Expr", statement: Statement, views: Collection[str], f
                 next_step=f"Did you mean {close!r}?",
                 file=file,
                 line=statement.begins + int(table.this.meta.get("line", 1)) - 1,
-                is_certain=False,
+                is_certain=is_certain,
             )
 
 

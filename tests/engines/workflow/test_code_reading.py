@@ -71,6 +71,8 @@ def _sql(folder: Path, text: str, *outputs: str) -> list[str]:
         "SELECT CAST(:min_delay AS INT), transform(a, x -> x + 1) FROM weather LATERAL VIEW explode(b) t AS c",
         "ADD JAR a.jar; SET spark.sql.ansi.enabled = false; INSERT OVERWRITE t PARTITION (ds = 1) SELECT 1; SELECT 2",
         "FROM weather |> WHERE a > 1 |> SELECT a",
+        "SET a = 1; -- output: out\nSELECT 2",
+        "USE web; DESCRIBE weather; (SELECT 1) UNION SELECT 2",
     ],
 )
 def test_what_spark_reads_is_not_refused(tmp_path: Path, text: str) -> None:
@@ -81,7 +83,7 @@ def test_what_spark_reads_is_not_refused(tmp_path: Path, text: str) -> None:
     ("text", "fault"),
     [
         (
-            "-- one\nSELECT 1;\n\n/* two\n*/\nSELECT a\n  FORM weather",
+            "-- one\nSET a = 1;\n\n/* two\n*/\nSELECT a\n  FORM weather",
             "7: the statement cannot be read as SQL at 'weather', ",
         ),
         (

@@ -1,0 +1,173 @@
+"""Rules about what neighbouring instances of a process share: a window counts both its ends, clocks change, and one
+instance has one writer; and about windows that end after the deadlines of the process.
+"""
+
+import re
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from itertools import islice, pairwise
+
+from feed_assets.entities.feed import Feed
+from feed_assets.entities.process import OnTimeout, Process, ProcessSla
+from feed_assets.issues import FieldPath, Severity
+from feed_assets.timing.dates import offset_changes, parse_timezone, render_datetime
+from feed_assets.timing.errors import InstanceError
+from feed_assets.timing.expressions import Truncation
+from feed_assets.timing.sequence import Frequency, InstanceSequence, Unit
+from feed_assets.timing.windows import Window
+from feed_assets.validation.scope import Complaint, Scope
+
+_SAMPLE = range(25)
+"""The instances that are looked at: a day of hours."""
+_CHANGES = 4
+_CALL = re.compile(r"(\w+)\((.*?)([+-]?\d+)\s*\)")  # tomorrow(0,0)
+_NEXT = {"today": "tomorrow", **{f"last{unit}": f"current{unit}" for unit in ("Week", "Month", "Year")}}
+_NEXT["yesterday"] = "today"
+_READS = tuple[str, Window, Feed, InstanceSequence, InstanceSequence]
+
+
+def _iter_windows(scope: Scope, process: Process) -> Iterator[_READS]:
+    """Yield the windows of inputs that are counted in time, with the instances of the feed and of the process, on the
+    first cluster that has both. A batch has no neighbour that is known.
+    """
+    for name, item in process.inputs.items() if not process.makes_batches else ():
+        window = scope.find_window(process, name)
+        cluster = next((each for each in process.clusters if scope.find_feed_on(item.feed, each)), "")
+        feed = scope.find_feed_on(item.feed, cluster)
+        if window is not None and feed is not None and feed.is_expected:
+            yield name, window, feed, scope.sequence_on(feed, cluster).endless, scope.sequence_on(process, cluster)
+
+
+def _read(window: Window, nominal_time: datetime, feed: InstanceSequence) -> range:
+    """Return the numbers of what is read; none outside of the calendar, which another rule refuses."""
+    try:
+        return window.indices(nominal_time, feed)
+    except InstanceError:
+        return range(0)
+
+
+def check_ends(scope: Scope, process: Process) -> Iterator[Complaint]:
+    """A window has both its ends, so one that ends where the next one begins reads an instance a second time.
+
+    Windows that slide by one instance, and those that begin before a boundary, share what they read on purpose.
+    """
+    for name, window, feed, sequence, own in _iter_windows(scope, process):
+        start, times = window.start.offset, [own.at(number) for number in own.clip(_SAMPLE)[:4]]
+        is_begun_before = start.truncation is not Truncation.NONE and start.elapsed < timedelta(0)
+        read = [_read(window, time, sequence) for time in times]
+        if len(times) < 3 or (is_begun_before and start.elapsed % timedelta(days=1)):
+            continue
+        if all(len(one) > 2 and other.start == one.stop - 1 for one, other in pairwise(read)):
+            yield Complaint(
+                path=("inputs", name, "end"),
+                message=f"inputs.{name} reads {len(read[0])} instances of feed {feed.name!r} for "
+                f"{render_datetime(times[0])}, both ends included: the last one, "
+                f"{render_datetime(sequence.at(read[1].start))}, is also the first one for {render_datetime(times[1])}",
+                remedy=_end_remedy(window.end.text, feed.frequency),
+                severity=Severity.WARNING,
+            )
+
+
+def check_clock_changes(scope: Scope, process: Process) -> Iterator[Complaint]:
+    """Windows that meet on most days must meet where clocks change: a day of a zone has 23, 24 or 25 hours."""
+    changes = offset_changes(parse_timezone(process.timezone))
+    for name, window, feed, sequence, own in _iter_windows(scope, process) if changes else ():
+        usual = [seam for seam in _iter_seams(window, sequence, own, 0) if not seam[2]]
+        if feed.frequency.is_calendar or not usual:
+            continue
+        coming = islice((own.index_at_or_before(each.at) for each in changes if each.at > own.start), _CHANGES)
+        seams = [seam for near in coming for seam in _iter_seams(window, sequence, own, near)]
+        lost = next((seam for seam in seams if seam[2] > 0), None)
+        shared = next((seam for seam in seams if seam[2] < 0), None)
+        facts = [
+            f"that of {render_datetime(found[0])} {verb} {abs(found[2])} of {whose}, {render_datetime(found[1])}"
+            for found, verb, whose in ((lost, "leaves out", f"feed {feed.name!r}"), (shared, "reads", "the next one's"))
+            if found is not None
+        ]
+        if facts:
+            begins = _CALL.fullmatch(window.start.text)
+            following = f"{_NEXT[begins[1]]}({begins[2]}{begins[3]})" if begins and begins[1] in _NEXT else ""
+            yield Complaint(
+                path=("inputs", name, "end"),
+                message=f"inputs.{name}: where the clocks of {process.timezone} change, neighbouring windows from "
+                f"{window.start} to {window.end} do not meet: {', and '.join(facts)}",
+                remedy=_end_remedy(following, feed.frequency),
+                severity=Severity.WARNING,
+            )
+
+
+def _iter_seams(
+    window: Window, feed: InstanceSequence, process: InstanceSequence, near: int
+) -> Iterator[tuple[datetime, datetime, int]]:
+    """Yield, for neighbours near an instance, the nominal time of the first one, the first feed instance that is left
+    out or shared, and how many are left out; below 0 are those that are shared.
+    """
+    for one, other in pairwise(process.clip(range(near - 2, near + 3))):
+        before, after = (_read(window, process.at(number), feed) for number in (one, other))
+        if before and after:
+            yield process.at(one), feed.at(min(before.stop, after.start)), after.start - before.stop
+
+
+def _end_remedy(begins: str, frequency: Frequency) -> str:
+    """Say where to end a window whose successor begins there.
+
+    >>> _end_remedy("tomorrow(0,0)", Frequency(unit=Unit.HOURS, count=1))
+    'End it one instance before the next one begins: end: tomorrow(0,-60).'
+    """
+    found = _CALL.fullmatch(begins)
+    if found is None or frequency.unit is Unit.MONTHS:
+        return "End it one instance before the next one begins."
+    minutes = int(found[3]) - frequency.as_duration() // timedelta(minutes=1)
+    return f"End it one instance before the next one begins: end: {found[1]}({found[2]}{minutes})."
+
+
+def check_written_once(scope: Scope, process: Process) -> Iterator[Complaint]:
+    """Each instance of a feed has one writer, also among the instances of one process."""
+    for name, item in process.outputs.items() if not process.makes_batches else ():
+        window = scope.find_output(process, name)
+        for cluster in process.clusters:
+            feed = scope.find_feed_on(item.feed, cluster)
+            if feed is None or window is None or not feed.is_expected:
+                continue
+            own, sequence = scope.sequence_on(process, cluster), scope.sequence_on(feed, cluster)
+            written = [_read(window, own.at(number), sequence) for number in own.clip(_SAMPLE)[:3]]
+            twice = next((one for one, other in pairwise(written) if one and one == other), None)
+            if twice is not None:
+                writers = window.consumers(twice.start, sequence, own)
+                times = " and ".join(render_datetime(own.at(number)) for number in writers[:2])
+                yield Complaint(
+                    path=("outputs", name, "instance"),
+                    message=f"outputs.{name} writes {render_datetime(sequence.at(twice.start))} of feed {feed.name!r} "
+                    f"on {cluster} {len(writers)} times, for {times}{' and so on' if len(writers) > 2 else ''}: each "
+                    "replaces what the one before has written",
+                    remedy=f"Write frequency: {feed.frequency} at the process, or give the feed that of the process, "
+                    f"{process.frequency}.",
+                )
+                break
+
+
+def check_deadlines(scope: Scope, process: Process) -> Iterator[Complaint]:
+    """An instance must not be late, or given up, before the last instance that it reads can be there."""
+    slas: dict[FieldPath, ProcessSla | None] = {("sla",): process.sla}
+    slas |= {("clusters", name, "sla"): entry.sla for name, entry in process.clusters.items()}
+    limits = {(*path, "should_end_in"): sla.should_end_in for path, sla in slas.items() if sla and sla.should_end_in}
+    if process.on_timeout is not OnTimeout.RUN:
+        limits["timeout",] = process.effective_timeout()
+    for name, window, feed, sequence, own in _iter_windows(scope, process):
+        times = [own.at(number) for number in own.clip(_SAMPLE)]
+        read = [(time, sequence.at(found.stop - 1)) for time in times if (found := _read(window, time, sequence))]
+        if not read or process.inputs[name].optional or process.inputs[name].at_least is not None:
+            continue
+        time, last = max(read, key=lambda pair: pair[1] - pair[0])
+        hours, rest = divmod(last - time, timedelta(hours=1))
+        wait = f"minutes({(last - time) // timedelta(minutes=1)})" if rest else f"hours({hours})"
+        for path in [path for path, limit in limits.items() if last - time > limit.as_duration()]:
+            is_timeout, is_default = path == ("timeout",), path == ("timeout",) and process.timeout is None
+            yield Complaint(
+                path=path,
+                message=f"{'.'.join(map(str, path))} is {limits.pop(path)}{' by default' * is_default}, but "
+                f"inputs.{name} of {render_datetime(time)} ends with {render_datetime(last)} of feed {feed.name!r}, "
+                f"{wait} later: it is {'given up' if is_timeout else 'late'} before that can be there",
+                remedy=f"Write more than {wait}, or end the window earlier.",
+                severity=Severity.WARNING if is_default else Severity.ERROR,
+            )
