@@ -1,4 +1,5 @@
-# The commands for people and CI. `make demo` and `make test` set up their environment in .venv.
+# The commands for people and CI. `make demo` and `make test` set up their environment in .venv: the demo what it runs with,
+# everything else the tools of development on top of it.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -10,16 +11,24 @@ PORT ?= 3000
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+INSTALL := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt
+COMPILE := $(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1  # pip would use one processor
+
+$(VENV)/.runs: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
-	-$(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1  # pip would use one processor
+	$(INSTALL) --editable '.[demo]'
+	-$(COMPILE)
 	touch $@
 
-demo: $(VENV)/.installed  ## Run the demo: a month of real data, processed on Spark, shown in Dagster
+$(VENV)/.installed: $(VENV)/.runs
+	$(INSTALL) --editable '.[dev]'
+	-$(COMPILE)
+	touch $@
+
+demo: $(VENV)/.runs  ## Run the demo: a month of real data, processed on Spark, shown in Dagster
 	$(BIN)/python -m examples.flights.demo --port $(PORT)
 
-dev: $(VENV)/.installed  ## Run the demo and leave Dagster's UI and the pages open
+dev: $(VENV)/.runs  ## Run the demo and leave Dagster's UI and the pages open
 	$(BIN)/python -m examples.flights.demo --port $(PORT) --keep-open
 
 test: $(VENV)/.installed  ## Run lint, type checks, layer contract and all tests but the drills
@@ -38,7 +47,7 @@ lint: $(VENV)/.installed  ## Run lint, dead code, type checks and the layer cont
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-dist: $(VENV)/.installed  ## Build a wheel in dist, beside the versions with which it is tested; needs no network
+dist: $(VENV)/.runs  ## Build a wheel in dist, beside the versions with which it is tested; needs no network
 	rm -rf build dist
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 	cp constraints.txt dist

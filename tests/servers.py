@@ -3,6 +3,7 @@
 import os
 import shutil
 import socket
+import subprocess
 import tempfile
 import time
 import warnings
@@ -65,6 +66,41 @@ def run_tcp_postgres() -> Iterator[int]:
             yield port
         finally:
             server.cleanup()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def run_tls_postgres() -> Iterator[str]:
+    """A PostgreSQL server of the system, as the tests' own has no TLS; it refuses who comes without. Yields its URL,
+    with the certificate that it must show.
+    """
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    if not found:
+        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    folder, port = Path(tempfile.mkdtemp(prefix="feed-assets-postgres-")), free_port()
+    as_owner: tuple[str, ...] = ()
+    if os.geteuid() == 0:  # under whom it does not run
+        as_owner = ("runuser", "-u", "postgres", "--")
+        shutil.chown(folder, "postgres")
+    files = ("-keyout", f"{folder}/key.pem", "-out", f"{folder}/ca.pem")
+    names = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
+    certificate = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *files, *names)
+    making = (f"{found[-1]}/initdb", "-D", f"{folder}/data", "-U", "postgres", "-A", "trust", "-N")
+    tls = ("ssl=on", f"ssl_cert_file={folder}/ca.pem", f"ssl_key_file={folder}/key.pem", "fsync=off")
+    options = [word for setting in tls for word in ("-c", setting)]
+    place = ("-D", f"{folder}/data", "-h", "127.0.0.1", "-p", str(port), "-k", str(folder))
+    command = [*as_owner, f"{found[-1]}/postgres", *place, *options]
+    try:
+        for before in (certificate, making):
+            subprocess.run([*as_owner, *before], check=True, capture_output=True)
+        (folder / "data/pg_hba.conf").write_text("hostssl all all 127.0.0.1/32 trust\n")
+        with (
+            (folder / "log").open("wb") as log,
+            SupervisedProcess(command, env=os.environ, cwd=folder, output=log) as server,
+        ):
+            wait_for_port(port, server)
+            yield f"postgresql://postgres@127.0.0.1:{port}/postgres?sslmode=verify-full&sslrootcert={folder}/ca.pem"
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

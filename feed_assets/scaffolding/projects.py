@@ -41,10 +41,6 @@ _SHOWN = 5
 _EXTRAS = {"s3": "s3", "s3a": "s3", "sftp": "sftp"}
 _CLOUDS = {"gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "abfss": "adlfs", "az": "adlfs"}
 """The extra, or the package, by which a program writes into a storage."""
-_S3_CREDENTIALS = """\
-The environment or `.env` needs `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and
-`AWS_REGION`, unless the machine has a role; and a server of your own needs `AWS_ENDPOINT_URL`."""
-_CREDENTIALS = "The environment or `.env` needs the credentials of this storage."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,7 +278,6 @@ def iter_project_files(
         "extras": ",".join(filter(None, [extra, "server"])),
         "dependencies": ", ".join(f'"{each}"' for each in needed),
         "storage": example.storage,
-        "credentials": _S3_CREDENTIALS if extra == "s3" else _CREDENTIALS,
         "postgres": " --postgres URL" if postgres else "",
         "data": "the storage of the cluster" if example.is_local else f"the example; the storage is {example.storage}",
     }

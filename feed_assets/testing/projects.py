@@ -285,10 +285,9 @@ def open_project(
         update={"state": None, "demo": None, "schedule": ScheduleMode.AUTOMATIC, "strict": True}
     )
     declared = entities if entities is not None else _load(settings, _parse(now))
-    before = os.environ.get(_HOME)
     with tempfile.TemporaryDirectory(prefix="feed-assets-") as scratch, _open_dagster(scratch) as instance:
         data = Path(scratch, "data")
-        with without_beta_warnings():
+        with without_beta_warnings(), _dagster_home(scratch):
             runtime, layout = open_location([_relocate(each, data) for each in declared], None, settings, None)
         _require_inside(runtime.plan, data)
         given = GivenSpark(spark) if spark is not None else None
@@ -305,14 +304,21 @@ def open_project(
             _spark=given,
         )
         project.set_clock(now)
-        os.environ[_HOME] = scratch
-        try:
+        with _dagster_home(scratch):
             yield project
-        finally:
-            if before is None:
-                del os.environ[_HOME]
-            else:
-                os.environ[_HOME] = before
+
+
+@contextmanager
+def _dagster_home(folder: str) -> Iterator[None]:
+    before = os.environ.get(_HOME)
+    os.environ[_HOME] = folder
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_HOME]
+        else:
+            os.environ[_HOME] = before
 
 
 def _open_dagster(folder: str) -> AbstractContextManager[dg.DagsterInstance]:

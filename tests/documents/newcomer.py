@@ -29,7 +29,7 @@ def build_wheel(folder: Path) -> Path:
     shutil.copytree(ROOT / "feed_assets", source / "feed_assets", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "Makefile", "constraints.txt"):
         shutil.copy(ROOT / name, source)
-    made = ["make", "-s", "dist", f"VENV={sys.prefix}", f"--old-file={sys.prefix}/.installed"]
+    made = ["make", "-s", "dist", f"VENV={sys.prefix}", f"--old-file={sys.prefix}/.runs"]
     subprocess.run(made, cwd=source, check=True)
     shutil.move(source / "dist", folder / "dist")
     shutil.rmtree(source)

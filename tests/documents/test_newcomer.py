@@ -1,7 +1,7 @@
 """From an empty folder to a project whose own assets read and make feeds, by commands of the documents only."""
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from tests.documents.newcomer import Newcomer, install
-from tests.object_servers import BUCKET, run_s3, s3_client
-from tests.servers import run_tcp_postgres
+from tests.object_servers import BUCKET, run_s3
+from tests.servers import run_tls_postgres
 
 pytestmark = [pytest.mark.drill, pytest.mark.daemon, pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(3600)]
 
@@ -88,10 +88,11 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class Storage:
-    """Where the orders of a project lie: in its folder `data`, or in a bucket with the same paths."""
+    """Where the orders of a project lie: in its folder `data`, or also in a bucket, by `deliver_orders.py`."""
 
     folder: Path
-    bucket: Mapping[str, object] | None = None
+    person: Newcomer
+    is_bucket: bool = False
 
     def days(self) -> list[str]:
         """The days whose orders are there from the beginning, and the next one."""
@@ -103,36 +104,35 @@ class Storage:
         (self.folder / "orders" / to).mkdir()
         for name in ("orders.csv", "_SUCCESS"):
             shutil.copy(self.folder / "orders" / day / name, self.folder / "orders" / to / name)
-            self.upload(to, name)
+        self.deliver(to)
 
-    def upload(self, day: str, name: str) -> None:
-        """Put a file of a day's orders into the bucket, if there is one."""
-        if self.bucket is not None:
-            key = f"feeds/orders/{day}/{name}"
-            s3_client(self.bucket).upload_file(str(self.folder / "orders" / day / name), BUCKET, key)
+    def deliver(self, *days: str) -> None:
+        """Put orders, by default all, into the bucket, if there is one, as the project's README says."""
+        if self.is_bucket:
+            self.person.run("python", "deliver_orders.py", *days)
 
 
-@pytest.fixture(params=["sqlite and a disk", "postgresql and s3"])
+@pytest.fixture(params=["sqlite and a disk", "postgresql with tls and s3"])
 def shop(request: pytest.FixtureRequest, programs: Path, tmp_path: Path) -> Iterator[tuple[Newcomer, Storage]]:
     """A new project, and its storage."""
     begin = Newcomer(folder=tmp_path, programs=programs)
     folder = tmp_path / "shop"
     if request.param == "sqlite and a disk":
         begin.run("feed-assets", "init", "shop")
-        yield Newcomer(folder=folder, programs=programs), Storage(folder=folder / "data")
+        person = Newcomer(folder=folder, programs=programs)
+        yield person, Storage(folder=folder / "data", person=person)
         return
-    with run_tcp_postgres() as port, run_s3() as server:
-        url = f"postgresql://postgres:unused@127.0.0.1:{port}/postgres"
+    with run_tls_postgres() as url, run_s3() as server:
         begin.run("feed-assets", "init", "shop", "--postgres", url, "--storage", f"s3://{BUCKET}/feeds")
         options = {"region": "us-east-1", "endpoint_url": server.options["endpoint_url"]}
         with (folder / "entities" / "cluster.yaml").open("a") as cluster:
             yaml.safe_dump({"storage_options": options}, cluster)
-        storage = Storage(folder=folder / "data", bucket=server.options)
-        for day in storage.days()[:-1]:
-            for name in ("orders.csv", "_SUCCESS"):
-                storage.upload(day, name)
-        keys = {"AWS_ACCESS_KEY_ID": "anybody", "AWS_SECRET_ACCESS_KEY": "anything"}
-        yield Newcomer(folder=folder, programs=programs, variables=keys), storage
+        with (folder / ".env").open("a") as variables:
+            variables.write("AWS_ACCESS_KEY_ID=anybody\nAWS_SECRET_ACCESS_KEY=anything\n")
+        person = Newcomer(folder=folder, programs=programs)
+        storage = Storage(folder=folder / "data", person=person, is_bucket=True)
+        storage.deliver()
+        yield person, storage
 
 
 def test_a_newcomer_comes_from_an_empty_folder_to_assets_that_read_and_make_feeds(
@@ -165,7 +165,10 @@ def test_a_newcomer_comes_from_an_empty_folder_to_assets_that_read_and_make_feed
 
 def test_the_tests_of_a_new_project_pass(programs: Path, tmp_path: Path) -> None:
     Newcomer(folder=tmp_path, programs=programs).run("feed-assets", "init", "shop")
-    Newcomer(folder=tmp_path / "shop", programs=programs).run("pytest")
+    person = Newcomer(folder=tmp_path / "shop", programs=programs)
+    (person.folder / ".env").unlink()  # as in CI
+    person.run("feed-assets", "validate", "--strict")
+    person.run("pytest")
 
 
 def write(file: Path, text: str, values: dict[str, str]) -> None:

@@ -20,6 +20,7 @@ from tests.databases import lay_tables, open_migrated
 from tests.definitions.verbs.harness import CLICKS, CLUSTER, COUNTING, COUNTS
 from tests.documents.markdown import DOCS, ROOT, fences
 from tests.documents.shell import Shell, commands_of, programs_of, whole_commands_of
+from tests.documents.test_readme import SHOWN
 from tests.instances.harness import at
 from tests.projects import declare, enter, land
 from tests.triggers.test_queues import tick
@@ -47,6 +48,7 @@ PAGES = {
     "docs/falcon.md": "test_what_comes_from_falcon_is_imported_and_exported",
     "docs/first-project.md": "test_the_first_commands_of_a_newcomer_do_what_their_page_says",
     "docs/http.md": "tests/documents/test_http.py",
+    "docs/install.md": "test_the_commands_of_the_front_door_run",
     "docs/lineage.md": "tests/documents/test_lineage.py",
     "docs/metadata.md": "test_the_commands_of_the_page_about_metadata_run",
     "docs/metrics.md": "tests/documents/test_metrics.py",
@@ -77,6 +79,9 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
 
 
 def test_the_commands_of_the_front_door_run(shell: Shell) -> None:
+    shown = [match[2] for match in SHOWN.finditer((ROOT / "README.md").read_text("utf-8"))]
+    shell.elsewhere = {*ELSEWHERE, *shown}  # these by test_readme.py
+    shell.run_page("docs/install.md")
     shell.run_page("README.md")
     (asked,) = [answer for line, answer in shell.answers.items() if line.startswith("feed-assets why")]
     assert asked.splitlines()[1].startswith("process daily-revenue on primary at ")

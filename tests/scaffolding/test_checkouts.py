@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from dagster import DagsterInstance
 from dotenv import dotenv_values
 
 from feed_assets import build_definitions, load_instance, locate_instance, open_metadata
@@ -13,6 +14,7 @@ from feed_assets.errors import SettingsError
 from tests.cli.project import must
 from tests.documents.shell import Shell, commands_of
 from tests.scaffolding.test_init import contents, load
+from tests.servers import run_tls_postgres
 
 HERE = "feed-assets init --here"
 PG_URL = "postgresql://u@db/feeds?sslmode=require"
@@ -176,3 +178,19 @@ def test_a_program_finds_the_project_as_commands_do(shop: Path, monkeypatch: pyt
     assert str(locate_instance(None, "orders", day)) == f"{shop}/data/orders/{day}"
     assert load_instance(None, "orders", day, as_="pandas")["product"].nunique() == 3
     assert yaml.safe_load(must("metadata", "get", "dashboard/sales", "--output", "json").stdout)
+
+
+@pytest.mark.server
+def test_a_project_keeps_its_state_behind_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    with run_tls_postgres() as url:
+        place = make(tmp_path / "shop", "--postgres", url)
+        monkeypatch.chdir(place)
+        assert "daily-revenue" in must("entity", "list").stdout
+        with monkeypatch.context() as dagster:
+            dagster.setenv("DAGSTER_PG_URL", dotenv_values(".env")["DAGSTER_PG_URL"] or "")
+            with DagsterInstance.from_config(str(place / "dagster_home")) as instance:
+                assert instance.get_runs_count() == 0
+        text = (place / ".env").read_text()
+        (place / ".env").write_text(text.replace("sslmode=verify-full", "sslmode=disable"))
+        assert "no encryption" in must("entity", "list", code=2).stderr

@@ -151,7 +151,13 @@ def test_a_project_on_s3_says_s3_everywhere(tmp_path: Path, monkeypatch: pytest.
     made = contents(tmp_path / "shop")
     assert "The data are in s3://lake/feeds; one machine works on them" in made["entities/cluster.yaml"]
     assert 'dependencies = ["feed-assets[s3]"]' in made["pyproject.toml"]
-    for said in ('[s3,server]"', "python deliver_orders.py", "`s3://lake/feeds/daily-revenue`", "AWS_ENDPOINT_URL"):
+    for said in (
+        '[s3,server]"',
+        "python deliver_orders.py",
+        "`s3://lake/feeds/daily-revenue`",
+        "AWS_ACCESS_KEY_ID",
+        "`storage_options` in",
+    ):
         assert said in made["README.md"]
 
 
