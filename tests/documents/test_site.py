@@ -39,7 +39,7 @@ def test_the_site_builds_and_every_page_and_link_is_there(tmp_path: Path) -> Non
 
 def test_every_picture_is_shown_with_a_text_and_all_are_small() -> None:
     pages = "".join(page.read_text("utf-8") for page in DOCS)
-    shown = re.findall(r"!\[([^\]]{20,})\]\(pictures/(\w+\.png)\)", pages)
+    shown = re.findall(r"!\[([^\]]{20,})\]\(pictures/(\w+\.\w+)\)", pages)
     assert {name for _, name in shown} == {path.name for path in PICTURES.iterdir()}
     assert sum(path.stat().st_size for path in PICTURES.iterdir()) < 1_000_000
 
