@@ -23,11 +23,10 @@ def find_home(settings: Settings, environ: Mapping[str, str]) -> Path | None:
         return None
     home = Path(text)
     if home.is_absolute() and not home.is_dir():
+        next_step = f"A project that was moved writes its new place with: {_init_here(settings)}"
+        next_step = next_step if settings.file is not None else "Make it, or name the folder that the daemon uses."
         raise SettingsError(
-            setting=DAGSTER_HOME,
-            reason=f"the folder {home} does not exist",
-            tried=(),
-            next_step=f"A project that was moved writes its new place with: {_init_here(settings)}",
+            setting=DAGSTER_HOME, reason=f"the folder {home} does not exist", tried=(), next_step=next_step
         )
     owner = _find_other_project(home, settings.root)
     is_shared = owner is not None and load_settings(environ={}, start=owner).namespace != settings.namespace

@@ -6,6 +6,7 @@
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from dotenv import dotenv_values
@@ -68,51 +69,29 @@ def write_env(folder: Path, values: Mapping[str, str]) -> None:
     staged.replace(file)
 
 
-def has_home_elsewhere(folder: Path) -> bool:
-    """Return whether a project has a Dagster home that is not its own, and that it may use."""
-    environ = _environment_of(folder)
-    return environ.get(DAGSTER_HOME) != str(folder / HOME_FOLDER) and _has_home(folder, environ)
-
-
-def find_lacking_values(folder: Path, postgres: str | None, dagster_yaml: str | None) -> dict[str, str]:
+def find_lacking_values(folder: Path, postgres: str | None, dagster_yaml: str) -> dict[str, str]:
     """Return the variables that neither `.env` of a project nor the environment has, or that are of another place.
-
-    Args:
-        folder: the folder of the project.
-        postgres: the address of the database, if the Dagster home needs one.
-        dagster_yaml: the configuration of the project's Dagster home, if it is not in its file yet.
+    `dagster_yaml` is the configuration of its Dagster home.
 
     Raises:
         WrongUsageError: an address is lacking, or one is given that nothing needs.
     """
-    found, wanted, file = _environment_of(folder), env_values(folder, postgres), folder / DAGSTER_YAML
-    if dagster_yaml is None:
-        dagster_yaml = file.read_text("utf-8") if file.exists() else ""
+    own = dotenv_values(folder / ENV_FILE).items()
+    found = {**os.environ, **{name: value for name, value in own if value is not None}}
+    wanted = env_values(folder, postgres)
     needed = [name for name in _VARIABLE.findall(dagster_yaml) if not found.get(name)]
     if POSTGRES_URL in wanted and POSTGRES_URL not in needed:
-        raise WrongUsageError(
-            f"--postgres: {POSTGRES_URL} is set already, or {DAGSTER_YAML} does not use it. Leave it out, "
-            f"or change {folder / ENV_FILE} yourself."
-        )
+        raise WrongUsageError(f"--postgres: {POSTGRES_URL} is set already, or {DAGSTER_YAML} does not use it.")
     if unknown := ", ".join(name for name in needed if name not in wanted):
         how = "Give the address of the database with --postgres." if unknown == POSTGRES_URL else "Set them first."
-        raise WrongUsageError(f"{file} needs {unknown}, and nothing has it. {how}")
-    if found.get(DAGSTER_HOME) == wanted[DAGSTER_HOME] or _has_home(folder, found):
+        raise WrongUsageError(f"{folder / DAGSTER_YAML} needs {unknown}, and nothing has it. {how}")
+    if found.get(DAGSTER_HOME) != wanted[DAGSTER_HOME]:
+        with suppress(SettingsError):
+            if find_home(load_settings(start=folder), found) is not None:
+                del wanted[DAGSTER_HOME]
+    else:
         del wanted[DAGSTER_HOME]
     return wanted
-
-
-def _environment_of(folder: Path) -> dict[str, str]:
-    own = dotenv_values(folder / ENV_FILE).items()
-    return {**os.environ, **{name: value for name, value in own if value is not None}}
-
-
-def _has_home(folder: Path, environ: Mapping[str, str]) -> bool:
-    settings = load_settings(start=folder)
-    try:
-        return find_home(settings, environ) is not None
-    except SettingsError:
-        return False
 
 
 def _postgres_url(text: str) -> str:
@@ -125,8 +104,6 @@ def _postgres_url(text: str) -> str:
         raise WrongUsageError(f"--postgres is an address of {url.get_backend_name()}, not of PostgreSQL. {_FORM}")
     if not url.database:
         raise WrongUsageError(f"--postgres names no database. {_FORM}")
-    if "#" in text:
-        raise WrongUsageError(f"--postgres has a #. Write %23 where a password has one. {_FORM}")
     for name in url.query:
         try:
             parse_dsn(f"{name}=x")

@@ -17,15 +17,8 @@ from feed_assets.command_lines import command_line
 from feed_assets.context.errors import FolderNotEmptyError, ProjectNameError
 from feed_assets.definitions.checks.declared_definitions import entity_schema
 from feed_assets.errors import WrongUsageError
-from feed_assets.scaffolding.checkouts import (
-    DAGSTER_YAML,
-    env_values,
-    find_lacking_values,
-    find_project,
-    has_home_elsewhere,
-    render_env,
-    write_env,
-)
+from feed_assets.scaffolding import checkouts
+from feed_assets.scaffolding.checkouts import DAGSTER_YAML
 from feed_assets.settings import ENV_FILE
 from feed_assets.storage.errors import StoreUnknownError
 from feed_assets.storage.registry import open_store
@@ -38,6 +31,7 @@ SCHEMA_FILE = "entities.schema.json"
 _PRODUCTS = ("coffee", "tea", "cocoa")
 LOCAL_STORAGE = "file://${DATA_ROOT}"
 _SHOWN = 5
+_S3_OPTIONS = "# storage_options: {region: eu-central-1, endpoint_url: https://s3.example}\n"
 _EXTRAS = {"s3": "s3", "s3a": "s3", "sftp": "sftp"}
 _CLOUDS = {"gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "abfss": "adlfs", "az": "adlfs"}
 """The extra, or the package, by which a program writes into a storage."""
@@ -53,12 +47,12 @@ class NewProject:
     files: tuple[str, ...]
     kept: tuple[str, ...]
     dry_run: bool
-    is_checkout: bool = False
+    here: bool = False
 
     @property
     def text(self) -> str:
         """The files and the next commands."""
-        if self.is_checkout:
+        if self.here:
             verb = "would write" if self.dry_run else "wrote"
             written = "\n".join([f"{verb} what was missing in {self.folder}:", *(f"  {file}" for file in self.files)])
             return written if self.files else f"nothing is missing in {self.folder}"
@@ -123,23 +117,15 @@ def complete_project(folder: Path, *, postgres: str | None = None, dry_run: bool
     Raises:
         WrongUsageError: the folder is in no project, or an address is lacking, wrong or not needed.
     """
-    folder = find_project(folder.resolve())
-    new = {}
-    if not (folder / DAGSTER_YAML).exists() and not has_home_elsewhere(folder):
-        new[DAGSTER_YAML] = read_dagster_yaml(is_postgres=postgres is not None)
-    values = find_lacking_values(folder, postgres, new.get(DAGSTER_YAML))
+    folder = checkouts.find_project(folder.resolve())
+    file, given = folder / DAGSTER_YAML, read_dagster_yaml(is_postgres=postgres is not None)
+    new = {} if file.exists() else {DAGSTER_YAML: given}
+    values = checkouts.find_lacking_values(folder, postgres, given if new else file.read_text("utf-8"))
     if not dry_run:
         _write(folder, new)
-        write_env(folder, values)
-    return NewProject(
-        folder=folder,
-        name=folder.name,
-        package="",
-        files=(*new, *([f"{ENV_FILE}: {', '.join(values)}"] if values else [])),
-        kept=(),
-        dry_run=dry_run,
-        is_checkout=True,
-    )
+        checkouts.write_env(folder, values)
+    files = (*new, *([f"{ENV_FILE}: {', '.join(values)}"] if values else []))
+    return NewProject(folder=folder, name=folder.name, package="", files=files, kept=(), dry_run=dry_run, here=True)
 
 
 def lay_example(folder: Path, module: str, data: Path, as_of: datetime) -> None:
@@ -228,16 +214,12 @@ def iter_entity_files(example: ExampleEntities, schema: str | None) -> Iterator[
     values = {
         "cluster": CLUSTER,
         "storage": example.storage,
-        "description": "One machine, local files and an embedded Spark.",
-        "options": "",
+        "data": "local files" if example.is_local else f"data in {example.storage}",
+        "options": _S3_OPTIONS if example.storage.startswith("s3") else "",
         "jobs": example.jobs,
         "start": f"{example.days[0]}T00:00Z",
         "schema": schema or "",
     }
-    if not example.is_local:
-        values["description"] = f"The data are in {example.storage}; one machine works on them, with an embedded Spark."
-    if example.storage.startswith("s3"):
-        values["options"] = "# storage_options: {region: eu-central-1, endpoint_url: https://s3.example}\n"
     for name in ("cluster.yaml", "orders.yaml", "daily_revenue.yaml"):
         text = read_template(name, values)
         yield name, text if schema else text.partition("\n")[2]
@@ -281,8 +263,7 @@ def iter_project_files(
         "postgres": " --postgres URL" if postgres else "",
         "data": "the storage of the cluster" if example.is_local else f"the example; the storage is {example.storage}",
     }
-    demo = "README_local.md" if example.is_local else "README_remote.md"
-    values["demo"] = read_template(demo, values)
+    values["demo"] = read_template("README_local.md" if example.is_local else "README_remote.md", values)
     if not example.is_local:
         yield "deliver_orders.py", read_template("deliver_orders.py")
     for file in ("README.md", "pyproject.toml", "definitions.py", "feed_assets.yaml"):
@@ -295,7 +276,7 @@ def iter_project_files(
     yield ".vscode/settings.json", read_template("vscode_settings.json", {"schema": SCHEMA_FILE})
     yield "tests/test_daily_revenue.py", read_template("test_daily_revenue.py", values)
     yield ".gitignore", read_template("gitignore")
-    yield ENV_FILE, render_env(env_values(folder, postgres))
+    yield ENV_FILE, checkouts.render_env(checkouts.env_values(folder, postgres))
     yield DAGSTER_YAML, read_dagster_yaml(is_postgres=postgres is not None)
     for file, text in iter_data_files(example):
         yield f"data/{file}", text
