@@ -18,8 +18,7 @@ def find_home(settings: Settings, environ: Mapping[str, str]) -> Path | None:
     Raises:
         SettingsError: it does not exist, or it is that of another project, as in a copy of its folder.
     """
-    text = environ.get(DAGSTER_HOME)
-    if not text:
+    if not (text := environ.get(DAGSTER_HOME)):
         return None
     home = Path(text)
     if home.is_absolute() and not home.is_dir():

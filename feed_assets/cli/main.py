@@ -33,6 +33,7 @@ from feed_assets.clock import Stopwatch
 from feed_assets.errors import describe_error
 from feed_assets.masking import get_logger, mask_logs
 from feed_assets.operation_list import MODULES
+from feed_assets.project_homes import find_home
 from feed_assets.settings import ENV_SERVER, project_environment
 from feed_assets.timing.dates import render_datetime
 
@@ -69,7 +70,9 @@ def _record(ctx: click.Context, seconds: float, error: BaseException | None) -> 
             reason=reason,
         )
         with _recording:  # requests are answered by several threads
-            send_actions(current_settings(), os.environ)
+            settings = current_settings()
+            find_home(settings, os.environ)  # nothing is recorded beside the state of another project
+            send_actions(settings, os.environ)
         record_action(action)
         if find_door() is None:  # a server goes on
             close_actions()

@@ -1,7 +1,4 @@
-"""What git does not hold of a project, and each place of it needs: `.env`, with the Dagster home and the database.
-
-`init` writes it with a new project, and `init --here` into a clone, a copy, or a project that was moved.
-"""
+"""What git does not hold of a project, and each place of it needs: `.env`, with the Dagster home and the database."""
 
 import os
 import re

@@ -119,6 +119,7 @@ def test_a_copy_is_kept_from_the_state_of_its_original(shop: Path, monkeypatch: 
     assert dotenv_values(copy / ".env") == {"DAGSTER_HOME": f"{copy}/dagster_home", "LAKE_KEY": "a b"}
     must("entity", "list")
     assert not (shop / "dagster_home/feed_assets.db").exists()
+    assert not (shop / "dagster_home/actions.jsonl").exists()
     assert must("init", "--here").stdout == f"nothing is missing in {copy}\n"
 
 
