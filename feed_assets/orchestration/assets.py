@@ -16,7 +16,7 @@ from feed_assets.plan.edges import InputEdge, Key, OutputEdge
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.timing.dates import offset_spread
 from feed_assets.timing.expressions import TimeExpression, Truncation
-from feed_assets.timing.sequence import InstanceSequence, Unit
+from feed_assets.timing.sequence import Frequency, InstanceSequence, Unit
 from feed_assets.timing.windows import Window
 
 
@@ -176,30 +176,38 @@ def _covering(window: Window, feed: InstanceSequence, process: InstanceSequence)
 
     Dagster's rule: the partitions that overlap [start of period T + start, end of period T + end).
     """
-    earliest, latest = _bounds(window.start, process)[0], _bounds(window.end, process)[1]
-    period, slack = _shortest_period(process), _slack(earliest, feed, process)
-    first = (earliest - slack) // period
-    last = latest // period
+    (before, earliest, _), (after, _, latest) = _bounds(window.start, process), _bounds(window.end, process)
+    is_midnight = window.start.offset.truncation is not Truncation.NONE and not window.start.offset.elapsed
+    period, slack = _shortest_period(process), _slack(earliest, feed, process, is_midnight=is_midnight)
+    first = before + (earliest - slack) // period
+    last = after + latest // period
     return first, max(first, last)
 
 
-def _bounds(expression: TimeExpression, process: InstanceSequence) -> tuple[timedelta, timedelta]:
-    """Return bounds of (result − nominal time) over the instances of a process; exact if truncation has no effect on
-    them.
+def _bounds(expression: TimeExpression, process: InstanceSequence) -> tuple[int, timedelta, timedelta]:
+    """Return bounds of (result − nominal time) over the instances of a process, behind a number of whole periods; exact
+    if truncation has no effect on them.
     """
     offset, wall = expression.offset, process.wall_start
     starts_days = process.frequency.is_calendar and (wall.hour, wall.minute) == (0, 0)
     starts_months = starts_days and wall.day == 1 and process.frequency.unit is Unit.MONTHS
     is_day = offset.truncation is Truncation.DAY and starts_days
-    is_month = offset.truncation is Truncation.MONTH and starts_months and offset.months == 0
+    months, rest = divmod(offset.months, process.frequency.count)
+    is_month = offset.truncation is Truncation.MONTH and starts_months and not rest
     if not is_day and not is_month:
-        return expression.bounds(process.timezone)
-    fixed, spread = offset.days * _DAY + offset.elapsed, offset_spread(process.timezone)
-    return fixed - spread, fixed + spread
+        return 0, *expression.bounds(process.timezone)
+    fixed = offset.days * _DAY + offset.elapsed
+    spread = offset_spread(process.timezone) if is_day or offset.elapsed else timedelta(0)
+    return months if is_month else 0, fixed - spread, fixed + spread
 
 
-def _slack(earliest: timedelta, feed: InstanceSequence, process: InstanceSequence) -> timedelta:
-    """Return how far back the floor to a feed instance can reach; zero if the bound always is an instance."""
+def _slack(earliest: timedelta, feed: InstanceSequence, process: InstanceSequence, *, is_midnight: bool) -> timedelta:
+    """Return how far back the floor to a feed instance can reach; zero if the bound always is an instance, as a local
+    midnight is one of each day.
+    """
+    wall, days = feed.wall_start, Frequency(unit=Unit.DAYS, count=1)
+    if is_midnight and feed.frequency == days and (wall.hour, wall.minute) == (0, 0):
+        return timedelta(0)
     if feed.is_elapsed and process.is_elapsed:
         step, stride = feed.frequency.as_duration(), process.frequency.as_duration()
         if not (process.start + earliest - feed.start) % step and not stride % step:

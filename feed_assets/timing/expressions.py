@@ -212,6 +212,7 @@ _FUNCTIONS: Mapping[str, _Function] = MappingProxyType(
         "lastWeek": _Function(parameters=("weekday", *_CLOCK), truncation=Truncation.WEEK, days=-7),
         "currentMonth": _Function(parameters=("days", *_CLOCK), truncation=Truncation.MONTH),
         "lastMonth": _Function(parameters=("days", *_CLOCK), truncation=Truncation.MONTH, months=-1),
+        "nextMonth": _Function(parameters=("days", *_CLOCK), truncation=Truncation.MONTH, months=1),
         "currentYear": _Function(parameters=("months", "days", *_CLOCK), truncation=Truncation.YEAR),
         "lastYear": _Function(parameters=("months", "days", *_CLOCK), truncation=Truncation.YEAR, months=-12),
         "latest": _Function(parameters=("n",), data_driven=DataDriven.LATEST),
@@ -219,6 +220,8 @@ _FUNCTIONS: Mapping[str, _Function] = MappingProxyType(
     }
 )
 TIME_FUNCTIONS = frozenset(_FUNCTIONS)
+NEXT_MONTH = "nextMonth"
+"""Which Falcon does not know, and nothing of it can say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,8 +257,8 @@ class TimeExpression:
         `today(0,0)` to `tomorrow(0,-60)` over an hourly feed in UTC has 23, 24 or 25 instances. Data-driven
         expressions give `nominal_time`, as in Falcon's own calculations.
 
-        Differs from Falcon: `tomorrow` is new (the start of the next day); where local midnight occurs twice, the day
-        starts at the first, so `today(0,0)` is never in the future.
+        Differs from Falcon: `tomorrow` (the start of the next day) and `nextMonth` are new; where local midnight occurs
+        twice, the day starts at the first, so `today(0,0)` is never in the future.
 
         Raises:
             InstanceError: the result is outside the years 1 to 9999.

@@ -13,10 +13,14 @@ from dagster_pyspark import LazyPySparkResource
 from feed_assets import Cluster, Feed, Process, build_definitions
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.errors import DefinitionsError
+from feed_assets.orchestration.assets import _covering
 from feed_assets.orchestration.errors import NameClashError
 from feed_assets.orchestration.runs.instance_runs import in_queue
 from feed_assets.settings import load_settings
 from feed_assets.testing.projects import failure_of
+from feed_assets.timing.dates import parse_timezone
+from feed_assets.timing.sequence import InstanceSequence, parse_frequency, parse_instance
+from feed_assets.timing.windows import parse_window
 from tests.orchestration.dagster_home import open_dagster
 
 VALIDITY = {"start": "2026-01-01T00:00Z", "end": "2026-03-01T00:00Z"}
@@ -154,6 +158,34 @@ def test_a_window_that_dagster_cannot_say_is_held_by_its_mapping() -> None:
         for hour in range(first, last + 1)
     }
     assert window_keys <= set(keys)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/New_York"])
+@pytest.mark.parametrize(
+    ("start", "end", "offsets"),
+    [
+        ("currentMonth(0,0,0)", "nextMonth(-1,0,0)", (0, 0)),
+        ("lastMonth(0,0,0)", "currentMonth(-1,0,0)", (-1, -1)),
+        ("lastMonth(-1,0,0)", "nextMonth(0,0,0)", (-2, 1)),
+        ("currentMonth(0,-1,0)", "nextMonth(2,36,0)", None),
+        ("currentMonth(-40,0,0)", "nextMonth(40,0,0)", None),
+    ],
+)
+def test_a_month_of_days_is_held_by_its_mapping_exactly_where_it_has_whole_months(
+    zone: str, start: str, end: str, offsets: tuple[int, int] | None
+) -> None:
+    first = parse_instance("2026-01-01", parse_timezone(zone))
+    days, months = (
+        InstanceSequence(start=first, frequency=parse_frequency(each), timezone=parse_timezone(zone))
+        for each in ("days(1)", "months(1)")
+    )
+    window = parse_window(start, end, parse_timezone(zone))
+    begin, stop = _covering(window, days, months)
+    assert offsets in (None, (begin, stop))
+    for n in range(3, 14):
+        seen = window.instances(months.at(n), days)
+        assert months.at(n + begin) <= seen[0]
+        assert seen[-1] < months.at(n + stop + 1)
 
 
 @pytest.mark.parametrize(

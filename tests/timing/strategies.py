@@ -73,6 +73,7 @@ def expressions(draw: st.DrawFn) -> str:
                 f"lastWeek('{weekday}',{hours},{minutes})",
                 f"currentMonth({days},{hours},{minutes})",
                 f"lastMonth({days},{hours},{minutes})",
+                f"nextMonth({days},{hours},{minutes})",
                 f"currentYear({months},{days},{hours},{minutes})",
                 f"lastYear({months},{days},{hours},{minutes})",
             )

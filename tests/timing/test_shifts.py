@@ -60,6 +60,8 @@ def test_months_are_constant_where_no_month_length_decides() -> None:
     last = sequence("2013-01-31T05:00Z", "months(1)", NEW_YORK)
     assert shift("currentMonth(0,0,0)", first, first) == 0
     assert shift("lastMonth(0,0,0)", first, first) == -1
+    assert shift("nextMonth(0,0,0)", first, first) == 1
+    assert shift("nextMonth(-1,0,0)", first, first) == 0
     assert shift("now(0,0)", last, last) == 0
     assert shift("currentMonth(-1,0,0)", first, last) == -1
     assert shift("currentMonth(29,0,0)", first, last) is None

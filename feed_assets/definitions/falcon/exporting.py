@@ -1,6 +1,7 @@
 """Declared entities → Falcon documents, for people who still need them."""
 
-from collections.abc import Collection, Iterator
+import re
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +15,10 @@ from feed_assets.loading.bundles import parse_file
 from feed_assets.loading.entity_files import read_entity_files
 from feed_assets.loading.falcon.writing import render_falcon
 from feed_assets.loading.messages import closest
+from feed_assets.loading.yaml_writer import content_of
+from feed_assets.timing.expressions import NEXT_MONTH
+
+_NEXT_MONTH = re.compile(rf"\b{NEXT_MONTH}\s*\(")  # nextMonth(-1,0,0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +112,23 @@ def write_documents(
 
 
 def _document(entity: AnyEntity) -> ExportedDocument:
+    if any(_NEXT_MONTH.search(text) for text in _iter_texts(content_of(entity))):
+        reason = f"{NEXT_MONTH} is a function that Falcon does not have, and nothing of it says the same"
+        step = "Keep it in YAML, or let an instance of the month after read lastMonth(0,0,0) to currentMonth(-1,0,0)."
+        raise DefinitionsError(location=entity.label, reason=reason, next_step=step)
     text = render_falcon(entity, has_references=True)
     return ExportedDocument(key=entity.key, file=f"{entity.kind.value}/{entity.name}.xml", text=text)
+
+
+def _iter_texts(value: object) -> Iterator[str]:
+    """Yield the texts of a value but for descriptions."""
+    match value:
+        case Mapping():
+            yield from (text for key, each in value.items() if key != "description" for text in _iter_texts(each))
+        case list():
+            yield from (text for each in value for text in _iter_texts(each))
+        case str():
+            yield value
 
 
 def _order_of(key: EntityKey) -> tuple[int, str]:

@@ -86,6 +86,21 @@ def test_export_prints_or_writes_falcons_xml(project: Path) -> None:
     assert replaced["is_written"] is True
 
 
+def test_what_falcon_cannot_say_is_refused_by_name(project: Path) -> None:
+    process = (
+        "{kind: process, name: months, frequency: months(1), description: 'not nextMonth(0,0,0)', "
+        "workflow: {path: 'jobs:f'}, "
+        "clusters: {primary: {validity: {start: 2026-01-01T00:00Z}}}, "
+        "inputs: {a: {feed: clicks, start: 'currentMonth(0,0,0)', end: 'currentMonth(27,0,0)'}}}"
+    )
+    (project / "entities").mkdir()
+    (project / "entities/a.yaml").write_text(process)
+    must("export-falcon", "process", "months")
+    (project / "entities/a.yaml").write_text(process.replace("currentMonth(27,0,0)", "nextMonth(-1,0,0)"))
+    told = must("export-falcon", "process", "months", code=1).stderr
+    assert "process 'months': nextMonth is a function that Falcon does not have" in told
+
+
 def test_export_of_what_is_not_declared_names_what_is_meant(project: Path) -> None:
     result = must("export-falcon", "feed", "click", "--from", str(DOCUMENTS), code=1)
     assert "there is no feed 'click'. Did you mean 'clicks'?" in result.stderr
