@@ -112,6 +112,8 @@ class Operation:
     """Whether the text has a form of its own, so that there is no `--output`."""
     forms: tuple[str, ...] = ()
     """Other forms of the text, each an attribute of the result or of its rows, too."""
+    none: str = ""
+    """What is said of a table without rows, if the result does not say it."""
     spare: tuple[str, ...] = ()
     """Columns that a narrow terminal does without."""
     example: str = ""

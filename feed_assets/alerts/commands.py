@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-from feed_assets.alerts.deadlines.queries import SlaQuery
+from feed_assets.alerts.deadlines.queries import LateQuery, SlaQuery
 from feed_assets.entities.common import Kind
 from feed_assets.operation import Does, Param, operation
 from feed_assets.parameters import Clusters, OnlyKind, OnlyName
@@ -30,15 +30,22 @@ OnlyProcess = Annotated[str | None, Param("Only this process.", argument=True, o
 Within = Annotated[Frequency, Param("Deadlines up to so long from now.", default="hours(6)")]
 
 
-@operation("sla alerts", table=_MISSES, rows="rows", spare=_SPARE, example="--start 2013-11-01T00:00Z --level high")
-def alerts(context: "OperationContext", *, query: SlaQuery, acknowledged: Acknowledged = False) -> "SlaList":
+@operation("sla alerts", none="nothing is late", table=_MISSES, rows="rows", spare=_SPARE, example="--level high")
+def alerts(context: "OperationContext", *, query: LateQuery, acknowledged: Acknowledged = False) -> "SlaList":
     """List the instances that are late now, each with the highest deadline that it has missed."""
     from feed_assets.alerts.deadlines.alerts import find_alerts
 
     return find_alerts(context, query, with_acknowledged=acknowledged)
 
 
-@operation("sla history", table=_MISSES, rows="rows", spare=_SPARE, example="--start 2013-11-01T00:00Z --name weather")
+@operation(
+    "sla history",
+    none="no deadline was missed there",
+    table=_MISSES,
+    rows="rows",
+    spare=_SPARE,
+    example="--start 2013-11-01T00:00Z --name weather",
+)
 def history(context: "OperationContext", *, query: SlaQuery) -> "SlaList":
     """List every deadline that was missed: when it was due, found and told, and how and when the instance came."""
     from feed_assets.alerts.deadlines.alerts import find_history
@@ -46,7 +53,9 @@ def history(context: "OperationContext", *, query: SlaQuery) -> "SlaList":
     return find_history(context, query)
 
 
-@operation("sla backlog", table="process, cluster, minutes, instances, oldest", rows="backlog")
+@operation(
+    "sla backlog", none="no process has an SLA", table="process, cluster, minutes, instances, oldest", rows="backlog"
+)
 def backlog(
     context: "OperationContext", *, process: OnlyProcess = None, clusters: Clusters = ()
 ) -> "tuple[Backlog, ...]":
@@ -77,6 +86,7 @@ def ack(context: "OperationContext", *, query: SlaQuery, author: str, dry_run: b
 
 @operation(
     "sla forecast",
+    none="no deadline is due so soon",
     table="kind, name, cluster, instance=nominal_time, level=level:upper, due=due_at, miss=share, because=reason",
     rows="forecasts",
     spare=("kind",),

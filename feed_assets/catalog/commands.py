@@ -135,6 +135,7 @@ def copy_metadata(
 
 @operation(
     "metadata history",
+    none="nobody has said anything of it",
     table="number=seq, time=recorded_at, author, origin, added, removed",
     rows="changes",
     example="feed/flights --scope user",

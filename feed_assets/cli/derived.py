@@ -209,8 +209,14 @@ def _print(operation: Operation, result: Any, output: str) -> None:
     else:
         for line in iter_lines(operation, result, output if output in operation.forms else operation.text):
             say(line)
-    for note in filter(None, (*getattr(result, "notes", ()), getattr(result, "summary", ""))):
+    for note in notes_of(operation, result):
         say(note, err=True)
+
+
+def notes_of(operation: Operation, result: Any) -> tuple[str, ...]:
+    """Return what is said besides a result; of a table without rows, why there are none."""
+    said = tuple(filter(None, (*getattr(result, "notes", ()), getattr(result, "summary", ""))))
+    return said if said or not operation.none or rows_of(operation, result) else (operation.none,)
 
 
 def rows_of(operation: Operation, result: Any) -> Iterable[Any]:

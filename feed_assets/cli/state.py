@@ -76,7 +76,7 @@ def open_context_for() -> "OperationContext":
 
 def say_silence(context: "OperationContext", clusters: Collection[str]) -> None:
     """Say on stderr that no ticks come, which would carry on what was done."""
-    from feed_assets.explain.tick_failures import find_silence
+    from feed_assets.context.heartbeat import find_silence
 
     if (silence := find_silence(context, clusters)) is not None:
         say(silence, err=True)

@@ -47,7 +47,12 @@ def safemode(
     return set_safe_mode(database, is_on=is_on, author=author, now=now, reason=reason, dry_run=dry_run)
 
 
-@operation("admin audit", table="at=recorded_at:seconds, author, action, target, details:pairs", rows="audit")
+@operation(
+    "admin audit",
+    none="nobody has changed anything yet",
+    table="at=recorded_at:seconds, author, action, target, details:pairs",
+    rows="audit",
+)
 def audit(database: "Database", *, limit: Limit = 50) -> "Page[AuditEntry]":
     """Show who changed what and when, newest first."""
     from feed_assets.log.audit import Audit
@@ -59,6 +64,7 @@ def audit(database: "Database", *, limit: Limit = 50) -> "Page[AuditEntry]":
 
 @operation(
     "admin messages",
+    none="there is no message",
     table="seq, at=recorded_at:seconds, topic, payload=members:pairs",
     rows="messages",
     text="sentence",

@@ -258,6 +258,7 @@ def definition(
 
 @operation(
     "entity list",
+    none="no entity is as asked for",
     table="kind, name",
     rows="entities",
     example="--kind feed,process --filter-by STATUS:SUSPENDED --fields TAGS",
@@ -325,7 +326,12 @@ def lookup(
     return FoundFeeds(feeds=FeedLookup(context.load().bundle.bundle).find(path))
 
 
-@operation("entity unseen", table="feed, cluster, since, readers:commas, why=reason, next step=remedy", rows="feeds")
+@operation(
+    "entity unseen",
+    none="of every feed something has come, or no tick has looked yet",
+    table="feed, cluster, since, readers:commas, why=reason, next step=remedy",
+    rows="feeds",
+)
 def unseen(context: "EntityContext") -> "tuple[UnseenFeed, ...]":
     """List the feeds that no process writes, and of which nothing has ever come, though something should have."""
     from feed_assets.definitions.verbs.plan_effects import list_unseen

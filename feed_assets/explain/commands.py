@@ -3,9 +3,8 @@
 from typing import TYPE_CHECKING, Annotated
 
 from feed_assets.entities.common import Kind
-from feed_assets.errors import WrongUsageError
 from feed_assets.operation import Does, Param, operation
-from feed_assets.parameters import SCHEDULABLE, MaybeInstance, Name
+from feed_assets.parameters import SCHEDULABLE, Name
 
 if TYPE_CHECKING:
     from feed_assets.context.operation import OperationContext
@@ -17,6 +16,9 @@ Some = Annotated[
 KindOfTwo = Annotated[
     Kind | None, Param("For a feed and a process with the same name; by default the process.", of=SCHEDULABLE)
 ]
+Which = Annotated[
+    str | None, Param("The nominal time, or a day or a month that it is in.", argument=True, proposes="times")
+]
 Everything = Annotated[bool, Param("Show everything upstream, also what the short form leaves out.", option="all")]
 Look = Annotated[bool, Param("Ask storage now, and record what has arrived and what is gone.", needs=Does.NOTIFIES)]
 
@@ -26,7 +28,7 @@ def why(
     context: "OperationContext",
     *,
     name: Name,
-    instance: MaybeInstance = None,
+    instance: Which = None,
     clusters: Some = (),
     kind: KindOfTwo = None,
     everything: Everything = False,
@@ -37,16 +39,16 @@ def why(
 
     For a waiting instance: the missing data and their locations, the next poll, the process that should have produced
     them and why it has not; full slots, leases and suspensions. For an instance that has run: its cause and its inputs.
-    For missing data: whether they were evicted. Without INSTANCE, of a process that takes what comes: what its next
-    batch waits for.
+    For missing data: whether they were evicted. Without INSTANCE, or of a month or day that has several, it is the
+    newest that waits or has failed; of a process that takes what comes, what its next batch waits for.
     """
     from feed_assets.context.operation import resolve_subject
+    from feed_assets.explain.choosing import choose_instance
     from feed_assets.explain.explanations import NextBatches, tell_why
     from feed_assets.triggers.queues import find_queues
 
-    subject = resolve_subject(context, name, instance, kind=kind, preferred=Kind.PROCESS, clusters=clusters)
-    if instance is not None:
-        return tell_why(context, subject, shows_all=everything, look=look, author=author)
-    if subject.kind is Kind.FEED:
-        raise WrongUsageError("Missing argument 'INSTANCE': name an instance of the feed.")
-    return NextBatches.of(find_queues(context, subject))
+    subject = resolve_subject(context, name, kind=kind, preferred=Kind.PROCESS, clusters=clusters)
+    if instance is None and any(getattr(each, "trigger", None) for each in subject.records):
+        return NextBatches.of(find_queues(context, subject))
+    chosen, remark = choose_instance(context, subject, instance)
+    return tell_why(context, chosen, remark, shows_all=everything, look=look, author=author)

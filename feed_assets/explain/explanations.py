@@ -22,6 +22,7 @@ from feed_assets.alerts.forecasting.chains import ChainReader
 from feed_assets.alerts.forecasting.forecasts import find_missing, forecast
 from feed_assets.command_lines import command_line, instance_command
 from feed_assets.context.consolidation import Consolidated, consolidate
+from feed_assets.context.heartbeat import find_silence
 from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.context.safe_mode import HELD
 from feed_assets.entities.common import Kind
@@ -36,7 +37,7 @@ from feed_assets.explain.sentences import (
     iter_omissions,
     late_check,
 )
-from feed_assets.explain.tick_failures import explain_feed_failures, explain_process_failures, find_silence
+from feed_assets.explain.tick_failures import explain_feed_failures, explain_process_failures
 from feed_assets.instances.gates.blockers import (
     Blocker,
     InputMissing,
@@ -557,11 +558,13 @@ class Explained(Consolidated[Explanation]):
         return {**Consolidated.document(self, name), "root_causes": causes, "no_ticks": self.silence}
 
 
-def tell_why(context: OperationContext, subject: Subject, *, shows_all: bool, look: bool, author: str) -> Explained:
-    """Explain an instance in the short form, or with `shows_all` in the whole one. With `look`, storage is asked first,
-    and what has arrived or is gone is recorded in the name of `author`.
+def tell_why(
+    context: OperationContext, subject: Subject, remark: str = "", *, shows_all: bool, look: bool, author: str
+) -> Explained:
+    """Explain an instance in the short form, or with `shows_all` in the whole one; a `remark` says how it was chosen.
+    With `look`, storage is asked first, and what has arrived or is gone is recorded in the name of `author`.
     """
-    found, remarks = explain(context, subject), list[str]()
+    found, remarks = explain(context, subject), [*filter(None, [remark])]
     if look:
         from feed_assets.instances.lists.polled_ranges import poll_instances_now, record_vanished_now
 

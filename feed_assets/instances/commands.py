@@ -33,6 +33,7 @@ FactName = Annotated[str | None, Param("Only facts of this name.")]
 
 @operation(
     "facts history",
+    none="no run has reported such a fact there",
     table="instance=nominal_time, cluster, attempt, name, value, at=recorded_at:seconds",
     rows="facts",
     example="daily-delays --start 2013-11 --name flights",
@@ -119,6 +120,7 @@ def notify(
 
 @operation(
     "feed events",
+    none="nothing of it is recorded there",
     table="event=seq, at=recorded_at:seconds, cluster, instance=nominal_time, kind, by=origin, marking, payload=said",
     rows="events",
     example="flights --start 2013-11-03 --payload source=airport",
@@ -172,6 +174,7 @@ def take(
 
 @operation(
     "feed files",
+    none="no event has brought files",
     table="path=url, size=bytes, checksum, event",
     rows="files",
     example="orders --from-event 17 --to-event 25 --output csv",

@@ -161,7 +161,7 @@ def show(
         return ShownSweep(sweep=sweep, items=tuple(islice(found, min(limit, matching))), matching=matching)
 
 
-@operation("retention list", table=_SWEEPS, rows="sweeps", spare=SPARE)
+@operation("retention list", none="no sweep has been planned yet", table=_SWEEPS, rows="sweeps", spare=SPARE)
 def list_sweeps(
     context: "OperationContext",
     *,
@@ -302,7 +302,7 @@ def release_hold(
     return release_hold(context, name, author=author, dry_run=dry_run)
 
 
-@operation("hold list", table=_HOLDS, rows="holds")
+@operation("hold list", none="no hold is active", table=_HOLDS, rows="holds")
 def list_holds(
     context: "OperationContext",
     *,

@@ -53,7 +53,7 @@ def create_token(
     return tokens.create_token(database, name, may, until, author=author, now=now, dry_run=dry_run)
 
 
-@operation("token list", table=_TOKENS, rows="tokens")
+@operation("token list", none="no token has been made", table=_TOKENS, rows="tokens")
 def list_tokens(database: "Database") -> "Page[Token]":
     """List the tokens, also those that have expired or are revoked. None is shown itself."""
     from feed_assets.server.tokens import Tokens

@@ -422,6 +422,20 @@ def parse_instance(text: str, zone: ZoneInfo, forms: str = FORMS) -> datetime:
     return moment
 
 
+def parse_span(text: str, zone: ZoneInfo) -> tuple[datetime, datetime | None]:
+    """Parse the time of an instance as `parse_instance`: of a day or a month its first moment, and that of the next.
+
+    >>> [moment.isoformat() for moment in parse_span("2013-11", ZoneInfo("America/New_York"))]
+    ['2013-11-01T04:00:00+00:00', '2013-12-01T05:00:00+00:00']
+    """
+    start, found = parse_instance(text, zone), _LOCAL.fullmatch(text)
+    if found is None or found[3]:
+        return start, None
+    first = start.astimezone(zone).date()
+    until = first + timedelta(days=1 if found[2] else monthrange(first.year, first.month)[1])
+    return start, datetime(until.year, until.month, until.day, tzinfo=zone).astimezone(UTC)
+
+
 def zone_of_keys(sequence: InstanceSequence) -> ZoneInfo:
     """Return the zone for days and partition keys of a sequence: UTC for elapsed time, else its own."""
     return sequence.timezone if sequence.frequency.is_calendar else UTC_KEYS

@@ -23,7 +23,9 @@ _EVENTS = "event, input, feed, instance=nominal_time, kind, marking, origin, pay
 _SPARE = ("origin", "payload")
 
 
-@operation("queue list", table="process, cluster, pending, condition=sentence", rows="queues")
+@operation(
+    "queue list", none="no process has a trigger", table="process, cluster, pending, condition=sentence", rows="queues"
+)
 def list_queues(context: "OperationContext") -> "Page[Queue]":
     """List the queues: how many events are pending, and what each condition still lacks."""
     from feed_assets.triggers.queues import list_queues
@@ -41,6 +43,7 @@ def show_queue(context: "OperationContext", *, process: Process, cluster: Proces
 
 @operation(
     "queue consumers",
+    none="no process takes its events",
     table="process, cluster, input, taken to=taken, pending, since, not routed=not_routed, held, dropped",
     rows="consumers",
     example="orders",
@@ -92,6 +95,7 @@ def verify_queues(context: "OperationContext") -> "QueueProof":
 
 @operation(
     "batch list",
+    none="no batch has been cut",
     table="process, cluster, batch, status, attempt, events, inputs=taken",
     rows="batches",
     example="load-orders --state FAILED",

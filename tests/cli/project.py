@@ -9,7 +9,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from feed_assets.cli import main as cli
-from feed_assets.explain.tick_failures import note_tick
+from feed_assets.context.heartbeat import note_tick
 from feed_assets.sql.database import open_database
 from tests.databases import lay_tables
 from tests.definitions.verbs.harness import ALL

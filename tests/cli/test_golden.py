@@ -37,7 +37,7 @@ from feed_assets.settings import load_settings
 from feed_assets.sql.database import open_database
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
-from tests.cli.project import must, run, set_clock
+from tests.cli.project import let_ticks_come, must, run, set_clock
 from tests.commands import iter_commands
 from tests.definitions.verbs.harness import CLICKS, COUNTING, COUNTS
 from tests.instances.harness import LifecycleHarness, at
@@ -311,6 +311,8 @@ def run_commands(folder: Path, *form: str, give: Callable[..., Result] = run) ->
     """Give all commands to a prepared project, and yield what each prints: as JSON, or in its own form without one."""
     sweeps: dict[str, str] = {}
     for name, arguments in COMMANDS.items():
+        if name == "plan":
+            let_ticks_come(f"sqlite:///{folder}/state.db", until=DAY)
         if name == "instance list":
             record_instances(folder)
         if name == "mirror snapshots":

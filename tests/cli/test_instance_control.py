@@ -8,7 +8,7 @@ import pytest
 from click.testing import Result
 from sqlalchemy import update
 
-from feed_assets.explain.tick_failures import note_tick
+from feed_assets.context.heartbeat import note_tick
 from feed_assets.instances.steps.records import StepRun, StepStatus
 from feed_assets.instances.steps.store import Steps
 from feed_assets.log.audit import Audit

@@ -12,10 +12,10 @@ import pytest
 from dagster import AssetKey, AssetRecordsFilter, DagsterInstance, SensorResult
 
 from feed_assets.context.errors import InstanceQueryError
+from feed_assets.context.heartbeat import find_silence
 from feed_assets.explain import explanations
 from feed_assets.explain.explanations import explain
 from feed_assets.explain.records import Explanation
-from feed_assets.explain.tick_failures import find_silence
 from feed_assets.instances.gates.actions import InstanceAction, apply_action
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import Cause, ProcessInstance, ProcessInstanceStatus, ProcessKey

@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -15,7 +16,7 @@ from starlette.types import ASGIApp
 from feed_assets.server.application import build_application
 from feed_assets.settings import load_settings
 from feed_assets.sql.database import Database, open_database
-from tests.cli.project import must
+from tests.cli.project import let_ticks_come, must
 from tests.cli.test_golden import prepare
 
 
@@ -27,6 +28,7 @@ def open_project(folder: Path, patch: pytest.MonkeyPatch, *, state: str = "") ->
     must("entity", "submit-and-schedule", "all.yaml")
     settings = load_settings()
     assert settings.state is not None
+    let_ticks_come(settings.state, until=timedelta(days=1))
     return open_database(settings.state, settings.namespace)
 
 

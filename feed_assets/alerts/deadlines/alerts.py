@@ -9,11 +9,12 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from feed_assets.alerts.deadlines.checks import note_changed_misses
-from feed_assets.alerts.deadlines.queries import SlaQuery
+from feed_assets.alerts.deadlines.queries import LateQuery, SlaQuery
 from feed_assets.alerts.deadlines.records import LateInstance, SlaMiss
 from feed_assets.alerts.deadlines.store import SlaMisses
 from feed_assets.command_lines import command_line
 from feed_assets.context.errors import InstanceQueryError
+from feed_assets.context.heartbeat import find_silence
 from feed_assets.context.operation import OperationContext, note_target
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.errors import Fault
@@ -22,6 +23,7 @@ from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.definitions.schedules import load_schedules
 from feed_assets.log.messages.levels import SlaLevel
 from feed_assets.plan.rendering import counted
+from feed_assets.releases.timeline import BEGINNING
 from feed_assets.sql.database import lock_log
 from feed_assets.timing.dates import render_datetime
 
@@ -54,7 +56,7 @@ class SlaList:
     summary: Hidden[str] = ""
 
 
-def find_alerts(context: OperationContext, query: SlaQuery, *, with_acknowledged: bool = False) -> SlaList:
+def find_alerts(context: OperationContext, query: LateQuery, *, with_acknowledged: bool = False) -> SlaList:
     """Return the instances that are late now, each with the highest level that it has missed.
 
     Those that somebody has acknowledged are left out, unless asked for.
@@ -72,10 +74,11 @@ def find_alerts(context: OperationContext, query: SlaQuery, *, with_acknowledged
         worst = [miss for miss in worst if miss.level is query.level]
     shown = [miss for miss in worst if with_acknowledged or miss.acknowledged_at is None]
     left_out = len(worst) - len(shown)
+    silence = None if shown else find_silence(context, query.clusters or context.plan.clusters)
     return SlaList(
         rows=tuple(_row(miss, context.as_of) for miss in shown),
         acknowledged=left_out,
-        notes=notes,
+        notes=(*notes, *filter(None, [silence])),
         summary=f"{left_out:,} acknowledged ones are left out; --acknowledged shows them" if left_out else "",
     )
 
@@ -130,9 +133,9 @@ def acknowledge(context: OperationContext, query: SlaQuery, *, author: str, dry_
     )
 
 
-def _check(context: OperationContext, query: SlaQuery) -> tuple[Kind, ...]:
+def _check(context: OperationContext, query: LateQuery) -> tuple[Kind, ...]:
     """Return the kinds of a named entity."""
-    if query.end < query.start:
+    if query.start is not None and query.end < query.start:
         raise InstanceQueryError(
             subject=f"the range from {render_datetime(query.start)} to {render_datetime(query.end)}",
             reason="it ends before its start",
@@ -144,7 +147,7 @@ def _check(context: OperationContext, query: SlaQuery) -> tuple[Kind, ...]:
     return context.kinds_of(query.name, query.kind)
 
 
-def _notes(context: OperationContext, connection: Connection, query: SlaQuery, kinds: Sequence[Kind]) -> Iterator[str]:
+def _notes(context: OperationContext, connection: Connection, query: LateQuery, kinds: Sequence[Kind]) -> Iterator[str]:
     """Yield for a named entity where it does not run, as in Falcon, and where it has no deadlines."""
     if query.name is None:
         return
@@ -162,9 +165,9 @@ def _notes(context: OperationContext, connection: Connection, query: SlaQuery, k
                 yield f"{place} is {state.value}: its deadlines do not count"
 
 
-def _find(connection: Connection, query: SlaQuery, *, open_only: bool = False) -> list[SlaMiss]:
+def _find(connection: Connection, query: LateQuery, *, open_only: bool = False) -> list[SlaMiss]:
     return SlaMisses(connection).between(
-        query.start,
+        query.start or BEGINNING,
         query.end,
         clusters=query.clusters,
         kind=query.kind,

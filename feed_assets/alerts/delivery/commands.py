@@ -17,7 +17,12 @@ Name = Annotated[str, Param("The receiver.", argument=True, proposes="receivers"
 Names = Annotated[tuple[str, ...], Param("The receivers; else all.", argument=True, proposes="receivers")]
 
 
-@operation("notify list", table="name, channel, receiver, gets=choice, pending, again, dead, state", rows="ways")
+@operation(
+    "notify list",
+    none="no receiver is declared: neither by the setting notify nor by an entity",
+    table="name, channel, receiver, gets=choice, pending, again, dead, state",
+    rows="ways",
+)
 def list_receivers(context: "OperationContext") -> "Page[ListedReceiver]":
     """Show the receivers: their channels and addresses, what they get, and what has not reached them."""
     return Page.of(_desk(context).receivers())

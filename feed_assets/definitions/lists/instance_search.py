@@ -52,7 +52,7 @@ def search_instances(context: OperationContext, query: SearchQuery) -> InstanceP
         ]
         counts = count_by_status([one for one, _ in found])
         shown = _first_rows(found, counts, query)[query.offset :]
-    return InstancePage(
+    page = InstancePage(
         result=Result.SUCCEEDED,
         message="",
         start=query.start,
@@ -62,6 +62,7 @@ def search_instances(context: OperationContext, query: SearchQuery) -> InstanceP
         total=sum(each.number for by_status in counts for each in by_status.values()),
         offset=query.offset,
     )
+    return page.or_why(context, context.plan.clusters, "no instance is as asked for")
 
 
 def _first_rows(

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from feed_assets.catalog.store import MetadataStore
+from feed_assets.context.heartbeat import find_ticks
 from feed_assets.definitions.verbs.context import EntityContext
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.common import Kind, MetadataEntry, iter_metadata, label_of
@@ -253,7 +254,7 @@ def list_unseen(
     connection: Connection, bundle: Bundle, as_of: datetime, about: Collection[EntityKey] | None = None
 ) -> tuple[UnseenFeed, ...]:
     """Return the feeds that no process writes, and of which nothing has ever come by the log, on each cluster where
-    something should have; or only those among `about`, and those that processes among it read.
+    something should have, and a tick has looked; or only those among `about`, and those that processes among it read.
 
     Costs one look into an index for each suspect, and reads no instance.
     """
@@ -265,6 +266,8 @@ def list_unseen(
             is_asked = about is None or any(key in about for key in keys)
             if is_asked and (feed.name, cluster) not in written and _is_due(feed, cluster, as_of):
                 suspects[feed.name, cluster] = feed
+    looked = find_ticks(connection, {cluster for _, cluster in suspects})
+    suspects = {key: feed for key, feed in suspects.items() if key[1] in looked}
     unseen = sorted(suspects.keys() - EventLog(connection).find_seen(suspects))
     return tuple(_describe_unseen(suspects[key], key[1], readers.get(key, ())) for key in unseen)
 

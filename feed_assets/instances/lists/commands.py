@@ -224,6 +224,7 @@ def logs(context: "OperationContext", *, query: Paged, attempt: Number = None) -
 
 @operation(
     "instance listing",
+    none="no instance is there",
     table="cluster, instance=nominal_time, status, size=bytes:size, files, created=created_at, url",
     rows="instances",
     example="flights --start 2013-11-01T04:00Z --look",
@@ -274,6 +275,7 @@ def show_quality(
 
 @operation(
     "quality history",
+    none="no attempt has looked at its rows",
     table="instance=nominal_time, cluster, rows, bad=rejected, good %=percent:.12g, needed %=threshold:.12g, result, "
     "broken=broken_rules",
     rows="instances",

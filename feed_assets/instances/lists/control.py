@@ -8,6 +8,7 @@ from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line
 from feed_assets.context.errors import InstanceQueryError
+from feed_assets.context.heartbeat import find_silence
 from feed_assets.context.operation import OperationContext, Subject, note_target
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import describe_process
@@ -125,6 +126,8 @@ def control_instances(
     if not rows:
         due = "due" if due_at <= context.as_of else "not due yet"
         later = f"It is {due}: ticks create what is due and scheduled, a long past last."
+        if silence := find_silence(context, subject.clusters or {cluster for each in work for cluster in each.on}):
+            later = f"{silence[0].upper()}{silence[1:]}"
         is_one = subject.nominal_time == start
         when = f"at {render_datetime(start)}" if is_one else f"from {render_datetime(start)} to {render_datetime(end)}"
         raise InstanceQueryError(

@@ -3,7 +3,7 @@ of an entity: ranges are index ranges of a sequence, and rows are read by a data
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 
 from feed_assets.context.consolidation import Answer, Consolidated, Lifecycle, Result, consolidate
 from feed_assets.context.errors import InstanceQueryError
+from feed_assets.context.heartbeat import find_silence
 from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.instances.lists.lifecycles import Subjects, require_statuses, subjects_of
@@ -46,6 +47,7 @@ from feed_assets.log.watermarks import Watermarks
 from feed_assets.pages import PAGES, tell_shown
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord
+from feed_assets.timing.dates import render_datetime
 
 _PAGE_ORDER = {
     OrderField.STATUS: PageOrder.STATUS,
@@ -68,6 +70,8 @@ class InstancePage(Answer):
     listed: int
     total: int
     offset: Hidden[int]
+    none: Hidden[str] = ""
+    """Why there is no instance."""
 
     @shown
     def has_more(self) -> bool:
@@ -76,8 +80,14 @@ class InstancePage(Answer):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """How many of all there are, if not all are."""
-        return (tell_shown(self.listed, self.total, "instances", PAGES),)
+        """How many of all there are, if not all are; why there is none."""
+        return (tell_shown(self.listed, self.total, "instances", PAGES), self.none)
+
+    def or_why(self, context: OperationContext, clusters: Collection[str], reason: str) -> "InstancePage":
+        """Return the page; one without any instance says that no ticks come, or else this reason."""
+        if self.total or self.message:
+            return self
+        return replace(self, none=find_silence(context, clusters) or reason)
 
     @property
     def steps(self) -> tuple[tuple[object, ...], ...]:
@@ -118,7 +128,10 @@ def list_instances(context: OperationContext, query: InstanceQuery) -> InstanceP
             return find_rows(whole)
 
         parts = subjects.consolidate(read)
-        return _page(context, connection, query, parts, total, start, stop, skip=skip)
+        page = _page(context, connection, query, parts, total, start, stop, skip=skip)
+    of_filter = "passes the filters" if query.filter.fields else "has been created"
+    reason = f"no instance from {render_datetime(since)} to {render_datetime(stop)} {of_filter}"
+    return page.or_why(context, subjects.by_cluster, reason)
 
 
 def _is_lazy(subject: Subject, query: InstanceQuery) -> bool:
@@ -143,8 +156,10 @@ def find_running(context: OperationContext, query: InstanceQuery) -> InstancePag
             found = ProcessInstances(connection).with_status(ProcessInstanceStatus.RUNNING, *key, limit=None)
             return [process_row(context, row) for row in found if query.filter.is_met(row.status.value, row.started_at)]
 
-        parts = subjects_of(context, query).consolidate(read)
-        return _page(context, connection, query, parts, len(parts.items), None, None)
+        subjects = subjects_of(context, query)
+        parts = subjects.consolidate(read)
+        page = _page(context, connection, query, parts, len(parts.items), None, None)
+    return page.or_why(context, subjects.by_cluster, "nothing is running")
 
 
 def range_of(

@@ -15,12 +15,12 @@ from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 from feed_assets.alerts.deadlines.checks import note_looked
 from feed_assets.context.bulkheads import TickStep
 from feed_assets.context.errors import NotAskedError
+from feed_assets.context.heartbeat import note_tick
 from feed_assets.context.tick import Tick, tick_step
 from feed_assets.engines.spark.addresses import bare_url, check_spark_remote
 from feed_assets.engines.spark.local_servers import ServerUse
 from feed_assets.engines.spark.sessions import interrupt_run
 from feed_assets.entities.flow_names import describe_process
-from feed_assets.explain.tick_failures import note_tick
 from feed_assets.instances.arrival.polling import ArrivalResult, apply_arrivals, apply_past_polls
 from feed_assets.instances.arrival.stored_data import apply_stored_looks, apply_watches
 from feed_assets.instances.gates.readiness import ReadinessResult, apply_readiness

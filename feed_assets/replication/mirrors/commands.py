@@ -50,6 +50,7 @@ def plan(
 
 @operation(
     "mirror snapshots",
+    none="there is no snapshot",
     table="side, snapshot, files, bytes, content, directory",
     rows="rows",
     spare=("directory",),

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from feed_assets.explain.tick_failures import find_silence
+from feed_assets.context.heartbeat import find_silence
 from feed_assets.server.ui.addresses import question_address
 from feed_assets.server.ui.records import Asked, View
 from feed_assets.server.ui.tables import Table, ask_table

@@ -7,7 +7,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from feed_assets.cli.derived import iter_lines, rows_of
+from feed_assets.cli.derived import iter_lines, notes_of, rows_of
 from feed_assets.cli.render import colour_of, read_cells
 from feed_assets.context.consolidation import PAGE
 from feed_assets.entities.common import Kind
@@ -68,8 +68,7 @@ def as_fields(text: str, operation: Operation) -> str:
 
 def make_table(operation: Operation, result: Any, given: _Given) -> Table:
     """Return what an operation, asked with some parameters, has found."""
-    said = filter(None, (*getattr(result, "notes", ()), getattr(result, "summary", "")))
-    notes = tuple(as_fields(_ELSEWHERE.sub("", each), operation) for each in said)
+    notes = tuple(as_fields(_ELSEWHERE.sub("", each), operation) for each in notes_of(operation, result))
     if isinstance(result, str) or not operation.table:
         text = result if isinstance(result, str) else "\n".join(iter_lines(operation, result, operation.text))
         return Table(text=text, notes=notes)

@@ -1,16 +1,17 @@
 """What is late, asked by a person: alerts, history, acknowledgements, backlog, and the words of `why`."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from feed_assets.alerts.deadlines.alerts import SlaList, acknowledge, find_alerts, find_backlog, find_history
-from feed_assets.alerts.deadlines.queries import SlaQuery
+from feed_assets.alerts.deadlines.queries import LateQuery, SlaQuery
 from feed_assets.alerts.deadlines.records import LateInstance, Recovery
 from feed_assets.alerts.delivery.store import ReceiverState, ReceiverStates
 from feed_assets.context.errors import InstanceQueryError
+from feed_assets.context.heartbeat import note_tick
 from feed_assets.context.operation import OperationContext, resolve_subject
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
@@ -110,8 +111,13 @@ def test_a_named_entity_that_does_not_run_or_has_no_sla_says_so(harness: Lifecyc
     assert find_alerts(context(harness), by_name).notes == (
         "process 'count' on primary is SUSPENDED: its deadlines do not count",
     )
-    weather = find_alerts(context(harness), SlaQuery(start=at("01"), end=at("30"), name="weather"))
-    assert weather.notes == ("feed 'weather' on primary has no SLA",)
+    weather = LateQuery(end=at("30"), name="weather")
+    no_sla, silence = find_alerts(context(harness), weather).notes
+    assert no_sla == "feed 'weather' on primary has no SLA"
+    assert silence.startswith("no tick of cluster primary has ever come")
+    note_tick(harness.database, "primary", datetime.now(UTC))
+    assert find_alerts(context(harness), weather).notes == (no_sla,)
+    assert find_alerts(context(harness), LateQuery(end=at("30"))) == find_alerts(context(harness), ALL)
     assert find_alerts(context(harness), ALL).notes == ()
 
 

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from feed_assets.context.heartbeat import note_tick
 from feed_assets.definitions.edits import Put, Remove
 from feed_assets.definitions.store import record_declared
 from feed_assets.definitions.verbs.context import EntityContext, open_entity_context
@@ -209,14 +210,24 @@ def unseen(planned: PlannedChanges) -> list[str]:
     return [issue.render().partition(": ")[2] for issue in planned.issues if issue.code == NEVER_CAME]
 
 
-def test_af_35_a_feed_that_is_read_and_never_came_is_a_warning(context: EntityContext, folder: Path) -> None:
+@pytest.fixture
+def looked(database: Database) -> None:
+    """A tick has looked."""
+    note_tick(database, "primary", NOW)
+
+
+def test_af_35_a_feed_that_is_read_and_never_came_is_a_warning_once_a_tick_has_looked(
+    context: EntityContext, folder: Path, database: Database
+) -> None:
     assert unseen(plan_folder(context)) == []
     (folder / "approval.yaml").write_text(SIGNAL)
     context.store.record_found(NOW)
     (folder / "loading.yaml").write_text(LOADING)
     planned = plan_folder(context)
     assert planned.errors == ()
-    assert unseen(planned) == [
+    assert unseen(planned) == []
+    note_tick(database, "primary", NOW)
+    assert unseen(plan_folder(context)) == [
         "feed 'approval': it has never come on primary: process 'loading' reads it, but nobody has ever given notice "
         "of it. Check whether its name is the one that is given.",
         "feed 'clicks': it has never come on primary: process 'count' reads it, but no process here writes it. Check "
@@ -224,6 +235,7 @@ def test_af_35_a_feed_that_is_read_and_never_came_is_a_warning(context: EntityCo
     ]
 
 
+@pytest.mark.usefixtures("looked")
 def test_af_35_a_plan_of_files_warns_of_the_feeds_that_they_read(context: EntityContext, folder: Path) -> None:
     (folder / "approval.yaml").write_text(SIGNAL)
     (folder / "loading.yaml").write_text(LOADING)
@@ -234,6 +246,7 @@ def test_af_35_a_plan_of_files_warns_of_the_feeds_that_they_read(context: Entity
     assert [text.split(":")[0] for text in unseen(changed)] == ["feed 'approval'"]
 
 
+@pytest.mark.usefixtures("looked")
 @pytest.mark.parametrize("start", ["2013-11-03T00:00Z", "2013-11-02T23:00Z"])
 def test_af_35_what_has_come_once_or_is_not_due_yet_is_no_warning(
     context: EntityContext, folder: Path, database: Database, start: str

@@ -8,6 +8,7 @@ import pytest
 
 from feed_assets.clock import FrozenClock
 from feed_assets.context.errors import InstanceQueryError
+from feed_assets.context.heartbeat import note_tick
 from feed_assets.context.operation import OperationContext, resolve_subject
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.instances.gates.actions import InstanceAction
@@ -72,6 +73,9 @@ def test_what_is_not_there_is_told_and_refused_if_nothing_is(context: OperationC
         return control_instances(now, action, subject, first, last, author="ann", dry_run=True)
 
     assert act(START, START + 2 * DAY).absent == ""
+    with pytest.raises(InstanceQueryError, match=r"yet\. No tick of cluster west has ever come: .* Start Dagster"):
+        act(START + 3 * DAY, START + 4 * DAY)
+    note_tick(context.database, "west", context.real_now)
     done = act(START, START + 5 * DAY)
     assert done.summary.endswith(
         " of 3 instances of report; not created yet: 2013-11-04T00:00Z to 2013-11-05T00:00Z on west"
