@@ -5,8 +5,13 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import yaml
 
+from feed_assets import Process
 from feed_assets.clock import SystemClock
+from feed_assets.timing.dates import parse_datetime, parse_timezone
+from feed_assets.timing.sequence import InstanceSequence, parse_frequency
+from feed_assets.timing.windows import parse_window
 from tests.documents.markdown import FENCE, ROOT
 from tests.documents.shell import Shell, lines_of
 from tests.documents.test_shell_commands import ELSEWHERE
@@ -59,3 +64,12 @@ def test_the_commands_of_the_recipes_run(tmp_path: Path, monkeypatch: pytest.Mon
     assert "0 errors, 0 warnings" in follow(shell, "A second developer")["feed-assets validate"]
 
     assert "0 errors, 0 warnings" in follow(shell, "CI")["feed-assets validate --strict"]
+
+
+def test_a_month_of_its_days_reads_each_of_its_days() -> None:
+    ((_, written),) = FENCE.findall(RECIPES["A month of its days"])
+    process = Process.model_validate({key: of for key, of in yaml.safe_load(written).items() if key != "kind"})
+    days, utc = parse_frequency("days(1)"), parse_timezone("UTC")
+    feed = InstanceSequence(start=parse_datetime("2026-01-01T00:00Z"), frequency=days, timezone=utc)
+    window = parse_window(process.inputs["orders"].start, process.inputs["orders"].end, utc)
+    assert [len(window.indices(process.sequence_on("primary").at(n), feed)) for n in range(3)] == [31, 28, 31]
