@@ -68,7 +68,8 @@ def test_the_commands_of_the_recipes_run(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_month_of_its_days_reads_each_of_its_days() -> None:
     ((_, written),) = FENCE.findall(RECIPES["A month of its days"])
-    process = Process.model_validate({key: of for key, of in yaml.safe_load(written).items() if key != "kind"})
+    *_, document = yaml.safe_load_all(written)
+    process = Process.model_validate({key: of for key, of in document.items() if key != "kind"})
     days, utc = parse_frequency("days(1)"), parse_timezone("UTC")
     feed = InstanceSequence(start=parse_datetime("2026-01-01T00:00Z"), frequency=days, timezone=utc)
     window = parse_window(process.inputs["orders"].start, process.inputs["orders"].end, utc)
