@@ -72,7 +72,15 @@ def simulate(
     """
     from feed_assets.definitions.store import record_location
     from feed_assets.plan.location import load_location
-    from feed_assets.simulate.parts import ArrivalPattern, ClockSteps, iter_arrivals, load_arrivals, load_events
+    from feed_assets.simulate.parts import (
+        ArrivalPattern,
+        ClockSteps,
+        group_lines,
+        iter_arrivals,
+        load_arrivals,
+        load_events,
+        render_group,
+    )
     from feed_assets.simulate.simulation import Faults, SimulationSettings
     from feed_assets.simulate.simulation import simulate as run_simulation
 
@@ -106,7 +114,7 @@ def simulate(
         print_json(seed=seed, log=list(lines))
         return
     counted: Counter[str] = Counter()
-    for line in lines:
-        counted[line.what.value] += 1
-        say(line.render())
+    for group in group_lines(lines):
+        counted[group[0].what.value] += len(group)
+        say(render_group(group))
     say(", ".join(f"{count} {what}" for what, count in sorted(counted.items())), err=True)

@@ -7,7 +7,7 @@ import csv
 import hashlib
 import random
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -88,6 +88,42 @@ class LogLine:
         where = f" on {self.cluster}" if self.cluster else ""
         note = f": {self.note}" if self.note else ""
         return f"{render_datetime(self.at)} {self.what.value}{who}{when}{where}{note}"
+
+
+_ENDS = frozenset({SimulatedEvent.TIMED_OUT, SimulatedEvent.SKIPPED, SimulatedEvent.MISSED, SimulatedEvent.FAILED})
+
+
+def group_lines(lines: Iterable[LogLine]) -> Iterator[list[LogLine]]:
+    """Yield the lines, those together that say the same of several instances of one feed or process: why they ended or
+    never ran, at one time; and all failures behind the first with one cause, at the end.
+    """
+    again, at_once = dict[object, list[LogLine]](), dict[object, list[LogLine]]()
+    failed = set[object]()
+    for line in lines:
+        cause = (line.what, line.entity, line.cluster, line.note)
+        if at_once and (line.what not in _ENDS or next(iter(at_once.values()))[0].at != line.at):
+            yield from at_once.values()
+            at_once = {}
+        if line.what is SimulatedEvent.FAILED and cause in failed:
+            again.setdefault(cause, []).append(line)
+        elif line.what in _ENDS:
+            failed |= {cause} if line.what is SimulatedEvent.FAILED else set()
+            at_once.setdefault(cause, []).append(line)
+        else:
+            yield [line]
+    yield from at_once.values()
+    yield from again.values()
+
+
+def render_group(group: Sequence[LogLine]) -> str:
+    """Return lines that say the same as one, with the first and the last instance and how many there are."""
+    first, *others = group
+    if not others:
+        return first.render()
+    times = sorted(line.nominal_time for line in group if line.nominal_time is not None)
+    note = f"{first.note} ({len(group):,} instances)" if first.note else f"{len(group):,} instances"
+    text = replace(first, nominal_time=None, cluster="", note="").render()
+    return f"{text} {render_datetime(times[0])} to {render_datetime(times[-1])} on {first.cluster}: {note}"
 
 
 _COLUMNS = ("feed", "cluster", "instance", "at")

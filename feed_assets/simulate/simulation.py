@@ -305,6 +305,8 @@ class Simulation:
     _runs: list[tuple[datetime, int, LaunchRequest, str]] = field(default_factory=list)
     _dead: dict[str, str] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
+    _planned: ReleaseTimeline | None = None
+    _ends_told: dict[str, datetime] = field(default_factory=dict)
     _known_ends: set[tuple[ProcessKey, datetime]] = field(default_factory=set)
     _queue_log: QueueLog = field(default_factory=QueueLog)
     _suspended: set[EntityKey] = field(default_factory=set)
@@ -373,10 +375,13 @@ class Simulation:
 
     def _tick(self, now: datetime) -> Iterator[LogLine]:
         context = self._operation_context(now)
-        apply_plan(self.database, context.timeline, context.as_of)
+        if self._planned is not context.timeline:  # else nothing has changed
+            apply_plan(self.database, context.timeline, context.as_of)
+            self._planned = context.timeline
         for cluster in sorted(self.plan.clusters):
             tick = open_tick(context, cluster)
-            apply_clock(tick)
+            if self.settings.faults.clock.share:  # else none ever goes wrong
+                apply_clock(tick)
             self._reconcile(cluster, tick.as_of)
             apply_arrivals(tick)
             apply_watches(tick)
@@ -389,7 +394,7 @@ class Simulation:
             apply_updates(tick)
             requests = apply_requests(tick, _REQUESTS_A_TICK)
             if readied.timed_out or readied.materialized or requests:
-                yield from self._ended_without_run(cluster, now)
+                yield from self._ended_without_run(cluster, now, tick.as_of)
             for request in requests:
                 yield from self._launch(request, now)
 
@@ -519,13 +524,15 @@ class Simulation:
         with self.database.read() as connection:
             return ProcessInstances(connection).get(*key, time)
 
-    def _ended_without_run(self, cluster: str, now: datetime) -> Iterator[LogLine]:
+    def _ended_without_run(self, cluster: str, now: datetime, as_of: datetime) -> Iterator[LogLine]:
+        since = min(as_of, self._ends_told.get(cluster, as_of))
         with self.database.read() as connection:
             instances = ProcessInstances(connection)
             found = [
-                (what, instances.with_status(status, cluster=cluster, limit=100_000))
+                (what, instances.with_status(status, cluster=cluster, limit=None, ended_from=since))
                 for status, what in _ENDED_WITHOUT_RUN
             ]
+        self._ends_told[cluster] = as_of
         for what, rows in found:
             for row in rows:
                 end = (row.key, row.ended_at or now)

@@ -53,6 +53,7 @@ def build_insert(dialect: str, table: Table) -> "sqlite.Insert | postgresql.Inse
     return postgresql.insert(table)
 
 
+@cache
 def build_upsert(dialect: str, table: Table) -> Insert:
     """Return a statement that inserts a row, or replaces the other columns of the row with its primary key."""
     new = build_insert(dialect, table)
@@ -61,6 +62,7 @@ def build_upsert(dialect: str, table: Table) -> Insert:
     return new.on_conflict_do_update(index_elements=keys, set_=changes)
 
 
+@cache
 def build_insert_if_absent(dialect: str, table: Table) -> Insert:
     """Return a statement that inserts a row unless one with its primary key exists."""
     keys = [column.key for column in table.primary_key]

@@ -471,8 +471,11 @@ class InstanceStore(ABC):
         """Read files of one publication, into a directory if given. Raises `InstanceNotFoundError` if one is gone."""
         if not files:
             return []
-        with self.reading(path) as reading, ThreadPoolExecutor(min(_THREADS, len(files))) as pool:
-            return list(pool.map(partial(_read_file, reading, to), files))
+        with self.reading(path) as reading:
+            if len(files) == 1:
+                return [_read_file(reading, to, files[0])]
+            with ThreadPoolExecutor(min(_THREADS, len(files))) as pool:
+                return list(pool.map(partial(_read_file, reading, to), files))
 
     def _refused(self, path: str, exc: Exception) -> StorageError:
         """Translate an exception of a filesystem."""

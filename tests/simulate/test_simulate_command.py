@@ -1,11 +1,13 @@
 """`feed-assets simulate`."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from feed_assets import testing
+from feed_assets.simulate.parts import LogLine, SimulatedEvent, group_lines, render_group
 from tests.cli.project import must, run
 
 ENTITIES = """
@@ -113,3 +115,28 @@ def test_with_faults_workers_die_and_clocks_are_set_and_yet_everything_ends(plac
         log[faults] = [line["what"] for line in json.loads(result.stdout)["log"]]
     assert {"worker died", "clock set", "daemon restarted"} <= set(log["0.2"]) - set(log["0"])
     assert log["0.2"].count("run") == log["0"].count("run")
+
+
+def test_what_ends_for_one_cause_is_one_line_with_its_range_and_number() -> None:
+    noon, hour = datetime(2015, 1, 1, 12, tzinfo=UTC), timedelta(hours=1)
+
+    def line(what: SimulatedEvent, hours: int, at: datetime = noon, **more: str) -> LogLine:
+        return LogLine(at=at, what=what, entity="count", cluster="primary", nominal_time=noon + hours * hour, **more)
+
+    lines = [
+        *(line(SimulatedEvent.TIMED_OUT, n) for n in range(72)),
+        line(SimulatedEvent.RUN, 72),
+        *(line(SimulatedEvent.FAILED, 80 + n, noon + n * hour, note="no column b") for n in range(3)),
+        line(SimulatedEvent.FAILED, 83, noon + 3 * hour, note="no memory"),
+        *(line(SimulatedEvent.MISSED, 84 + n, noon + 9 * hour, note="WAITING") for n in range(2)),
+    ]
+    groups = [*group_lines(lines)]
+    assert sorted(each for group in groups for each in map(lines.index, group)) == [*range(len(lines))]
+    assert [*map(render_group, groups)] == [
+        "2015-01-01T12:00Z timed out count 2015-01-01T12:00Z to 2015-01-04T11:00Z on primary: 72 instances",
+        "2015-01-01T12:00Z run count 2015-01-04T12:00Z on primary",
+        "2015-01-01T12:00Z failed count 2015-01-04T20:00Z on primary: no column b",
+        "2015-01-01T15:00Z failed count 2015-01-04T23:00Z on primary: no memory",
+        "2015-01-01T21:00Z never ran count 2015-01-05T00:00Z to 2015-01-05T01:00Z on primary: WAITING (2 instances)",
+        "2015-01-01T13:00Z failed count 2015-01-04T21:00Z to 2015-01-04T22:00Z on primary: no column b (2 instances)",
+    ]

@@ -145,11 +145,14 @@ class ProcessInstances(TableStore):
         *,
         limit: int | None,
         newest_first: bool = False,
+        ended_from: datetime | None = None,
     ) -> list[ProcessInstance]:
         """Return the first `limit` instances with a status (None: all), by nominal time; of one process and one cluster
-        if given.
+        if given, and that have ended at a time or later.
         """
         is_wanted = [_T.status == status]
+        if ended_from is not None:
+            is_wanted.append(_T.ended_at >= ended_from)
         if process is not None:
             is_wanted.append(_T.process == process)
         if cluster is not None:
