@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from feed_assets.explain.tick_failures import note_tick
+from feed_assets.context.heartbeat import note_tick
 from feed_assets.scaffolding.projects import make_project
 from feed_assets.simulate.parts import Arrival
 from feed_assets.sql.database import open_database
