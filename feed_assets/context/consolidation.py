@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from feed_assets.errors import FeedAssetsError
 from feed_assets.sql.errors import StateError
+from feed_assets.storage.errors import StorageAwayError
 
 Item = TypeVar("Item")
 
@@ -83,6 +84,7 @@ def consolidate(clusters: Iterable[str], read: Callable[[str], Sequence[Item]]) 
 
     Raises:
         StateError: the state database cannot be used.
+        StorageAwayError: the storage of the only cluster is away.
 
     >>> from feed_assets.timing.errors import FrequencyError
     >>> def read(cluster: str) -> list[int]:
@@ -93,12 +95,15 @@ def consolidate(clusters: Iterable[str], read: Callable[[str], Sequence[Item]]) 
     (<Result.PARTIAL: 'PARTIAL'>, <Result.FAILED: 'FAILED'>)
     """
     parts: list[Part[Item]] = []
-    for cluster in clusters:
+    asked = list(clusters)
+    for cluster in asked:
         try:
             parts.append(Part(cluster=cluster, items=tuple(read(cluster))))
         except StateError:
             raise
         except FeedAssetsError as exc:
+            if isinstance(exc, StorageAwayError) and len(asked) == 1:
+                raise
             parts.append(Part(cluster=cluster, error=str(exc)))
     return Consolidated(parts=tuple(parts))
 

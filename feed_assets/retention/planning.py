@@ -14,6 +14,7 @@ from feed_assets.log.definitions.schedules import ScheduleView, load_schedules
 from feed_assets.log.removals.records import Sweep, SweepState
 from feed_assets.plan.records import FeedRecord, RetainedLocation
 from feed_assets.retention.sweeps.planning import PlannedFeed, PlannedSweeps, SweepRequest, plan_sweeps
+from feed_assets.storage.errors import StorageAwayError
 from feed_assets.timing.dates import render_datetime
 
 
@@ -179,6 +180,9 @@ def plan_retention(
         planned.append(replace(done, feeds=(*done.feeds, *idle, *(without if feeds else ()))))
         for sweep in () if dry_run else done.sweeps:
             note(context, author, "retention plan", sweep, paths=sweep.paths, state=sweep.state.value)
+    errors = [feed.error for each in planned for feed in each.feeds if feed.error is not None or not feed.left_out]
+    if errors and all(isinstance(error, StorageAwayError) for error in errors):
+        raise next(filter(None, errors))
     return RetentionPlan(as_of=moment, planned=tuple(planned), dry_run=dry_run)
 
 

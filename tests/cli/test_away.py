@@ -89,11 +89,17 @@ def test_a_storage_that_refuses_the_connection_ends_with_2(
 ) -> None:
     prepare(tmp_path, monkeypatch)
     monkeypatch.setenv("AZURE_MSI_ENDPOINT", "http://127.0.0.1:1/token")
-    away = [{**each, **place} if each["kind"] == "cluster" else each for each in ALL]
+    of_primary = {"validity": {"start": "2013-11-01T00:00Z"}, "retention": {"limit": "days(1)"}}
+    kept = {"clusters": {"primary": of_primary}}
+    away = [{**each, **{"cluster": place, "feed": kept}.get(str(each["kind"]), {})} for each in ALL]
     (tmp_path / "entities/all.yaml").write_text(yaml.safe_dump_all(away))
     result = run("feed", "notify", "clicks", "2013-11-03T05:00Z")
     assert (result.exit_code, result.stdout) == (2, ""), result.output
     assert "127.0.0.1:1" in result.stderr
+    for words in (("instance", "listing", "clicks", "--look"), ("retention", "plan")) if place is AWAY[0] else ():
+        told = run(*words)
+        assert (told.exit_code, told.stdout, told.stderr.splitlines()[-1:]) == (2, "", result.stderr.splitlines())
+        assert "s3://lake: nothing answers at http://127.0.0.1:1 (Connection refused). Correct" in told.stderr
 
 
 def test_a_metastore_that_refuses_the_connection_is_away() -> None:

@@ -71,6 +71,12 @@ class UnusableKeyError(OSError):
 class ObjectClient(ABC):
     """The requests to one storage; thread-safe."""
 
+    def find_refusal(self, error: Exception) -> RootRefusedError | None:  # noqa: ARG002
+        """Return what keeps the root from being used, by the code of the service's answer, or by the lack of one; None
+        if an error says nothing of it.
+        """
+        return None
+
     @abstractmethod
     def check(self) -> None:
         """Contact the storage. Raises `OSError` unless the bucket, or the directory, of the root exists."""

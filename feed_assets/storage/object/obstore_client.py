@@ -73,12 +73,11 @@ class ObstoreClient(ObjectClient):
         try:
             self.list(".feed-assets/none")
         except OSError as exc:
-            if (refusal := self._find_refusal(exc)) is not None:
+            if (refusal := self.find_refusal(exc)) is not None:
                 raise refusal from exc
             raise
 
-    def _find_refusal(self, error: OSError) -> RootRefusedError | None:
-        """Return what keeps the root from being used, by the code of the service's answer, or by the lack of one."""
+    def find_refusal(self, error: Exception) -> RootRefusedError | None:
         config: Mapping[str, Any] = getattr(self._store, "config", {})
         at = f" at {endpoint}" if (endpoint := config.get("endpoint")) else ""
         said = str(error.__cause__)

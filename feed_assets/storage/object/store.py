@@ -306,6 +306,12 @@ class ObjectStore(InstanceStore):
         self._scratch.remove(objects.token, objects.path)
         objects.remove()
 
+    def _refused(self, path: str, exc: Exception) -> StorageError:
+        away = self.client.find_refusal(exc)
+        if not isinstance(away, RootAwayError):
+            return super()._refused(path, exc)
+        return StorageAwayError(store=self.root_url, path="", reason=str(away), next_step=away.next_step)
+
     def _translated(self, path: str) -> Translated:
         return Translated(self._refused, path)
 

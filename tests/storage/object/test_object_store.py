@@ -302,8 +302,10 @@ def test_a_server_that_does_not_answer_is_an_error_and_not_missing_data(s3_optio
         "config_kwargs": {"connect_timeout": 1, "retries": {"max_attempts": 0}},
     }
     store = open_store(f"s3://{BUCKET}/primary", options)
-    with pytest.raises(StorageError, match=r"s3://instances/primary: 'weather/05': .*Connection refused"):
-        store.look([HOUR], None)
+    told = r"s3://instances/primary: nothing answers at http://127\.0\.0\.1:9 \(Connection refused\)\. Correct host"
+    for ask in (store.check_root, lambda: store.look([HOUR], None)):
+        with pytest.raises(StorageAwayError, match=told):
+            ask()
 
 
 class Unavailable(BaseHTTPRequestHandler):
