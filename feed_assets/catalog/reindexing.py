@@ -83,7 +83,7 @@ def reindex(
     while True:
         with _transaction(context, dry_run=dry_run) as connection:
             some = MetadataStore(connection).ids_after(last, AT_ONCE)
-            found = _mend_index(connection, some, dry_run=dry_run)
+            found = mend_index(connection, some, dry_run=dry_run)
         missing, extra = missing + found[0], extra + found[1]
         if not some:
             break
@@ -113,7 +113,7 @@ def _transaction(context: OperationContext, *, dry_run: bool) -> Iterator[Connec
         yield connection
 
 
-def _mend_index(connection: Connection, entities: Collection[int], *, dry_run: bool) -> tuple[int, int]:
+def mend_index(connection: Connection, entities: Collection[int], *, dry_run: bool) -> tuple[int, int]:
     """Write the tokens of entities that are not what their metadata say; with `dry_run` nothing is written. Return how
     many words by which entities should be found are missing, and how many are there that should not be.
     """

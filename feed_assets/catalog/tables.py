@@ -8,6 +8,7 @@ from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, Table
 
 from feed_assets.entities.metadata import MetadataKind, Origin, Scope
 from feed_assets.sql.column_types import Choice, Payload, Text, UtcDateTime
+from feed_assets.sql.names import NAMES_BY_KIND, NAMES_PATH, NAMES_PROCESS
 from feed_assets.sql.tables import define_table, index_where, metadata
 
 # Queries repeat this condition literally, as for the other tables.
@@ -22,9 +23,9 @@ metadata_entities = Table(
     metadata,
     Column("id", _Number, primary_key=True),
     Column("uid", Text, nullable=False),
-    Column("path", _Ordered, nullable=False),
+    Column("path", _Ordered, nullable=False, info=NAMES_PATH),
     Column("kind", Text, nullable=False),
-    Column("name", _Ordered, nullable=False),
+    Column("name", _Ordered, nullable=False, info=NAMES_BY_KIND),
     Column("hidden", Boolean, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
     Column("created_by", Text, nullable=False),
@@ -51,7 +52,7 @@ metadata_changes = Table(
     "fa_metadata_changes",
     metadata,
     Column("seq", _Number, primary_key=True),
-    Column("path", Text, nullable=False),
+    Column("path", Text, nullable=False, info=NAMES_PATH),
     Column("author", Text, nullable=False),
     Column("origin", Choice(Origin), nullable=False),
     Column("recorded_at", UtcDateTime, nullable=False),
@@ -77,7 +78,7 @@ search_tokens = define_table(
 
 facts = define_table(
     "fa_facts",
-    Column("process", Text, nullable=False),
+    Column("process", Text, nullable=False, info=NAMES_PROCESS),
     Column("cluster", Text, nullable=False),
     Column("nominal_time", UtcDateTime, nullable=False),
     Column("attempt", BigInteger, nullable=False),

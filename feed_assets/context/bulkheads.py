@@ -33,6 +33,7 @@ from feed_assets.patience import Answer, Patience
 from feed_assets.sql.column_types import Choice, Text, UtcDateTime
 from feed_assets.sql.database import Database
 from feed_assets.sql.errors import StateUnreachableError
+from feed_assets.sql.names import names_by
 from feed_assets.sql.rows import RowMapper, TableStore, delete_keys
 from feed_assets.sql.tables import define_table
 from feed_assets.storage.errors import StorageAwayError
@@ -107,7 +108,7 @@ tick_failures = define_table(
     "fa_tick_failures",
     Column("cluster", Text, nullable=False),
     Column("step", Choice(TickStep), nullable=False),
-    Column("subject", Text, nullable=False),
+    Column("subject", Text, nullable=False, info=names_by("step", TickStep, lambda each: each.kind)),
     Column("reason", Text, nullable=False),
     Column("since", UtcDateTime, nullable=False),
     Column("next_try_at", UtcDateTime, nullable=False),

@@ -162,7 +162,10 @@ class OperationContext(LifecycleContext):
             wrong = labels.intersection(label for each in issues for label in (each.entity, *each.followers))
             raise DefinitionsError(location=" and ".join(sorted(wrong)), issues=issues, next_step="Correct it first:")
         known = sorted({entity for kind in kinds for entity, _ in self.records(kind)})
-        suggestions = tuple(get_close_matches(name, known, n=2))
+        with self.read() as connection:
+            renames = Definitions(connection).renames()
+        now = tuple(each.name for each in renames if each.kind in kinds and each.former == name)
+        suggestions = now or tuple(get_close_matches(name, known, n=2))
         raise EntityNotFoundError(kind=" or ".join(sorted(kinds)), name=name, suggestions=suggestions)
 
     def require_clusters(self, clusters: Iterable[str]) -> None:

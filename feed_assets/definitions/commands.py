@@ -11,7 +11,18 @@ from feed_assets.definitions.lists.query_fields import Form, ListField, ListQuer
 from feed_assets.entities.common import Kind
 from feed_assets.errors import WrongUsageError
 from feed_assets.operation import Confirm, Does, Param, operation
-from feed_assets.parameters import AnyKindFirst, AnyName, Clusters, Files, Instance, MaybeFiles, Name, Names, Process
+from feed_assets.parameters import (
+    AnyKindFirst,
+    AnyName,
+    Clusters,
+    Files,
+    Instance,
+    KindFirst,
+    MaybeFiles,
+    Name,
+    Names,
+    Process,
+)
 
 if TYPE_CHECKING:
     from feed_assets.context.settings_in_force import SettingsInForce
@@ -23,6 +34,7 @@ if TYPE_CHECKING:
     from feed_assets.definitions.verbs.context import EntityContext
     from feed_assets.definitions.verbs.plan_effects import UnseenFeed
     from feed_assets.definitions.verbs.planning import PlannedChanges
+    from feed_assets.definitions.verbs.renaming import Renamed
     from feed_assets.definitions.verbs.states import EntityStatus
     from feed_assets.definitions.verbs.verb_results import VerbResult
     from feed_assets.definitions.verification import StoreReport
@@ -98,7 +110,7 @@ def apply(
     for is_last in (*(False,) * _OUTDATED_PLANS, True):
         planned = plan_files(context, files, prune=prune)
         if digest is not None and not planned.difference.is_empty:
-            require_digest(planned, digest)
+            require_digest(planned.digest, digest)
         if context.dry_run:
             break
         is_confirmed = delete_all or digest is not None
@@ -176,6 +188,26 @@ def clone(
     from feed_assets.definitions.verbs.cloning import clone
 
     return clone(context, kind, name, new, [*(replace or {}).items()])
+
+
+@operation("entity rename", does=Does.DECLARES, checks=True, text="lines", example="clicks page-views --dry-run")
+def rename(
+    context: "EntityContext",
+    *,
+    kind: KindFirst = None,
+    name: Name,
+    new: Annotated[str, Param("Its new name.", argument=True)],
+    digest: Annotated[
+        str | None, Param("Only the change that --dry-run shows with this digest, or one that begins so.")
+    ] = None,
+) -> "Renamed":
+    """Call feed or process NAME by NEW: in its definition, in all that refer to it, and in everything that is recorded.
+
+    Comments stay, and its data stay where they are. Refused while a run works on it, or on what reads or writes it.
+    """
+    from feed_assets.definitions.verbs.renaming import rename
+
+    return rename(context, kind, name, new, digest)
 
 
 @operation("entity update-cluster-dependents", does=Does.DECLARES, checks=True, text="lines")

@@ -23,13 +23,14 @@ class Put:
     """Declare an entity by the text of one document, replacing its earlier declaration.
 
     The document stays in its file. A new entity gets its own file, `<kind>/<name>.yaml`, or `<name>.yaml` in `folder`.
-    `source` is the name of the text in messages.
+    `source` is the name of the text in messages. It stands where the entity that it `replaces` stood, if there is one.
     """
 
     text: str = field(repr=False)
     format: DocumentFormat = DocumentFormat.YAML
     source: str | None = None
     folder: str | None = None
+    replaces: EntityKey | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +100,7 @@ def _splices_of(
             reason=f"it is declared {len(places)} times, in {' and '.join(sorted(set(places)))}",
             next_step="Remove one of them from the files by hand.",
         )
-    document = contents.documents.get(key)
+    document = contents.documents.get(put.replaces if put is not None and put.replaces is not None else key)
     if document is not None:
         if put is None or put.format is not document.format:
             yield document.file, Splice(span=document.span, body=None)

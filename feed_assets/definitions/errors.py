@@ -47,6 +47,26 @@ class MassDeletionError(DefinitionStoreError):
         )
 
 
+class RenamedInFilesError(DefinitionStoreError):
+    """A feed or process has another name in its file. Recorded as a new one, it would lose all that is known of it."""
+
+    def __init__(self, *, location: str, kind: str, old: str, new: str) -> None:
+        super().__init__(
+            location=location,
+            reason=f"{kind} {old!r} is gone, and {kind} {new!r} {RENAMED_PLACES[kind]}",
+            next_step=f"{rename_hint(kind, old, new)} If it is another one, confirm that {old!r} is deleted: "
+            + command_line("apply"),
+        )
+
+
+RENAMED_PLACES = {"feed": "has its place", "process": "does what it did"}
+
+
+def rename_hint(kind: str, old: str, new: str) -> str:
+    """Return what keeps what is recorded of an entity with another name in its file."""
+    return f"Let all that is recorded of it go along: `{command_line('entity', 'rename', kind, old, new)}`."
+
+
 class ForeignDefinitionsError(DefinitionStoreError):
     """The database records the definitions of another project."""
 

@@ -7,6 +7,9 @@ from sqlalchemy import Connection
 
 from feed_assets.catalog.store import MetadataStore
 from feed_assets.definitions.contents import Contents
+from feed_assets.entities.bundle import AnyEntity, entity_digest
+from feed_assets.entities.feed import Feed
+from feed_assets.entities.process import Process
 from feed_assets.issues import EntityKey
 from feed_assets.log.definitions.records import DefinitionAction, DefinitionVersion, NewDefinition
 from feed_assets.log.definitions.store import Definitions
@@ -67,6 +70,25 @@ def append_versions(connection: Connection, new: Iterable[NewDefinition]) -> lis
             MetadataStore(connection).forget([f"{gone.kind}/{gone.name}"], gone.author, gone.recorded_at)
     definitions.bump_revision()
     return versions
+
+
+def find_renamed(gone: Iterable[AnyEntity], come: Iterable[AnyEntity]) -> list[tuple[AnyEntity, AnyEntity]]:
+    """Return those entities that seem to have come back under another name: a feed with its data at the same place, a
+    process with the same definition.
+    """
+    new = list(come)
+    return [(old, each) for old in gone for each in new if _is_renamed(old, each)]
+
+
+def _is_renamed(old: AnyEntity, new: AnyEntity) -> bool:
+    match old, new:
+        case Feed(), Feed() if old.has_data or new.has_data:
+            places = ((feed.data_on(on) or feed.table_on(on) for feed in (old, new)) for on in old.clusters)
+            return any(one is not None and one == other for one, other in places)
+        case (Feed(), Feed()) | (Process(), Process()):
+            return entity_digest(new.model_copy(update={"name": old.name})) == entity_digest(old)
+        case _:
+            return False
 
 
 def is_in_folder(version: DefinitionVersion) -> bool:

@@ -8,15 +8,16 @@ change, or undoes it if somebody edited the same files meanwhile. So a change is
 
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias, TypeVar
 
 from feed_assets.context.preconditions import require_demanded
 from feed_assets.definitions.contents import Contents, ContentsReader, Quarantined, StoredDocument
 from feed_assets.definitions.edits import Edit, Put, apply_edits, resolve_edits
-from feed_assets.definitions.errors import DefinitionsChangedError, DefinitionStoreError
-from feed_assets.definitions.folder import DefinitionFolder, digest_as_written, open_folder
+from feed_assets.definitions.errors import DefinitionsChangedError, DefinitionStoreError, RenamedInFilesError
+from feed_assets.definitions.folder import DefinitionFolder, digest_as_written, find_version_entity, open_folder
+from feed_assets.definitions.journal import find_digest, finish_change, recover_changes, undo_change, write_files
 from feed_assets.definitions.ownership import (
     PYTHON_ORIGIN,
     find_places,
@@ -26,7 +27,14 @@ from feed_assets.definitions.ownership import (
     require_not_replaced,
     require_own_record,
 )
-from feed_assets.definitions.recording import Newest, append_versions, decide_versions, is_gone, is_in_folder
+from feed_assets.definitions.recording import (
+    Newest,
+    append_versions,
+    decide_versions,
+    find_renamed,
+    is_gone,
+    is_in_folder,
+)
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import label_of
 from feed_assets.entities.errors import DefinitionsError
@@ -43,10 +51,9 @@ from feed_assets.log.definitions.records import (
     DocumentFormat,
     FileChange,
     NewDefinition,
-    digest_content,
+    Rename,
 )
 from feed_assets.log.definitions.store import REVISION_CURSOR, Definitions
-from feed_assets.masking import get_logger
 from feed_assets.plan.location import Location
 from feed_assets.releases.store import store_pinned_files
 from feed_assets.settings import Settings
@@ -192,9 +199,53 @@ class DefinitionStore:
                 files=files,
                 versions=tuple(versions),
             )
-            with self._database.begin() as connection:
-                change = Changes(connection).prepare(change)
-            return self._carry_out(change, now)
+            return self._make(change, now)
+
+    def rename(
+        self, edits: Sequence[Edit], rename: Rename, *, origin: str, check: Check | None = None
+    ) -> Change | None:
+        """Give an entity another name in the files and in all that is recorded; None if that is done. Other edits that
+        were made outside the store are not recorded yet. See `change`.
+        """
+        new, now = (rename.kind, rename.name), rename.renamed_at
+        with self._database.changing_definitions():
+            self._recover(now)
+            contents, newest = self._read()
+            if is_gone(newest.get((rename.kind, rename.former))):
+                return None
+            after, _, files = self._edited(contents, edits)
+            require_demanded()
+            if check is not None:
+                check(contents.loaded, after.loaded)
+            self._refuse_foreign_edits(files)
+            document, change_id = after.documents[new], uuid.uuid4().hex
+            version = NewDefinition(
+                kind=rename.kind,
+                name=rename.name,
+                action=DefinitionAction.RENAMED,
+                digest=document.digest,
+                text=document.text,
+                format=document.format,
+                file=document.file,
+                author=rename.author,
+                origin=origin,
+                recorded_at=now,
+                change_id=change_id,
+            )
+            return self._make(
+                Change(
+                    change_id=change_id,
+                    number=0,
+                    state=ChangeState.PREPARED,
+                    author=rename.author,
+                    origin=origin,
+                    begun_at=now,
+                    files=files,
+                    versions=(version,),
+                    rename=rename,
+                ),
+                now,
+            )
 
     def read_whole(self, read: Callable[[], _Found], now: datetime) -> _Found:
         """Return what is read of files and record, never in the middle of a change; finish or undo an interrupted one
@@ -238,7 +289,9 @@ class DefinitionStore:
                 check(contents.loaded)
             return self._record(contents, newest, now, author, may_delete_all=may_delete_all)
 
-    def _carry_out(self, change: Change, now: datetime) -> Change:
+    def _make(self, change: Change, now: datetime) -> Change:
+        with self._database.begin() as connection:
+            change = Changes(connection).prepare(change)
         is_written = False
         try:
             write_files(self._folder, change)
@@ -246,10 +299,10 @@ class DefinitionStore:
         finally:
             if not is_written:
                 undo_change(self._database, self._folder, change, now)
-        return finish_change(self._database, self._folder, change, now)
+        return finish_change(self._database, self._folder, change, now, self._values)
 
     def _recover(self, now: datetime) -> list[Change]:
-        return recover_changes(self._database, self._folder, now)
+        return recover_changes(self._database, self._folder, now, self._values)
 
     def _edited(
         self, contents: Contents, edits: Iterable[Edit]
@@ -259,7 +312,8 @@ class DefinitionStore:
         texts = apply_edits(contents, puts, self._folder.only_file)
         after = self._reader.with_texts(contents, texts) if texts else contents
         _refuse_unreadable(after, puts)
-        _refuse_side_effects(self._folder.location, contents, after, texts, puts)
+        edited = {*puts, *(put.replaces for put in puts.values() if put is not None and put.replaces is not None)}
+        _refuse_side_effects(self._folder.location, contents, after, texts, edited)
         files = tuple(
             FileChange.of(name, contents.files[name].text if name in contents.files else None, texts[name])
             for name in sorted(texts)
@@ -289,8 +343,23 @@ class DefinitionStore:
         with self._database.begin() as connection:
             if not may_delete_all:
                 require_not_replaced(connection, place, FOLDER_ORIGIN, versions)
+                self._require_none_renamed(contents, newest, versions)
             put_place(connection, place, FOLDER_ORIGIN)
             return append_versions(connection, versions)
+
+    def _require_none_renamed(self, contents: Contents, newest: Newest, versions: Sequence[NewDefinition]) -> None:
+        """Require that no entity that is to be recorded as new is one that was recorded under another name."""
+        gone = [newest[each.kind, each.name] for each in versions if each.action is DefinitionAction.DELETED]
+        come = [(each.kind, each.name) for each in versions if each.action is DefinitionAction.SUBMITTED and gone]
+        found = find_renamed(
+            filter(None, (find_version_entity(each, self._values) for each in gone)),
+            filter(None, (contents.documents[key].entity for key in come)),
+        )
+        for old, new in found:
+            place = contents.documents[new.key].file
+            raise RenamedInFilesError(
+                location=self._folder.shown(place), kind=old.kind.value, old=old.name, new=new.name
+            )
 
     def _require_own_record(self, place: str, contents: Contents) -> None:
         """Ask under the lock: two projects that begin at once have both found an empty record."""
@@ -377,95 +446,6 @@ def open_store(database: Database, settings: Settings) -> DefinitionStore:
     """Open the store of the definitions that the settings name."""
     folder = open_folder(settings.entities_location)
     return DefinitionStore(database, folder, values_of(settings), settings.unconfirmed_deletions)
-
-
-_logger = get_logger(__name__)
-
-
-def recover_changes(database: Database, folder: DefinitionFolder, now: datetime) -> list[Change]:
-    """Finish or undo interrupted changes, oldest first, and return them. The caller holds the lock of the definitions.
-
-    A change is finished if each of its files is in the state before or after the change. If somebody edited one of them
-    meanwhile, that edit stays, the other files are restored, and a warning is logged.
-    """
-    with database.read() as connection:
-        prepared = Changes(connection).prepared()
-    ended = []
-    for change in prepared:
-        foreign = [each.file for each in change.files if find_digest(folder, each.file) not in _expected_digests(each)]
-        if foreign:
-            _logger.warning(
-                "the change %d of the definitions (%s, by %s) was interrupted, and %s was edited since: it is undone",
-                change.number,
-                change.origin,
-                change.author,
-                " and ".join(foreign),
-            )
-            ended.append(undo_change(database, folder, change, now))
-        else:
-            write_files(folder, change)
-            ended.append(finish_change(database, folder, change, now))
-    return ended
-
-
-def write_files(folder: DefinitionFolder, change: Change) -> None:
-    """Bring the files to their state after the change.
-
-    Raises:
-        DefinitionsChangedError: a file was edited by others since the change was prepared; that file is left alone.
-    """
-    for each in change.files:
-        if find_digest(folder, each.file) not in _expected_digests(each):
-            raise DefinitionsChangedError(location=folder.location, files=(each.file,))
-        _write(folder, each.file, each.after)
-
-
-def finish_change(database: Database, folder: DefinitionFolder, change: Change, now: datetime) -> Change:
-    """Record the versions of a change whose files are written, and mark the change as done.
-
-    Raises:
-        DefinitionsChangedError: another process took the change over and undid it.
-    """
-    with database.begin() as connection:
-        if Changes(connection).end(change, ChangeState.DONE, now):
-            append_versions(connection, change.versions)
-    return _find_ended(database, folder, change, ChangeState.DONE)
-
-
-def undo_change(database: Database, folder: DefinitionFolder, change: Change, now: datetime) -> Change:
-    """Restore the files that the change has written, and mark it as undone. Edits by others stay."""
-    for each in reversed(change.files):
-        if each.after_digest != each.before_digest and find_digest(folder, each.file) == each.after_digest:
-            _write(folder, each.file, each.before)
-    with database.begin() as connection:
-        if Changes(connection).end(change, ChangeState.UNDONE, now):
-            Definitions(connection).bump_revision()
-    return _find_ended(database, folder, change, ChangeState.UNDONE)
-
-
-def find_digest(folder: DefinitionFolder, file: str) -> str | None:
-    """Return the sha256 of a file in its present state; None if there is no such file."""
-    content = folder.read_file(file)
-    return None if content is None else digest_content(content)
-
-
-def _expected_digests(change: FileChange) -> Collection[str | None]:
-    return (change.before_digest, change.after_digest)
-
-
-def _write(folder: DefinitionFolder, file: str, text: str | None) -> None:
-    if text is None:
-        folder.remove(file)
-    else:
-        folder.write(file, text.encode())
-
-
-def _find_ended(database: Database, folder: DefinitionFolder, change: Change, state: ChangeState) -> Change:
-    with database.read() as connection:
-        ended = Changes(connection).find(change.change_id)
-    if ended is None or ended.state is not state:
-        raise DefinitionsChangedError(location=folder.location, files=tuple(each.file for each in change.files))
-    return replace(ended, versions=change.versions)
 
 
 _NOBODY = "unknown"

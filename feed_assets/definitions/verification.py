@@ -7,8 +7,8 @@ from datetime import datetime
 
 from feed_assets.definitions.contents import Contents, ContentsReader
 from feed_assets.definitions.folder import DefinitionFolder, digest_as_written, find_version_entity
+from feed_assets.definitions.journal import find_digest
 from feed_assets.definitions.recording import decide_versions
-from feed_assets.definitions.store import find_digest
 from feed_assets.entities.common import label_of
 from feed_assets.issues import EntityKey, Issue, Severity, Source
 from feed_assets.loading.entity_files import Values
@@ -130,6 +130,8 @@ def _check_versions(
 
 def _may_follow(last: DefinitionVersion | None, version: DefinitionVersion) -> bool:
     is_declared = last is not None and last.action is not DefinitionAction.DELETED
+    if version.action is DefinitionAction.RENAMED:
+        return is_declared
     if version.action is DefinitionAction.SUBMITTED:
         return not is_declared
     return is_declared and last is not None and last.digest != version.digest

@@ -62,6 +62,21 @@ def _clusters(names: Iterable[str]) -> Iterator[Reference]:
         yield Reference(target=(Kind.CLUSTER, name), path=("clusters", name))
 
 
+def kind_named_at(kind: str, path: FieldPath) -> Kind | None:
+    """Return the kind of feeds or processes that a field of an entity names, at its path in a document; None if it
+    names none. A name in the condition of a trigger is first that of an input.
+    """
+    match kind, path:
+        case (Kind.PROCESS, ("inputs" | "outputs", _, "feed") | ("trigger", "when", *_)):
+            return Kind.FEED
+        case (Kind.FEED, ("quality", "quarantine")):
+            return Kind.FEED
+        case (Kind.FEED, (*_, "until_read_by") | (*_, "until_read_by", int())):
+            return Kind.PROCESS
+        case _:
+            return None
+
+
 def iter_edges(bundle: Bundle) -> Iterator[tuple[EntityKey, str, EntityKey]]:
     """Yield each reference of an entity to another, once, with the field that has it: `inputs`, `outputs`, `clusters`,
     `quality` (a quarantine) or `workflow` (a mirror).

@@ -20,6 +20,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.definitions.schedules import is_process_scheduled
 from feed_assets.sql.column_types import Choice, Payload, Text, UtcDateTime, to_micros
+from feed_assets.sql.names import names_by
 from feed_assets.sql.rows import KEY_ROWS, RowMapper, TableStore, delete_keys, render_rows, select_keyed
 from feed_assets.sql.tables import define_table, index_where
 from feed_assets.timing.dates import NEVER
@@ -51,7 +52,7 @@ IS_DUE_SOMETIME = text("due_at IS NOT NULL")
 agenda = define_table(
     "fa_agenda",
     Column("kind", Choice(AgendaKind), nullable=False),
-    Column("name", Text, nullable=False),
+    Column("name", Text, nullable=False, info=names_by("kind", AgendaKind, lambda each: each.entity_kind)),
     Column("cluster", Text, nullable=False),
     Column("nominal_time", UtcDateTime, nullable=False),
     Column("due_at", UtcDateTime),

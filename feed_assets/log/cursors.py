@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Collection, Mapping
 
-from sqlalchemy import select
+from sqlalchemy import delete, select
 
 from feed_assets.log.tables import cursors
 from feed_assets.sql.rows import TableStore, build_upsert, delete_keys
@@ -34,6 +34,10 @@ class Cursors(TableStore):
     def put(self, name: str, value: str) -> None:
         """Write a value; replace an existing one."""
         self._connection.execute(build_upsert(self._dialect, cursors), {"name": name, "value": value})
+
+    def remove(self, name: str, value: str | None) -> None:
+        """Remove a value, unless it is another one meanwhile."""
+        self._connection.execute(delete(cursors).where(_T.name == name, _T.value == value))
 
     def replace(self, prefix: str, values: Mapping[str, str]) -> None:
         """Let the names with a prefix have these values, by the rest of the name, and no others be there."""

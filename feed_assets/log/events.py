@@ -4,18 +4,20 @@ import hashlib
 import json
 import re
 from base64 import urlsafe_b64encode
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, exists, func, insert, select
+from sqlalchemy import ColumnElement, Select, exists, func, insert, select, true, update
 
+from feed_assets.entities.common import Kind
 from feed_assets.log.messages.lineage import tell_data
 from feed_assets.log.records import COLUMNS, CONTENT, FeedEvent, FeedEventKind, FeedKey, NewFeedEvent
 from feed_assets.log.tables import HAS_KEY, feed_events, shared_payloads
 from feed_assets.masking import encodable
 from feed_assets.sql.database import lock_log
+from feed_assets.sql.names import Renaming
 from feed_assets.sql.rows import (
     KEY_ROWS,
     RowMapper,
@@ -34,7 +36,7 @@ SHARED = frozenset({"sweep", "kind", "place", "store", "rule", "reason", "proces
 """The members of a payload that many events have in common: stored once, under a number that is made of them."""
 
 _T = feed_events.c
-_PATH, _FEED = "path", "{feed}"
+_PATH, _PROCESS, _FEED = "path", "process", "{feed}"
 
 
 class _EventRows(RowMapper[FeedEvent]):
@@ -265,16 +267,42 @@ class EventLog(TableStore):
             if not re.search(r"\d", event.origin):  # no run, nor another program
                 shared["origin"], row["origin"] = encodable(event.origin), None
             if shared:
-                row["shared"] = int.from_bytes(hashlib.sha256(json.dumps(shared).encode()).digest()[:8]) >> 2
+                row["shared"] = _number_of(shared)
                 common[row["shared"]] = shared
         if common:
             found = [{"number": number, "payload": shared} for number, shared in common.items()]
             self._connection.execute(build_insert_if_absent(self._dialect, shared_payloads), found)
 
+    def rename(self, renaming: Renaming) -> None:
+        """Write a new name into the shared payloads of events whose own columns have it; paths stay what they are."""
+        by_name = _T.feed == renaming.new
+        of_feed = set(self._connection.scalars(select(_T.shared).where(by_name).distinct()))
+        shared = select(shared_payloads.c.number, shared_payloads.c.payload)
+        for number, payload in self._connection.execute(shared).all():
+            renamed = dict(payload)
+            if _PROCESS in payload:
+                renamed[_PROCESS] = renaming.replace(Kind.PROCESS, payload[_PROCESS])
+            if renaming.kind is Kind.FEED and number in of_feed and _FEED in str(payload.get(_PATH)):
+                literal = {**renamed, _PATH: str(payload[_PATH]).replace(_FEED, renaming.old)}
+                self._share_instead(number, literal, by_name)
+            if renamed != payload:
+                self._share_instead(number, renamed, true())
+
+    def _share_instead(self, number: int, payload: dict[str, Any], which: ColumnElement[bool]) -> None:
+        """Let events share another payload than that with a number."""
+        new = {"number": _number_of(payload), "payload": payload}
+        self._connection.execute(build_insert_if_absent(self._dialect, shared_payloads), [new])
+        self._connection.execute(update(feed_events).where(_T.shared == number, which).values(shared=new["number"]))
+
     def _find_keys(self, keys: Collection[str]) -> dict[str, int]:
         names, columns = ("idempotency_key",), (_T.idempotency_key, _T.seq)
         found = select_keys(self._connection, feed_events, names, columns, [(key,) for key in keys])
         return {row.idempotency_key: row.seq for row in found}
+
+
+def _number_of(shared: Mapping[str, object]) -> int:
+    """Return the number of a shared payload, which is made of it."""
+    return int.from_bytes(hashlib.sha256(json.dumps(shared).encode()).digest()[:8]) >> 2
 
 
 @cache

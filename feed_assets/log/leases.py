@@ -198,6 +198,11 @@ def find_held(connection: Connection, keys: Collection[tuple[str, str, datetime]
     return _ROWS.find(connection, statement, {KEY_ROWS: render_rows(keys)})
 
 
+def find_leased(connection: Connection, entity: str, now: datetime) -> list[Lease]:
+    """Return the leases on an entity that are held at `now`; for commands, not for ticks."""
+    return _ROWS.find(connection, _ROWS.select.where(_T.entity == entity, HAS_HOLDER, _T.expires_at > now))
+
+
 def _is_of(lease: Lease) -> tuple[ColumnElement[bool], ...]:
     return (_T.entity == lease.entity, _T.cluster == lease.cluster, _T.nominal_time == lease.nominal_time)
 

@@ -1,9 +1,24 @@
 """Tables of the event log, watermarks, cursors, leases and the audit."""
 
+from typing import Any
+
 from sqlalchemy import BigInteger, Column, Index, Integer, Table, text
 
+from feed_assets.entities.common import Kind
 from feed_assets.log.records import FeedEventKind, WatermarkKind
 from feed_assets.sql.column_types import Choice, Digest, Payload, Text, UtcDateTime
+from feed_assets.sql.names import (
+    NAMES,
+    NAMES_FEED,
+    NAMES_PATH,
+    Renaming,
+    content_in,
+    labels_in,
+    names,
+    names_by,
+    paths_in,
+    tails_in,
+)
 from feed_assets.sql.tables import define_table, index_where, metadata
 
 HAS_KEY = text("idempotency_key IS NOT NULL")
@@ -14,6 +29,20 @@ HAS_PAST = text("past_time IS NOT NULL")
 
 HAS_HOLDER = text("holder IS NOT NULL")
 
+_NAMED_CURSORS = names(tails_in(Kind.FEED, "watch/", "inbox/"), tails_in(Kind.PROCESS, "queue-ended/"))
+
+
+def _rename_values(value: Any, renaming: Renaming) -> Any:
+    """Return the value of a cursor. What was told of feeds under their names is told anew under the new one."""
+    if not isinstance(value, dict):
+        return value
+    kinds = {"feeds": Kind.FEED, "behind": Kind.FEED, "assets": Kind.FEED, "processes": Kind.PROCESS}
+    changed = {key: renaming.replace(kinds[key], each) for key, each in value.items() if key in kinds}
+    if isinstance(told := value.get("feeds"), dict):
+        changed["feeds"] = {key: each for key, each in told.items() if key not in renaming.names(Kind.FEED)}
+    return value | changed
+
+
 feed_events = Table(
     "fa_feed_events",
     metadata,
@@ -22,7 +51,7 @@ feed_events = Table(
     Column("recorded_at", UtcDateTime, nullable=False),
     Column("bytes", BigInteger),
     Column("files", BigInteger),
-    Column("feed", Text, nullable=False),
+    Column("feed", Text, nullable=False, info=NAMES_FEED),
     Column("cluster", Text, nullable=False),
     Column("kind", Choice(FeedEventKind), nullable=False),
     Column("origin", Digest),
@@ -44,10 +73,15 @@ shared_payloads = define_table(
     key=("number",),
 )
 
+
+def _kind_of_watermark(kind: WatermarkKind) -> Kind:
+    return Kind.FEED if Kind.FEED in kind else Kind.PROCESS
+
+
 watermarks = define_table(
     "fa_watermarks",
     Column("kind", Choice(WatermarkKind), nullable=False),
-    Column("entity", Text, nullable=False),
+    Column("entity", Text, nullable=False, info=names_by("kind", WatermarkKind, _kind_of_watermark)),
     Column("cluster", Text, nullable=False),
     Column("next_index", BigInteger, nullable=False),
     Column("next_time", UtcDateTime),
@@ -62,14 +96,19 @@ watermarks = define_table(
 cursors = Table(
     "fa_cursors",
     metadata,
-    Column("name", Text, primary_key=True),
-    Column("value", Text, nullable=False),
+    Column("name", Text, primary_key=True, info=_NAMED_CURSORS),
+    Column("value", Text, nullable=False, info=names(content_in(_rename_values))),
     sqlite_with_rowid=False,
 )
 
 leases = define_table(
     "fa_leases",
-    Column("entity", Text, nullable=False),
+    Column(
+        "entity",
+        Text,
+        nullable=False,
+        info=names(paths_in(Kind.FEED, "feed/"), paths_in(Kind.PROCESS, "process/", "mirror/")),
+    ),
     Column("cluster", Text, nullable=False),
     Column("nominal_time", UtcDateTime, nullable=False),
     Column("token", BigInteger, nullable=False),
@@ -86,6 +125,6 @@ audit = Table(
     Column("recorded_at", UtcDateTime, nullable=False),
     Column("author", Text, nullable=False),
     Column("action", Text, nullable=False),
-    Column("target", Text),
+    Column("target", Text, info=names(labels_in, *NAMES_PATH[NAMES])),
     Column("details", Payload),
 )

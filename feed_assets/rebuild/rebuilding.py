@@ -5,6 +5,7 @@ SUCCEEDED if the manifests of all its outputs name it. So nothing is run again. 
 data. What the record knows stays as it is.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from feed_assets.context.operation import OperationContext, open_context
 from feed_assets.context.safe_mode import record_rebuild
 from feed_assets.definitions.verbs.context import open_entity_context
 from feed_assets.definitions.verbs.schedules import settle_releases
+from feed_assets.entities.common import Kind
 from feed_assets.entities.triggers import StartFrom
 from feed_assets.instances.arrival.arrival_notices import look_for_vanished
 from feed_assets.instances.arrival.polling import decide_poll_result, record_poll_results
@@ -28,6 +30,7 @@ from feed_assets.instances.inbox.inbox_files import cursor_of
 from feed_assets.instances.inbox.ingest import record_taken
 from feed_assets.json_form import NominalTime
 from feed_assets.log.cursors import Cursors
+from feed_assets.log.definitions.store import Definitions
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.instances.feed_instances import FeedInstances
@@ -524,6 +527,10 @@ def rebuild_instances(
     traces.settle_reachable()
     with context.database.read() as connection:
         before = EventLog(connection).last_seq()
+        former: dict[str, list[str]] = defaultdict(list)
+        for each in Definitions(connection).renames():
+            if each.kind == Kind.PROCESS:
+                former[each.name].append(each.former)
     with ThreadPoolExecutor(_THREADS) as threads:
         for record in sorted(context.plan.feeds.values(), key=lambda each: (not each.is_external, each.key)):
             written = found[record.key] = {}
@@ -535,7 +542,13 @@ def rebuild_instances(
                 feeds.append(RebuiltFeed(feed=record.feed, cluster=record.cluster, problem=str(exc)))
     unread = {(each.feed, each.cluster) for each in feeds if each.problem is not None}
     processes = [
-        _rebuild_process(context, process, find_finished(context.plan, process, found), before, dry_run=dry_run)
+        _rebuild_process(
+            context,
+            process,
+            find_finished(context.plan, process, found, former.get(process.process, ())),
+            before,
+            dry_run=dry_run,
+        )
         for process in sorted(context.plan.processes.values(), key=lambda each: each.key)
         if not unread.intersection(edge.feed_key for edge in process.outputs)
     ]

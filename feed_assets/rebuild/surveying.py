@@ -2,7 +2,7 @@
 watermarks past what is done.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -50,12 +50,12 @@ class FoundInstance:
         """The events from which a batch has made it."""
         return parse_taken(self.publication.extra) if self.publication else ()
 
-    def is_written_by(self, process: ProcessRecord) -> bool:
-        """Return whether the manifest names a process as the writer, or the source of a flow."""
+    def is_written_by(self, process: ProcessRecord, former: Collection[str] = ()) -> bool:
+        """Return whether the manifest names a process as the writer, or by a `former` name, or the source of a flow."""
         if self.publication is None:
             return False
         if process.copy is None:
-            return self.publication.extra.get(PROCESS) == process.process
+            return self.publication.extra.get(PROCESS) in (process.process, *former)
         return self.find_replica(process) is not None
 
     def find_replica(self, flow: ProcessRecord) -> Replica | None:
@@ -124,9 +124,13 @@ def _can_be_recorded(found: Publication) -> bool:
 
 
 def find_finished(
-    plan: Plan, process: ProcessRecord, found: Mapping[tuple[str, str], Mapping[datetime, FoundInstance]]
+    plan: Plan,
+    process: ProcessRecord,
+    found: Mapping[tuple[str, str], Mapping[datetime, FoundInstance]],
+    former: Collection[str] = (),
 ) -> dict[datetime, FoundInstance]:
-    """Return the instances of a process all of whose outputs on storage name it, each with one that it wrote.
+    """Return the instances of a process all of whose outputs on storage name it, each with one that it wrote; `former`
+    are the names that it had.
 
     An optional output may be absent, but one output must be there; a quarantine proves nothing.
     """
@@ -141,7 +145,7 @@ def find_finished(
                     for edge in process.own_outputs
                     if (output := plan.output_time(edge, nominal_time)) is not None
                     and (each := found.get(edge.feed_key, {}).get(output)) is not None
-                    and each.is_written_by(process)
+                    and each.is_written_by(process, former)
                 }
                 if written and mandatory <= written.keys():
                     finished[nominal_time] = written.get(first.name) or next(iter(written.values()))

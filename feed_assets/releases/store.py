@@ -40,6 +40,7 @@ from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.plan.release_fingerprint import parse_fingerprint
 from feed_assets.sql.column_types import Entries, Text, UtcDateTime
 from feed_assets.sql.database import Database
+from feed_assets.sql.names import NAMES_PROCESS, Renaming, content_in, names
 from feed_assets.sql.rows import RowMapper, TableStore, build_insert_if_absent
 from feed_assets.sql.tables import define_table, metadata
 from feed_assets.timing.dates import render_datetime
@@ -54,14 +55,18 @@ def _to_member(values: list[Any]) -> Member:
     return Member(kind=kind, name=name, version=version)
 
 
+def _rename_members(members: list[list[Any]], renaming: Renaming) -> list[list[Any]]:
+    return [[kind, renaming.names(kind).get(name, name), version] for kind, name, version in members]
+
+
 releases = define_table(
     "fa_releases",
-    Column("process", Text, nullable=False),
+    Column("process", Text, nullable=False, info=NAMES_PROCESS),
     Column("cluster", Text, nullable=False),
     Column("release", BigInteger, nullable=False),
     Column("effective_from", UtcDateTime, nullable=False),
     Column("fingerprint", Text, nullable=False),
-    Column("members", Entries(_member_values, _to_member), nullable=False),
+    Column("members", Entries(_member_values, _to_member), nullable=False, info=names(content_in(_rename_members))),
     Column("recorded_at", UtcDateTime, nullable=False),
     Column("reason", Text, nullable=False),
     key=("process", "cluster", "release"),

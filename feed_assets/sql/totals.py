@@ -11,7 +11,9 @@ from typing import NamedTuple, cast
 
 from sqlalchemy import BigInteger, Column, Connection, Insert, func, select
 
+from feed_assets.entities.common import Kind
 from feed_assets.sql.column_types import Choice, Text
+from feed_assets.sql.names import names_by
 from feed_assets.sql.rows import RowMapper, TableStore, build_insert
 from feed_assets.sql.tables import define_table
 
@@ -40,10 +42,17 @@ class TotalKind(StrEnum):
     PROCESS_MISSES = "PROCESS_MISSES"
 
 
+_OF_FEEDS = {TotalKind.EVENTS, TotalKind.ARRIVAL_DELAY, TotalKind.COPIED, TotalKind.COPYING, TotalKind.FEED_MISSES}
+
+
+def _kind_of_total(kind: TotalKind) -> Kind:
+    return Kind.FEED if kind in _OF_FEEDS else Kind.PROCESS
+
+
 totals = define_table(
     "fa_totals",
     Column("kind", Choice(TotalKind), nullable=False),
-    Column("entity", Text, nullable=False),
+    Column("entity", Text, nullable=False, info=names_by("kind", TotalKind, _kind_of_total)),
     Column("cluster", Text, nullable=False),
     Column("label", Text, nullable=False),
     Column("occurrences", BigInteger, nullable=False),

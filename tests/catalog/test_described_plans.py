@@ -66,7 +66,7 @@ def test_columns_in_another_order_keep_their_metadata(project: EntityHarness) ->
 
 
 def test_a_feed_whose_file_is_gone_has_no_metadata_when_that_is_recorded(project: EntityHarness) -> None:
-    declare(project, CLUSTER, changed(CLICKS, name="hits"))
+    declare(project, CLUSTER, changed(CLICKS, name="hits", locations={"data": "/hits/${YEAR}-${MONTH}-${DAY}/${HOUR}"}))
     assert noted(project) == set()
 
 

@@ -89,6 +89,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "entity update": ("entity", "update", "updated.yaml"),
     "entity touch": ("entity", "touch", "process", "counting", "--effective-from", "2013-11-03T20:00Z"),
     "entity delete": ("entity", "delete", "process", "models", "--dry-run"),
+    "entity rename": ("entity", "rename", "feed", "views", "page-views", "--dry-run"),
     "entity status": ("entity", "status", "process", "counting"),
     "entity list": ("entity", "list", "--fields", "STATUS,TAGS,PIPELINES,CLUSTERS,INPUTS,OUTPUTS"),
     "entity dependency": ("entity", "dependency", "process", "counting"),
@@ -232,6 +233,7 @@ WORKING: dict[str, tuple[str, ...]] = {
     "bundle export": ("bundle", "export", "taps", "--to", "taps.zip"),
     "entity delete": ("entity", "delete", "feed", "taps"),
     "bundle import": ("bundle", "import", "taps.zip"),
+    "entity rename": ("entity", "rename", "feed", "taps", "touches"),
     "admin cleanup": ("admin", "cleanup"),
 }
 """Commands that only say above what they would do, as they do it at the end, outside of safe mode."""

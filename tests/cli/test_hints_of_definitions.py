@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.releases.errors import ReleaseError
 from tests.cli.pasting import (
     TIME,
     Pasting,
+    begin,
     counted,
     declare,
     expired,
@@ -18,7 +20,7 @@ from tests.cli.pasting import (
     schedule_by_hand,
 )
 from tests.cli.project import ok, refused, run
-from tests.definitions.verbs.harness import CLICKS, CLUSTER, COUNTING
+from tests.definitions.verbs.harness import CLICKS, CLUSTER, COUNTING, COUNTS
 
 __all__ = ["counted", "expired", "paste", "replicated"]
 
@@ -97,6 +99,26 @@ def test_a_mass_deletion_is_confirmed(counted: Path, paste: Pasting) -> None:
     declare(counted, CLUSTER)
     paste(refused(run("apply", "--yes")), "apply --delete-all")
     assert "DELETED" in ok(run("entity", "history", "process", "counting"))
+
+
+@of("definitions.errors.RenamedInFilesError.__init__: apply", "definitions.errors.rename_hint: entity rename")
+def test_a_name_that_was_edited_in_a_file_is_a_renaming_or_confirmed(counted: Path, paste: Pasting) -> None:
+    ok(run("apply", "--yes"))
+    history = ("entity", "history", "process")
+    declare(counted, CLUSTER, CLICKS, COUNTS, {**COUNTING, "name": "tallying"})
+    paste(refused(run(*history, "tallying")), "entity rename")
+    assert "rename of counting" in ok(run(*history, "tallying"))
+    declare(counted, CLUSTER, CLICKS, COUNTS, {**COUNTING, "name": "adding"})
+    paste(refused(run(*history, "adding")), "apply")
+    assert "DELETED" in ok(run(*history, "tallying"))
+
+
+@of("definitions.verbs.renaming._require_rest: instance kill")
+def test_a_run_that_keeps_a_name_is_ended(counted: Path, paste: Pasting) -> None:
+    ok(run("apply", "--yes"))
+    begin(counted, ProcessInstanceStatus.RUNNING)
+    paste(refused(run("entity", "rename", "clicks", "taps")), "instance kill")
+    ok(run("entity", "rename", "clicks", "taps"))
 
 
 @of(

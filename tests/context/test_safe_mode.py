@@ -29,6 +29,7 @@ REFUSED = {
     "batch init",
     "entity clone",
     "entity delete",
+    "entity rename",
     "entity resume",
     "entity schedule",
     "entity submit",

@@ -7,7 +7,8 @@ from typing import Any
 
 from feed_assets.definitions.edits import Edit, Put, Remove
 from feed_assets.definitions.folder import DefinitionFolder, open_folder
-from feed_assets.definitions.store import Check, DefinitionStore, recover_changes
+from feed_assets.definitions.journal import recover_changes
+from feed_assets.definitions.store import Check, DefinitionStore
 from feed_assets.definitions.verification import verify_store
 from feed_assets.loading.entity_files import Values
 from feed_assets.log.definitions.records import Change, DefinitionVersion

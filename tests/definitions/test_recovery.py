@@ -6,9 +6,12 @@ from pathlib import Path
 import pytest
 
 from feed_assets.definitions import folder as folders
+from feed_assets.definitions.edits import Put
 from feed_assets.definitions.errors import DefinitionsChangedError, DefinitionStoreError
 from feed_assets.log.definitions.changes import Changes
-from feed_assets.log.definitions.records import ChangeState
+from feed_assets.log.definitions.records import ChangeState, Rename
+from feed_assets.log.records import WatermarkKind
+from feed_assets.log.watermarks import Watermark, Watermarks
 from tests.databases import database_url
 from tests.definitions.harness import NOW, DefinitionsHarness, feed_text, put, remove
 from tests.definitions.workers import die_at, raise_together
@@ -187,3 +190,40 @@ def test_a_reader_sees_all_of_a_change_or_nothing(harness: DefinitionsHarness, d
     worker.join()
     assert len(seen) > 1
     assert set(harness.hours().values()) == {41}
+
+
+def _rename(harness: DefinitionsHarness, old: str = "a", new: str = "z") -> None:
+    text = feed_text("a", comment="all of it").replace("name: a", f"name: {new}")
+    change = Rename(kind="feed", former=old, name=new, renamed_at=NOW, author="me")
+    harness.store.rename([Put(text=text, replaces=("feed", old))], change, origin="a test")
+
+
+def _watermarks(harness: DefinitionsHarness) -> set[str]:
+    with harness.database.read() as connection:
+        return {each.entity for each in Watermarks(connection).all(WatermarkKind.FEED)}
+
+
+def test_a_new_name_is_in_files_and_record_or_in_neither_wherever_it_is_killed(harness: DefinitionsHarness) -> None:
+    _begin(harness)
+    with harness.database.begin() as connection:
+        mark = Watermark(kind=WatermarkKind.FEED, entity="a", cluster="primary", next_index=7, next_time=NOW)
+        Watermarks(connection).put([mark])
+    seen = []
+    for step in count(1):
+        was_killed = die_at(step, harness, _rename)
+        name = "z" if "z" in harness.hours() else "a"
+        assert harness.hours() == {name: 1, "b": 1, "d": 1}, step
+        assert _watermarks(harness) == {name}, step
+        assert harness.problems() == [], step
+        seen.append(name)
+        _rename(harness)  # again
+        assert _watermarks(harness) == {"z"}, step
+        assert harness.problems() == [], step
+        _rename(harness, "z", "a")
+        assert _watermarks(harness) == {"a"}, step
+        if not was_killed:
+            break
+    assert seen[0] == "a"
+    assert seen[-1] == "z"
+    assert seen == sorted(seen)
+    assert len(seen) > 6

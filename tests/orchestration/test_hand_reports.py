@@ -15,11 +15,16 @@ from dagster import (
     SensorResult,
 )
 
+from feed_assets.context.safe_mode import is_restored
+from feed_assets.definitions.verbs.context import open_entity_context
+from feed_assets.definitions.verbs.renaming import rename
 from feed_assets.log.events import EventLog
-from feed_assets.log.records import FeedEventKind
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import FeedEventKind, ProcessInstanceStatus, ProcessKey
+from feed_assets.orchestration.location.asset_places import note_places
 from feed_assets.orchestration.sensors import log_events
 from tests.orchestration.dagster_home import Home, materialized
-from tests.orchestration.hand_ticked import LocationHarness
+from tests.orchestration.hand_ticked import NOON, LocationHarness
 from tests.orchestration.small import START, key, land
 
 NUMBERS, SUMS = AssetKey(["here", "numbers"]), AssetKey(["here", "sums"])
@@ -91,7 +96,7 @@ def test_a_reported_materialization_of_what_is_not_there_is_contradicted_once(ha
 def test_what_the_record_has_of_a_wiped_asset_is_told_again(
     harness: LocationHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_events, "LOOKED_A_TICK", 2)
+    monkeypatch.setattr(log_events, "RETOLD_A_TICK", 2)
     for hour in range(3):
         land(harness.home.data, hour, 1)
     tick(harness)
@@ -115,3 +120,36 @@ def test_a_report_of_dagster_itself_is_no_report(harness: LocationHarness) -> No
     harness.at(START + timedelta(days=1))
     tick(harness)
     assert {origin for _, origin in origins(harness)} == {"arrival"}
+
+
+def test_what_the_record_has_of_a_renamed_feed_is_told_again_under_its_new_asset(
+    harness: LocationHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_events, "RETOLD_A_TICK", 2)
+    for hour in range(3):
+        land(harness.home.data, hour, 1)
+    tick(harness)
+    database = harness.runtime.database(harness.instance)
+    with database.begin() as connection:
+        keys = [ProcessKey("summing", "here", START + timedelta(hours=hour)) for hour in range(12)]
+        killed, every = ProcessInstanceStatus.KILLED, set(ProcessInstanceStatus)
+        ProcessInstances(connection).transition_many(keys, every, status=killed, request_key=None, updated_at=NOON)
+    note_places(database, harness.layout)
+    before = origins(harness)
+    context = open_entity_context(harness.settings, database, author="ann", now=NOON, skip_checks=True)
+    rename(context, None, "numbers", "figures")
+    harness.reopen()
+    (told,) = [each for each in observations(harness) if each.asset_key == NUMBERS]
+    assert told.partition is None
+    assert told.description == (
+        "feed 'numbers' was renamed to 'figures' at 2026-01-01T12:05:00+00:00 and is the asset here/figures now; "
+        "this asset keeps its history"
+    )
+    assert materialized(harness.instance, "here", "figures") == {key(0), key(1)}
+    assert NUMBERS not in {each.asset_key for each in observations(harness)}
+    assert materialized(harness.instance, "here", "figures") == {key(0), key(1), key(2)}
+    assert materialized(harness.instance, "here", "numbers") == {key(0), key(1), key(2)}
+    assert not tick(harness).asset_events
+    assert origins(harness) == before
+    with harness.runtime.database(harness.instance).read() as connection:
+        assert not is_restored(connection)

@@ -8,6 +8,7 @@ from sqlalchemy import BigInteger, Column, Index, text
 from feed_assets.alerts.deadlines.records import Recovery
 from feed_assets.log.messages.levels import SlaLevel
 from feed_assets.sql.column_types import Choice, Text, UtcDateTime
+from feed_assets.sql.names import NAMES_BY_KIND, NAMES_PROCESS
 from feed_assets.sql.tables import define_table, index_where
 
 # Queries repeat these conditions literally, as for the other tables.
@@ -17,7 +18,7 @@ IS_UNSHOWN = text("shown_at IS NULL")
 sla_misses = define_table(
     "fa_sla",
     Column("kind", Text, nullable=False),
-    Column("name", Text, nullable=False),
+    Column("name", Text, nullable=False, info=NAMES_BY_KIND),
     Column("cluster", Text, nullable=False),
     Column("nominal_time", UtcDateTime, nullable=False),
     Column("level", Choice(SlaLevel), nullable=False),
@@ -38,7 +39,7 @@ sla_misses = define_table(
 
 sla_pauses = define_table(
     "fa_sla_pauses",
-    Column("process", Text, nullable=False),
+    Column("process", Text, nullable=False, info=NAMES_PROCESS),
     Column("cluster", Text, nullable=False),
     Column("begun_at", UtcDateTime, nullable=False),
     Column("ended_at", UtcDateTime, nullable=False),

@@ -6,6 +6,7 @@ They belong to the same schema as all other tables.
 from sqlalchemy import BigInteger, Column, text
 
 from feed_assets.sql.column_types import Text, UtcDateTime
+from feed_assets.sql.names import NAMES_BY_KIND
 from feed_assets.sql.tables import define_table, index_where
 
 # Queries repeat these conditions literally, as for the other tables.
@@ -32,7 +33,7 @@ deliveries = define_table(
     Column("way", Text, nullable=False),
     Column("seq", BigInteger, nullable=False),
     Column("kind", Text, nullable=False),
-    Column("entity", Text, nullable=False),
+    Column("entity", Text, nullable=False, info=NAMES_BY_KIND),
     Column("since", UtcDateTime, nullable=False),
     Column("tries", BigInteger, nullable=False),
     Column("next_at", UtcDateTime),

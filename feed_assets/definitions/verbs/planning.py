@@ -16,7 +16,7 @@ from feed_assets.context.errors import PlanOutdatedError, VerbRefusedError
 from feed_assets.context.safe_mode import require_mode, require_update_mode
 from feed_assets.definitions.contents import StoredDocument
 from feed_assets.definitions.edits import Edit, Remove
-from feed_assets.definitions.errors import MassDeletionError
+from feed_assets.definitions.errors import RENAMED_PLACES, MassDeletionError, rename_hint
 from feed_assets.definitions.folder import (
     digest_as_written,
     find_entity,
@@ -24,7 +24,7 @@ from feed_assets.definitions.folder import (
     has_references,
 )
 from feed_assets.definitions.ownership import is_mass_deletion
-from feed_assets.definitions.recording import is_in_folder
+from feed_assets.definitions.recording import find_renamed, is_in_folder
 from feed_assets.definitions.store import Loaded
 from feed_assets.definitions.verbs.changes import read_documents, require_updatable, with_next_version
 from feed_assets.definitions.verbs.context import EntityContext, find_new_issues, make_change
@@ -76,6 +76,7 @@ from feed_assets.validation.rules import validate_bundle
 _DIGEST_VERSION = 1
 _NOT_UPDATABLE = "not-updatable"
 _HELD = "held"
+_RENAMED = "renamed-in-files"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,6 +277,7 @@ def _find_issues(
     and the feeds among `readers`, or read by them, of which nothing has ever come.
     """
     yield from _find_refusals(context, before, after, loaded, keys)
+    yield from _find_renamed(before, after, loaded, keys)
     with context.database.read() as connection:
         yield from _find_holds(connection, keys, after, context.now)
         yield from find_left_events(connection, before, after, loaded.sources, keys)
@@ -303,6 +305,22 @@ def _find_refusals(
                 remedy=exc.next_step,
                 source=loaded.sources.locate(key),
             )
+
+
+def _find_renamed(before: Bundle, after: Bundle, loaded: LoadedBundle, keys: Collection[EntityKey]) -> Iterator[Issue]:
+    """Yield a warning for each entity that goes, and seems to come back under another name."""
+    gone = [entity for key in sorted(keys) if (entity := before.find(key)) is not None and after.find(key) is None]
+    come = [entity for key in sorted(keys) if (entity := after.find(key)) is not None and before.find(key) is None]
+    for old, new in find_renamed(gone, come):
+        yield Issue(
+            severity=Severity.WARNING,
+            code=_RENAMED,
+            entity=new.label,
+            message=f"{old.label} goes, and {new.label} {RENAMED_PLACES[old.kind]}: this change leaves behind what is "
+            "recorded and said of it",
+            remedy=rename_hint(old.kind, old.name, new.name),
+            source=loaded.sources.locate(new.key),
+        )
 
 
 def _find_holds(connection: Connection, keys: Collection[EntityKey], after: Bundle, as_of: datetime) -> Iterator[Issue]:
@@ -487,8 +505,8 @@ def apply_planned(context: EntityContext, planned: PlannedChanges, *, may_delete
     )
 
 
-def require_digest(planned: PlannedChanges, digest: str) -> None:
-    """Require that a plan is the one that the user has seen; the first eight characters of its digest suffice.
+def require_digest(planned: str, digest: str) -> None:
+    """Require that the digest of a plan is the one that the user has seen; its first eight characters suffice.
 
     Raises:
         PlanOutdatedError: the digests differ.
@@ -502,7 +520,7 @@ def require_digest(planned: PlannedChanges, digest: str) -> None:
             next_step=f"Write more of the digest that `{command_line('plan')}` shows.",
             fault=Fault.ASKED,
         )
-    if not planned.digest.startswith(given):
+    if not planned.startswith(given):
         raise PlanOutdatedError(digest=digest)
 
 

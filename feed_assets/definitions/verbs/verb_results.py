@@ -24,6 +24,7 @@ class EntityVerb(StrEnum):
     UPDATE_CLUSTER_DEPENDENTS = "update-cluster-dependents"
     TOUCH = "touch"
     DELETE = "delete"
+    RENAME = "rename"
     SUSPEND = "suspend"
     RESUME = "resume"
     APPLY = "apply"

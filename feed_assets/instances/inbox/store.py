@@ -10,6 +10,7 @@ from sqlalchemy import (
 )
 
 from feed_assets.sql.column_types import Text
+from feed_assets.sql.names import NAMES_FEED
 from feed_assets.sql.rows import RowMapper, TableStore
 from feed_assets.sql.tables import define_table
 
@@ -17,7 +18,7 @@ taken_files = define_table(
     "fa_taken_files",
     Column("event", BigInteger, nullable=False),
     Column("name", Text, nullable=False),
-    Column("feed", Text, nullable=False),
+    Column("feed", Text, nullable=False, info=NAMES_FEED),
     Column("cluster", Text, nullable=False),
     Column("size", BigInteger, nullable=False),
     Column("checksum", Text, nullable=False),

@@ -16,12 +16,13 @@ from sqlalchemy import (
 from feed_assets.instances.steps.records import StepRun, StepStatus
 from feed_assets.log.records import ProcessKey
 from feed_assets.sql.column_types import Choice, Payload, Text, UtcDateTime
+from feed_assets.sql.names import NAMES_PROCESS
 from feed_assets.sql.rows import RowMapper, TableStore, has_key, key_parameters
 from feed_assets.sql.tables import define_table
 
 steps = define_table(
     "fa_steps",
-    Column("process", Text, nullable=False),
+    Column("process", Text, nullable=False, info=NAMES_PROCESS),
     Column("cluster", Text, nullable=False),
     Column("nominal_time", UtcDateTime, nullable=False),
     Column("attempt", BigInteger, nullable=False),

@@ -16,6 +16,7 @@ from feed_assets.log.definitions.records import (
     DocumentFormat,
     FileChange,
     NewDefinition,
+    Rename,
 )
 from feed_assets.log.definitions.tables import changes
 from feed_assets.sql.column_types import from_micros, to_micros
@@ -55,6 +56,17 @@ class Changes(TableStore):
         is_prepared = (_T.change_id == change.change_id) & (_T.state == ChangeState.PREPARED)
         return self._connection.execute(update(changes).where(is_prepared).values(_to_row(ended))).rowcount == 1
 
+    def rewrite(self, versions: Mapping[tuple[str, str, str | None], tuple[str, str | None]]) -> None:
+        """Give versions in the journal another name and digest, by kind, name and digest."""
+        for change in self.all():
+            changed = []
+            for each in change.versions:
+                name, digest = versions.get((each.kind, each.name, each.digest), (each.name, each.digest))
+                changed.append(replace(each, name=name, digest=digest))
+            if tuple(changed) != change.versions:
+                row = _to_row(replace(change, versions=tuple(changed)))
+                self._connection.execute(update(changes).where(_T.change_id == change.change_id).values(row))
+
     def prepared(self) -> list[Change]:
         """Return the changes that are neither done nor undone, oldest first."""
         statement = select(*_COLUMNS).where(_T.state == ChangeState.PREPARED).order_by(_T.number)
@@ -83,17 +95,23 @@ def _to_row(change: Change) -> dict[str, object]:
     content = {
         "files": [[getattr(each, name) for name in _FILE_FIELDS] for each in change.files],
         "versions": [_version_to_json(version) for version in change.versions],
+        **({} if (rename := change.rename) is None else {"rename": [rename.kind, rename.former, rename.name]}),
     }
     return _ROWS.values(change) | {"content": content}
 
 
 def _from_row(row: Sequence[Any]) -> Change:
     *values, content = row
-    return _ROWS.load(
+    change = _ROWS.load(
         values,
         files=tuple(FileChange(**dict(zip(_FILE_FIELDS, each, strict=True))) for each in content["files"]),
         versions=tuple(_version_from_json(version) for version in content["versions"]),
     )
+    if "rename" not in content:
+        return change
+    kind, former, name = content["rename"]
+    rename = Rename(kind=kind, former=former, name=name, renamed_at=change.begun_at, author=change.author)
+    return replace(change, rename=rename)
 
 
 def _version_to_json(version: NewDefinition) -> dict[str, object]:

@@ -15,6 +15,7 @@ class DefinitionAction(StrEnum):
     SUBMITTED = "SUBMITTED"
     UPDATED = "UPDATED"
     DELETED = "DELETED"
+    RENAMED = "RENAMED"
 
 
 class DocumentFormat(StrEnum):
@@ -121,10 +122,22 @@ def digest_content(content: bytes) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rename:
+    """Another name of a feed or process: it was `former` until `renamed_at`."""
+
+    kind: str
+    former: str
+    name: str
+    renamed_at: datetime
+    author: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """A change of the definition store in its journal. `number` grows by one in the order of changes.
 
-    After its end, the versions have no text here: the record of definitions has it.
+    After its end, the versions have no text here: the record of definitions has it. With a `rename`, all that is
+    recorded under the former name goes along.
     """
 
     change_id: str
@@ -136,6 +149,7 @@ class Change:
     ended_at: datetime | None = None
     files: tuple[FileChange, ...]
     versions: tuple[NewDefinition, ...]
+    rename: Rename | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,12 +3,12 @@
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from sqlalchemy import Select, and_, func, or_, select
+from sqlalchemy import Select, and_, delete, func, or_, select, update
 
 from feed_assets.entities.common import Kind
 from feed_assets.log.cursors import Cursors
-from feed_assets.log.definitions.records import DefinitionAction, DefinitionVersion, NewDefinition, Recorded
-from feed_assets.log.definitions.tables import definitions
+from feed_assets.log.definitions.records import DefinitionAction, DefinitionVersion, NewDefinition, Recorded, Rename
+from feed_assets.log.definitions.tables import definitions, renames
 from feed_assets.log.messages.outbox import Outbox
 from feed_assets.log.messages.payloads import EntityAction, EntityPayload
 from feed_assets.log.messages.records import OutboxMessage
@@ -18,13 +18,16 @@ from feed_assets.sql.rows import KEY_ROWS, RowMapper, TableStore, key_rows, rend
 REVISION_CURSOR = "definitions/revision"
 
 _T = definitions.c
+_R = renames.c
 _ROWS = RowMapper(definitions, DefinitionVersion)
+_RENAMES = RowMapper(renames, Rename)
 _NEWEST = select(_T.kind, _T.name, func.max(_T.version).label("version")).group_by(_T.kind, _T.name).subquery()
 _IS_NEWEST = and_(_T.kind == _NEWEST.c.kind, _T.name == _NEWEST.c.name, _T.version == _NEWEST.c.version)
 _ACTIONS = {
     DefinitionAction.SUBMITTED: EntityAction.SUBMIT,
     DefinitionAction.UPDATED: EntityAction.UPDATE,
     DefinitionAction.DELETED: EntityAction.DELETE,
+    DefinitionAction.RENAMED: EntityAction.RENAME,
 }
 
 
@@ -125,6 +128,21 @@ class Definitions(TableStore):
         """Return all versions of all entities, oldest first for each; for checks, not for ticks."""
         statement = _ROWS.select.order_by(_T.kind, _T.name, _T.version)
         return _ROWS.find(self._connection, statement)
+
+    def rewrite(self, version: DefinitionVersion, text: str, digest: str | None) -> None:
+        """Give a recorded version another text, in which an entity has another name."""
+        is_it = (_T.kind == version.kind, _T.name == version.name, _T.version == version.version)
+        self._connection.execute(update(definitions).where(*is_it).values(text=text, digest=digest))
+
+    def put_rename(self, rename: Rename) -> None:
+        """Record what an entity was called. A name that is in use again is none that was."""
+        again = (_R.kind == rename.kind, _R.former == rename.name)
+        self._connection.execute(delete(renames).where(*again))
+        _RENAMES.put(self._connection, [rename])
+
+    def renames(self) -> list[Rename]:
+        """Return the former names of entities, the newest last."""
+        return _RENAMES.find(self._connection, _RENAMES.select.order_by(_R.renamed_at, _R.former))
 
     def _newest_numbers(self, keys: Collection[tuple[str, str]]) -> dict[tuple[str, str], int]:
         wanted = key_rows(self._dialect, ("kind", "name"))

@@ -4,12 +4,13 @@ from sqlalchemy import BigInteger, Column, Index, Table
 
 from feed_assets.log.definitions.records import ChangeState, DefinitionAction, DocumentFormat, ScheduleState
 from feed_assets.sql.column_types import Choice, Payload, Text, UtcDateTime
+from feed_assets.sql.names import NAMES_BY_KIND
 from feed_assets.sql.tables import define_table, metadata
 
 definitions = define_table(
     "fa_definitions",
     Column("kind", Text, nullable=False),
-    Column("name", Text, nullable=False),
+    Column("name", Text, nullable=False, info=NAMES_BY_KIND),
     Column("version", BigInteger, nullable=False),
     Column("action", Choice(DefinitionAction), nullable=False),
     Column("digest", Text),
@@ -44,11 +45,22 @@ changes = Table(
 schedules = define_table(
     "fa_schedules",
     Column("kind", Text, nullable=False),
-    Column("name", Text, nullable=False),
+    Column("name", Text, nullable=False, info=NAMES_BY_KIND),
     Column("cluster", Text, nullable=False),
     Column("state", Choice(ScheduleState), nullable=False),
     Column("changed_at", UtcDateTime, nullable=False),
     Column("author", Text, nullable=False),
     Column("scheduled_at", UtcDateTime),
     key=("kind", "name", "cluster"),
+)
+
+# A former name stays as it was.
+renames = define_table(
+    "fa_renames",
+    Column("kind", Text, nullable=False),
+    Column("former", Text, nullable=False),
+    Column("name", Text, nullable=False, info=NAMES_BY_KIND),
+    Column("renamed_at", UtcDateTime, nullable=False),
+    Column("author", Text, nullable=False),
+    key=("kind", "former"),
 )

@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, text, type_coerce
 
+from feed_assets.entities.common import Kind
 from feed_assets.log.records import Cause, FeedInstanceStatus, FrozenInput, ProcessInstanceStatus
 from feed_assets.sql.column_types import (
     AnyText,
@@ -17,12 +18,17 @@ from feed_assets.sql.column_types import (
     from_micros,
     to_micros,
 )
+from feed_assets.sql.names import NAMES_FEED, NAMES_PROCESS, Renaming, content_in, names
 from feed_assets.sql.tables import define_table, index_where
 
 
 def _write_input(entry: FrozenInput) -> list[object]:
     """Return an input as it is stored with each attempt and instance: without names, which most of it would be."""
     return [entry.name, entry.feed, list(map(to_micros, entry.nominal_times)), list(entry.digests)]
+
+
+def _rename_inputs(inputs: list[list[Any]], renaming: Renaming) -> list[list[Any]]:
+    return [[name, renaming.replace(Kind.FEED, feed), *others] for name, feed, *others in inputs]
 
 
 def _to_feed(values: list[Any]) -> str | None:
@@ -63,7 +69,7 @@ feed_instances = define_table(
     Column("event_seq", BigInteger),
     Column("fence", BigInteger, nullable=False),
     Column("place", BigInteger),
-    Column("feed", Text, nullable=False),
+    Column("feed", Text, nullable=False, info=NAMES_FEED),
     Column("cluster", Text, nullable=False),
     Column("status", Choice(FeedInstanceStatus), nullable=False),
     Column("manifest_digest", Digest),
@@ -72,7 +78,7 @@ feed_instances = define_table(
 
 feed_places = define_table(
     "fa_feed_places",
-    Column("feed", Text, nullable=False),
+    Column("feed", Text, nullable=False, info=NAMES_FEED),
     Column("cluster", Text, nullable=False),
     Column("place", BigInteger, nullable=False),
     Column("url", AnyText, nullable=False),
@@ -84,7 +90,7 @@ feed_places = define_table(
 
 arrival_polls = define_table(
     "fa_arrival_polls",
-    Column("feed", Text, nullable=False),
+    Column("feed", Text, nullable=False, info=NAMES_FEED),
     Column("cluster", Text, nullable=False),
     Column("nominal_time", UtcDateTime, nullable=False),
     Column("found", Text, nullable=False),
@@ -100,7 +106,7 @@ manifests = define_table(
     "fa_manifests",
     Column("nominal_time", UtcDateTime, nullable=False),
     Column("recorded_at", UtcDateTime, nullable=False),
-    Column("feed", Text, nullable=False),
+    Column("feed", Text, nullable=False, info=NAMES_FEED),
     Column("cluster", Text, nullable=False),
     Column("digest", Text, nullable=False),
     Column("content", LargeBinary, nullable=False),
@@ -123,7 +129,7 @@ process_instances = define_table(
     Column("release", Integer),
     Column("retries", Integer, nullable=False, server_default=text("0")),
     Column("deaths", Integer, nullable=False, server_default=text("0")),
-    Column("process", Text, nullable=False),
+    Column("process", Text, nullable=False, info=NAMES_PROCESS),
     Column("cluster", Text, nullable=False),
     Column("status", Choice(ProcessInstanceStatus), nullable=False),
     Column("run_id", Digest),
@@ -151,14 +157,14 @@ attempts = define_table(
     Column("metadata_seq", BigInteger),
     Column("attempt", Integer, nullable=False),
     Column("release", Integer),
-    Column("process", Text, nullable=False),
+    Column("process", Text, nullable=False, info=NAMES_PROCESS),
     Column("cluster", Text, nullable=False),
     Column("run_id", Digest),
     Column("status", Choice(ProcessInstanceStatus), nullable=False),
     Column("reason", Text),
     Column("cause_detail", Text, nullable=False),
     Column("cause", Choice(Cause)),
-    Column("inputs", Entries(_write_input, _to_input)),
+    Column("inputs", Entries(_write_input, _to_input), info=names(content_in(_rename_inputs))),
     Column("outputs", Entries(int, int)),
     Index("fa_attempts_by_run", "run_id"),
     Index("fa_attempts_by_end", "cluster", "ended_at"),

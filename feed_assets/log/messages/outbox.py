@@ -23,13 +23,16 @@ from sqlalchemy import (
 from feed_assets.entities.common import Kind
 from feed_assets.issues import EntityKey
 from feed_assets.log.messages.payloads import ArrivalPayload
-from feed_assets.log.messages.records import OutboxMessage, parse_payload, render_payload
+from feed_assets.log.messages.records import OutboxMessage, parse_payload, rename_members, render_payload
 from feed_assets.plan.edges import Key
 from feed_assets.receivers import MessageLevel, Topic
 from feed_assets.sql.column_types import Choice, Payload, Text, UtcDateTime
 from feed_assets.sql.database import lock_log
+from feed_assets.sql.names import NAMES_BY_KIND, content_in, names, paths_in
 from feed_assets.sql.rows import TableStore, select_keys
 from feed_assets.sql.tables import metadata
+
+_KEYS = [paths_in(each, f"entity/{each}/") for each in (Kind.FEED, Kind.PROCESS)]
 
 outbox = Table(
     "fa_outbox",
@@ -37,12 +40,12 @@ outbox = Table(
     Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
     Column("recorded_at", UtcDateTime, nullable=False),
     Column("topic", Choice(Topic), nullable=False),
-    Column("payload", Payload),
-    Column("idempotency_key", Text, nullable=False),
+    Column("payload", Payload, info=names(content_in(rename_members))),
+    Column("idempotency_key", Text, nullable=False, info=names(*_KEYS)),
     Column("user_topic", Text),
     Column("level", Choice(MessageLevel)),
     Column("kind", Text),
-    Column("entity", Text),
+    Column("entity", Text, info=NAMES_BY_KIND),
     Index("fa_outbox_by_key", "idempotency_key", unique=True),
     Index("fa_outbox_by_topic", "topic", "seq"),
 )

@@ -53,6 +53,7 @@ class EntityAction(StrEnum):
     SUBMIT = "submit"
     UPDATE = "update"
     DELETE = "delete"
+    RENAME = "rename"
     SCHEDULE = "schedule"
     SUSPEND = "suspend"
     RESUME = "resume"

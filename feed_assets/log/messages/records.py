@@ -11,11 +11,13 @@ from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hint
 
 from pydantic import PlainSerializer
 
+from feed_assets.entities.common import Kind
 from feed_assets.issues import EntityKey
 from feed_assets.json_form import render_words, shown
 from feed_assets.log.messages.payloads import InstancePayload, MessagePayload
 from feed_assets.receivers import MessageLevel, Topic
 from feed_assets.sql.errors import StateError
+from feed_assets.sql.names import Renaming
 
 _OTHERS = "others"
 
@@ -52,6 +54,26 @@ def render_payload(payload: MessagePayload) -> dict[str, object]:
         elif value is not None:
             rendered[key] = list(value) if isinstance(value, tuple) else value
     return rendered | dict(payload.others) if payload.others else rendered
+
+
+def rename_members(members: Mapping[str, Any], renaming: Renaming) -> dict[str, Any]:
+    """Return the content of a message, as `render_payload` has it, with the new name of an entity."""
+    kind = members.get("kind", members.get("entityType", ""))
+    changed: dict[str, Any] = {}
+    for name, value in members.items():
+        match name, value:
+            case (("feed" | "process"), _):
+                changed[name] = renaming.replace(name, value)
+            case "feedNames", str():
+                changed[name] = ",".join(renaming.replace(Kind.FEED, value.split(",")))
+            case "entity", str() if "/" in value:
+                of, entity, *below = value.split("/")
+                changed[name] = "/".join([of, renaming.names(of).get(entity, entity), *below])
+            case (("entity" | "entityName"), _):
+                changed[name] = renaming.replace(kind, value)
+            case _:
+                changed[name] = value
+    return changed
 
 
 def parse_payload(topic: Topic, values: Mapping[str, object]) -> MessagePayload:

@@ -123,6 +123,16 @@ def digest_chunks(cluster: str, chunks: Iterable[ChunkHead]) -> str:
     return _digest({"cluster": cluster, "chunks": rows})
 
 
+def digest_anew(connection: Connection, feed: str) -> None:
+    """Give sweeps with chunks of a feed that has another name now the digest of what they have planned."""
+    of_feed = select(sweeps.c.sweep_id, sweeps.c.cluster).where(
+        sweeps.c.sweep_id.in_(select(_T.sweep_id).where(_T.feed == feed))
+    )
+    for sweep_id, cluster in connection.execute(of_feed).all():
+        digest = digest_chunks(cluster, SweepChunks(connection, sweep_id).heads())
+        connection.execute(update(sweeps).where(sweeps.c.sweep_id == sweep_id).values(digest=digest))
+
+
 def digest_items(items: Iterable[SweepItem]) -> str:
     """Return the digest of the ordered items of a chunk, as planned."""
     return _digest([(path, to_micros(time), *others) for path, time, *others in items])

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Column, Index, Integer, PrimaryKeyConstraint, Table, text
 
+from feed_assets.entities.common import Kind
 from feed_assets.log.removals.records import (
     ChunkState,
     FeedCount,
@@ -18,6 +19,7 @@ from feed_assets.log.removals.records import (
     SweepState,
 )
 from feed_assets.sql.column_types import Choice, Entries, Text, UtcDateTime, from_micros, to_micros
+from feed_assets.sql.names import NAMES_FEED, members_in, names
 from feed_assets.sql.tables import define_table, index_where, metadata
 
 # Queries repeat these conditions literally, as for the other tables.
@@ -55,7 +57,11 @@ sweeps = define_table(
     Column("files", BigInteger, nullable=False),
     Column("chunks", BigInteger, nullable=False),
     Column("obstacles", Entries(_obstacle_values, _to_obstacle)),
-    Column("counts", Entries(asdict, lambda values: FeedCount(**values))),
+    Column(
+        "counts",
+        Entries(asdict, lambda values: FeedCount(**values)),
+        info=names(members_in(feed=Kind.FEED)),
+    ),
     Column("approved_by", Text),
     Column("approved_at", UtcDateTime),
     Column("started_at", UtcDateTime),
@@ -81,7 +87,7 @@ sweep_chunks = Table(
     Column("held_until", UtcDateTime),
     Column("number", Integer, nullable=False),
     Column("sweep_id", Text, nullable=False),
-    Column("feed", Text, nullable=False),
+    Column("feed", Text, nullable=False, info=NAMES_FEED),
     Column("kind", Text, nullable=False),
     Column("digest", Text, nullable=False),
     Column("state", Choice(ChunkState), nullable=False),
@@ -98,7 +104,7 @@ holds = Table(
     Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
     Column("version", BigInteger, nullable=False),
     Column("name", Text, nullable=False),
-    Column("feed", Text),
+    Column("feed", Text, info=NAMES_FEED),
     Column("cluster", Text),
     Column("first_time", UtcDateTime, key="first"),
     Column("last_time", UtcDateTime, key="last"),

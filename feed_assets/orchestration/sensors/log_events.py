@@ -27,6 +27,8 @@ from feed_assets.timing.dates import render_datetime
 DagsterEvent: TypeAlias = dg.AssetMaterialization | dg.AssetObservation
 
 LOOKED_A_TICK = 100
+RETOLD_A_TICK = 500
+"""How many events of a feed are told again in a tick, if its asset was wiped or is another one."""
 
 _PUBLISHED = frozenset({FeedEventKind.PRODUCED, FeedEventKind.REPLICATED})
 
@@ -73,9 +75,10 @@ def find_greyed(
     the run has reported, is told again; of a `wiped` feed each. Returns what to tell, and the event after which to go
     on; 0 at the end.
     """
+    limit = LOOKED_A_TICK if wiped is None else RETOLD_A_TICK
     feeds, clusters = (None, None) if wiped is None else ([wiped], [tick.cluster])
     with tick.database.read() as connection:
-        events = EventLog(connection).read(after, LOOKED_A_TICK, feeds, clusters=clusters)
+        events = EventLog(connection).read(after, limit, feeds, clusters=clusters)
         rows = FeedInstances(connection).get_many([(each.feed, each.cluster, each.nominal_time) for each in events])
     newest = {row.event_seq for row in rows.values() if row.status is FeedInstanceStatus.AVAILABLE}
     shown = [each for each in events if each.cluster == tick.cluster and each.seq in newest and each.seq <= until]
@@ -93,7 +96,7 @@ def find_greyed(
         )
     }
     greyed = [each for each in told if (each.asset_key, each.partition) not in green]
-    return greyed, events[-1].seq if len(events) == LOOKED_A_TICK else 0
+    return greyed, events[-1].seq if len(events) == limit else 0
 
 
 def _ends_of_process(server_url: str | None, layout: AssetLayout, event: FeedEvent) -> list[DagsterEvent]:

@@ -6,11 +6,13 @@ A materialization of an external feed that somebody reports is a notice; where t
 observation says why. What it has of a wiped asset is told again.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
+from typing import Any
 
 import dagster as dg
 from dagster._core.event_api import EventLogCursor
@@ -22,6 +24,7 @@ from feed_assets.context.bulkheads import TickStep
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext, resolve_subject
 from feed_assets.context.tick import Handler, Tick, tick_step, work_off
+from feed_assets.definitions.renaming import renamed_on
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.explain.explanations import explain, explain_process_instances
@@ -36,7 +39,8 @@ from feed_assets.masking import get_logger, mask
 from feed_assets.orchestration import names
 from feed_assets.orchestration.errors import PartitionKeyError
 from feed_assets.orchestration.graph.layout import AssetLayout
-from feed_assets.orchestration.sensors.log_events import find_greyed
+from feed_assets.orchestration.graph.partitions import Grid
+from feed_assets.orchestration.sensors.log_events import DagsterEvent, find_greyed
 from feed_assets.orchestration.user_assets.materializations import ReaderPosition, begin_position, read_materializations
 from feed_assets.plan.edges import Key
 from feed_assets.timing.dates import render_datetime
@@ -179,13 +183,17 @@ WIPES_A_TICK = 100
 def follow_hands(tick: Tick, layout: AssetLayout, instance: dg.DagsterInstance) -> None:
     """Take what has been reported and wiped since the last call; the event log is read behind two positions."""
     cluster = tick.cluster
+    at_reported, at_wiped, renamed = f"reported/{cluster}", f"wiped/{cluster}", renamed_on(cluster)
     with tick.database.read() as connection:
-        reported, wiped = (Cursors(connection).get(f"{name}/{cluster}") for name in ("reported", "wiped"))
+        kept = Cursors(connection).get_many((at_reported, at_wiped, renamed))
+    reported, wiped = kept.get(at_reported), kept.get(at_wiped)
     before = ReaderPosition(settled=0) if wiped is None else ReaderPosition.parse(wiped)
-    following = _retell_wiped(tick, layout, instance, before)
-    if following != before:
+    anew = _tell_renamed(layout, instance, cluster, json.loads(kept.get(renamed, "[]")))
+    following = _retell(tick, layout, instance, replace(before, behind={**before.behind, **anew}))
+    if following != before or renamed in kept:
         with tick.database.begin() as connection:
-            Cursors(connection).put(f"wiped/{cluster}", following.render())
+            Cursors(connection).put(at_wiped, following.render())
+            Cursors(connection).remove(renamed, kept.get(renamed))
     before = begin_position(instance) if reported is None else ReaderPosition.parse(reported)
     records = read_materializations(instance, before.settled)
     foreign = [each for each in records if each.storage_id not in before.seen and not _is_own(each)]
@@ -225,10 +233,34 @@ def _find_notices(
             yield Announcement(record=record, nominal_time=time, origin=notice_origin("dagster"))
 
 
-def _retell_wiped(
-    tick: Tick, layout: AssetLayout, instance: dg.DagsterInstance, before: ReaderPosition
-) -> ReaderPosition:
-    """Tell AVAILABLE instances of wiped assets again, some in each tick; return the position, with feeds `behind`."""
+def _tell_renamed(
+    layout: AssetLayout, instance: dg.DagsterInstance, cluster: str, renamed: Sequence[Sequence[Any]]
+) -> dict[str, int]:
+    """Say at the assets of renamed entities where these have gone, unless others are shown there. Return the feeds of
+    which everything is told anew.
+    """
+    feeds: dict[str, int] = {}
+    for kind, former, name, at, assets in renamed:
+        process = layout.plan.processes.get((name, cluster)) if kind == Kind.PROCESS else None
+        own = layout.find_own_asset(process) if process is not None else None
+        if kind == Kind.FEED:
+            feeds[name] = 0
+        elif process is not None and own is not None:
+            feeds |= {edge.feed: 0 for edge in process.own_outputs}
+        present = layout.find_asset((name, cluster)) if kind == Kind.FEED else own
+        shown = {spec.key for spec in (*layout.feed_specs.values(), *layout.process_specs.values())}
+        for key in set(map(dg.AssetKey, assets)) - shown:
+            now = f" and is the asset {present[0].to_user_string()} now" if present is not None else ""
+            said = f"{kind} {former!r} was renamed to {name!r} at {at}{now}; this asset keeps its history"
+            metadata = {names.META_STATUS: "RENAMED", names.META_WHY: said}
+            instance.report_runless_asset_event(dg.AssetObservation(key, description=said, metadata=metadata))
+    return feeds
+
+
+def _retell(tick: Tick, layout: AssetLayout, instance: dg.DagsterInstance, before: ReaderPosition) -> ReaderPosition:
+    """Tell AVAILABLE instances of wiped and renamed assets again, some in each tick; return the position, with feeds
+    `behind`.
+    """
     after, kind = EventLogCursor.from_storage_id(before.settled).to_string(), dg.DagsterEventType.ASSET_WIPED
     wiped = instance.event_log_storage.get_records_for_run(RUNLESS_RUN_ID, after, kind, WIPES_A_TICK).records
     behind = dict(before.behind)
@@ -239,6 +271,18 @@ def _retell_wiped(
     for feed in list(behind)[:1]:
         told, at = find_greyed(tick, layout, instance, behind.pop(feed), inf, feed)
         behind |= {feed: at} if at else {}
+        for grid, keys in _coming_keys(layout, tick.cluster, told):
+            instance.add_dynamic_partitions(grid.dynamic_name, keys)
         for each_event in told:
             instance.report_runless_asset_event(each_event)
     return ReaderPosition(settled=wiped[-1].storage_id if wiped else before.settled, behind=behind)
+
+
+def _coming_keys(layout: AssetLayout, cluster: str, told: Sequence[DagsterEvent]) -> Iterator[tuple[Grid, list[str]]]:
+    """Yield the grids that instances come to as they come, with the keys of what is told."""
+    owned = [layout.feed_asset(key) for key in layout.feed_specs if key[1] == cluster]
+    owned += filter(None, map(layout.find_own_asset, layout.plan.processes.values()))
+    for asset, grid in owned if told else ():
+        keys = [str(each.partition) for each in told if each.asset_key == asset]
+        if grid.owner and keys:
+            yield grid, keys

@@ -155,6 +155,6 @@ def thin_out(reported: Iterable[ReportedEvent]) -> tuple[ReportedEvent, ...]:
 
 
 def digest_event(event: FeedEvent) -> str:
-    """Return a digest that two events of different logs do not share."""
-    parts = (event.seq, event.feed, event.cluster, event.nominal_time, event.kind, event.origin, event.recorded_at)
+    """Return a digest that two events of different logs do not share; the same after the feed was renamed."""
+    parts = (event.seq, event.cluster, event.nominal_time, event.kind, event.origin, event.recorded_at)
     return hashlib.sha256("|".join(map(str, parts)).encode()).hexdigest()[:_DIGEST_CHARACTERS]

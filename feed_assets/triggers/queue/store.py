@@ -6,12 +6,13 @@ from collections.abc import Collection, Iterable
 from datetime import datetime
 from functools import cache
 
-from sqlalchemy import ColumnElement, Table, Update, and_, case, delete, or_, update
+from sqlalchemy import ColumnElement, Connection, Table, Update, and_, case, delete, or_, update
 
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.definitions.schedules import is_process_scheduled
 from feed_assets.log.records import EntityKey
+from feed_assets.plan.edges import TriggerRecord
 from feed_assets.sql.rows import KEY_ROWS, RowMapper, TableStore, key_rows, render_rows
 from feed_assets.triggers.queue.records import TriggerState
 from feed_assets.triggers.queue.tables import HAS_WAKE_TIME, batches, queue_changes, trigger_inputs, triggers
@@ -100,6 +101,17 @@ class QueueEnds(TableStore):
         """
         text = Cursors(self._connection).get(_name(consumer))
         return None if text is None else datetime.fromisoformat(text)
+
+
+def rename_inputs(connection: Connection, consumer: EntityKey, old: TriggerRecord, new: TriggerRecord) -> None:
+    """Let the queue of a consumer go on that is the same but for names, with the inputs and the sign of now."""
+    before, after = ({each.name for each in trigger.inputs} for trigger in (old, new))
+    for gone, come in zip(sorted(before - after), sorted(after - before), strict=False):
+        for table in (trigger_inputs, batches, queue_changes):
+            is_it = (*_is_its(table, consumer), table.c.input == gone)
+            connection.execute(update(table).where(*is_it).values(input=come))
+    is_followed = (*_is_its(triggers, consumer), _T.sign == old.sign)
+    connection.execute(update(triggers).where(*is_followed).values(sign=new.sign))
 
 
 def _is_its(table: Table, consumer: EntityKey) -> tuple[ColumnElement[bool], ...]:

@@ -6,6 +6,7 @@ They belong to the same schema as all other tables.
 from sqlalchemy import BigInteger, Boolean, Column, Index, text
 
 from feed_assets.sql.column_types import Choice, Text, UtcDateTime
+from feed_assets.sql.names import NAMES_FEED, NAMES_PROCESS
 from feed_assets.sql.tables import define_table, index_where
 from feed_assets.triggers.queue.records import QueueAction, RangeUse
 
@@ -16,10 +17,10 @@ HAS_BATCH = text("nominal_time IS NOT NULL")
 
 trigger_inputs = define_table(
     "fa_trigger_inputs",
-    Column("process", Text, nullable=False),
+    Column("process", Text, nullable=False, info=NAMES_PROCESS),
     Column("cluster", Text, nullable=False),
     Column("input", Text, nullable=False),
-    Column("feed", Text, nullable=False),
+    Column("feed", Text, nullable=False, info=NAMES_FEED),
     Column("feed_cluster", Text, nullable=False),
     Column("counts_unchanged", Boolean, nullable=False),
     Column("start_seq", BigInteger, nullable=False),
@@ -36,7 +37,7 @@ trigger_inputs = define_table(
 
 triggers = define_table(
     "fa_triggers",
-    Column("process", Text, nullable=False),
+    Column("process", Text, nullable=False, info=NAMES_PROCESS),
     Column("cluster", Text, nullable=False),
     Column("sign", Text, nullable=False),
     Column("next_at", UtcDateTime),
@@ -48,10 +49,10 @@ triggers = define_table(
 
 batches = define_table(
     "fa_batches",
-    Column("process", Text, nullable=False),
+    Column("process", Text, nullable=False, info=NAMES_PROCESS),
     Column("cluster", Text, nullable=False),
     Column("input", Text, nullable=False),
-    Column("feed", Text, nullable=False),
+    Column("feed", Text, nullable=False, info=NAMES_FEED),
     Column("feed_cluster", Text, nullable=False),
     Column("after_seq", BigInteger, nullable=False),
     Column("to_seq", BigInteger, nullable=False),
@@ -66,7 +67,7 @@ batches = define_table(
 
 queue_changes = define_table(
     "fa_queue_changes",
-    Column("process", Text, nullable=False),
+    Column("process", Text, nullable=False, info=NAMES_PROCESS),
     Column("cluster", Text, nullable=False),
     Column("input", Text, nullable=False),
     Column("event", BigInteger, nullable=False),

@@ -164,7 +164,7 @@ def test_a_change_that_was_planned_for_another_world_is_not_made(context: Entity
     with pytest.raises(PlanOutdatedError):
         apply_planned(context, of_folder)
     with pytest.raises(PlanOutdatedError):
-        require_digest(of_folder, planned.digest)
+        require_digest(of_folder.digest, planned.digest)
 
 
 def test_a_change_that_nobody_asked_to_see_waits_for_those_that_come_before_it(

@@ -13,7 +13,7 @@ from tests.log.samples import START
 pytestmark = pytest.mark.both_databases
 
 
-SUBMITTED, UPDATED, DELETED = DefinitionAction
+SUBMITTED, UPDATED, DELETED, _ = DefinitionAction
 
 
 def definition(name: str = "clicks", action: DefinitionAction = SUBMITTED, **fields: Any) -> NewDefinition:

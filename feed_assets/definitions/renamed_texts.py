@@ -1,0 +1,113 @@
+"""The documents of entities with another name of a feed or process: only names change, and comments stay."""
+
+import re
+from collections.abc import Iterator
+
+import yaml
+
+from feed_assets.definitions.errors import DefinitionStoreError
+from feed_assets.definitions.folder import find_entity
+from feed_assets.entities.bundle import AnyEntity, entity_digest
+from feed_assets.entities.common import label_of
+from feed_assets.entities.graph import kind_named_at
+from feed_assets.entities.process import Process
+from feed_assets.issues import EntityKey, FieldPath
+from feed_assets.loading.entity_files import Values
+from feed_assets.loading.yaml_nodes import parse_scalar
+from feed_assets.log.definitions.records import DocumentFormat
+from feed_assets.sql.names import Content, Renaming
+
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_NAME = "name"
+
+
+def renamed_entity(entity: AnyEntity, renaming: Renaming) -> AnyEntity:
+    """Return an entity in which a feed or process has another name: itself, or one that it refers to."""
+    content = entity.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    hidden = _names_of_inputs(entity)
+    return type(entity).model_validate(_renamed(entity.key, content, (), renaming, hidden))
+
+
+def renamed_text(text: str, key: EntityKey, form: DocumentFormat, renaming: Renaming, values: Values) -> str:
+    """Return the document of an entity in which a feed or process has another name. Nothing else of it changes.
+
+    Raises:
+        DefinitionStoreError: it has the name in a way that cannot be edited.
+    """
+    entity = find_entity(text, form, values)
+    hidden = _names_of_inputs(entity)
+    if form is DocumentFormat.XML:
+        edited = _renamed_xml(text, key, renaming)
+    else:
+        edited = _renamed_yaml(text, key, renaming, hidden)
+    if entity is None:
+        return edited
+    found = find_entity(edited, form, values)
+    if found is None or entity_digest(found) != entity_digest(renamed_entity(entity, renaming)):
+        raise DefinitionStoreError(
+            location=label_of(key),
+            reason=f"its definition has the name {renaming.old!r} in a way that cannot be edited, such as an anchor or "
+            "a reference to the environment",
+            next_step=f"Nothing was changed. Write {renaming.new!r} there by hand, and rename again.",
+        )
+    return edited
+
+
+def _names_of_inputs(entity: AnyEntity | None) -> frozenset[str]:
+    return frozenset(entity.inputs) if isinstance(entity, Process) else frozenset()
+
+
+def _is_name(key: EntityKey, path: FieldPath, value: object, renaming: Renaming, hidden: frozenset[str]) -> bool:
+    """Return whether a value at a path of a document is the name; `hidden` are names that a trigger means otherwise."""
+    if value != renaming.old:
+        return False
+    if path == (_NAME,):
+        return key == (renaming.kind, renaming.old)
+    return kind_named_at(key[0], path) == renaming.kind and not (path[0] == "trigger" and value in hidden)
+
+
+def _renamed(key: EntityKey, content: Content, path: FieldPath, renaming: Renaming, hidden: frozenset[str]) -> Content:
+    match content:
+        case dict():
+            return {name: _renamed(key, each, (*path, name), renaming, hidden) for name, each in content.items()}
+        case list():
+            return [_renamed(key, each, (*path, place), renaming, hidden) for place, each in enumerate(content)]
+        case _:
+            return renaming.new if _is_name(key, path, content, renaming, hidden) else content
+
+
+def _renamed_yaml(text: str, key: EntityKey, renaming: Renaming, hidden: frozenset[str]) -> str:
+    new = renaming.new if parse_scalar(renaming.new) == renaming.new else f'"{renaming.new}"'
+    root = yaml.compose(text, Loader=_Loader)
+    places = {
+        (node.start_mark.index, node.end_mark.index)
+        for path, node in _iter_scalars(root, ())
+        if _is_name(key, path, node.value, renaming, hidden)
+    }
+    for start, end in sorted(places, reverse=True):
+        text = text[:start] + new + text[end:]
+    return text
+
+
+def _iter_scalars(node: yaml.Node | None, path: FieldPath) -> Iterator[tuple[FieldPath, yaml.ScalarNode]]:
+    match node:
+        case yaml.ScalarNode():
+            yield path, node
+        case yaml.SequenceNode():
+            for place, item in enumerate(node.value):
+                yield from _iter_scalars(item, (*path, place))
+        case yaml.MappingNode():
+            for name, value in node.value:
+                yield from _iter_scalars(value, (*path, name.value))
+
+
+def _renamed_xml(text: str, key: EntityKey, renaming: Renaming) -> str:
+    """Replace the attribute `name` of the root, and the attributes `feed` of inputs and outputs."""
+    old = re.escape(renaming.old)
+    if key == (renaming.kind, renaming.old):
+        root = re.compile(rf"""(<{key[0]}\b[^>]*?\sname\s*=\s*)(["']){old}\2""")  # <feed name="clicks"
+        text = root.sub(rf"\g<1>\g<2>{renaming.new}\g<2>", text, count=1)
+    if renaming.kind == "feed":
+        refers = re.compile(rf"""(<(?:input|output)\b[^>]*?\sfeed\s*=\s*)(["']){old}\2""")  # <input feed="clicks"
+        text = refers.sub(rf"\g<1>\g<2>{renaming.new}\g<2>", text)
+    return text
