@@ -15,6 +15,8 @@ from sqlalchemy import update
 from feed_assets.clock import FrozenClock
 from feed_assets.context.operation import OperationContext
 from feed_assets.entities.bundle import AnyEntity
+from feed_assets.log.definitions.records import Rename
+from feed_assets.log.definitions.store import Definitions
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.instances.tables import attempts
@@ -95,6 +97,17 @@ def test_nothing_runs_again_after_the_state_was_lost(finished: LifecycleHarness)
     assert {event.kind for event in lifecycle.events("counts")} == {FeedEventKind.PRODUCED}
     assert lifecycle.statuses("ping") == {}
     assert rebuild(lifecycle).is_empty
+
+
+def test_what_a_process_wrote_under_a_former_name_is_its_own(finished: LifecycleHarness) -> None:
+    counting = process("tally", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)", "extras": "now(0,0)"})
+    lifecycle = lost(finished, *(each for each in ENTITIES if each.name != "count"), counting)
+    with lifecycle.database.begin() as connection:
+        former = Rename(kind="process", former="count", name="tally", renamed_at=NOW, author="ann")
+        Definitions(connection).put_rename(former)
+    rebuild(lifecycle)
+    assert run_all(lifecycle) == []
+    assert set(lifecycle.statuses("tally").values()) == {ProcessInstanceStatus.SUCCEEDED}
 
 
 def test_what_is_not_on_storage_runs(finished: LifecycleHarness) -> None:
