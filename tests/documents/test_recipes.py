@@ -49,8 +49,12 @@ def test_the_commands_of_the_recipes_run(tmp_path: Path, monkeypatch: pytest.Mon
     assert "1 instance at a former place of the feed" in moved["feed-assets plan"]
     assert f"data/raw/orders/{yesterday}" in moved["feed-assets instance listing orders"]
 
+    renamed = follow(shell, "Another name")
+    assert "would be renamed to 'purchases'" in renamed["feed-assets entity rename orders purchases --dry-run"]
+    assert f"data/raw/orders/{yesterday}" in renamed["feed-assets instance listing purchases"]
+
     listed = follow(shell, "A project in another folder")
-    assert "orders" in listed["feed-assets entity list"]
+    assert "purchases" in listed["feed-assets entity list"]
     assert (tmp_path / "store/.env").read_text().endswith(f"DAGSTER_HOME={tmp_path}/store/dagster_home\n")
 
     shell.words = {"REPOSITORY": f"{tmp_path}/store"}
