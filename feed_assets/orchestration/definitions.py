@@ -190,6 +190,7 @@ def assemble_definitions(
     clusters = list(runtime.plan.clusters)
     retention = {cluster: jobs.build_retention_job(runtime, cluster) for cluster in clusters}
     replication = {cluster: jobs.build_replication_job(runtime, layout.find_asset, cluster) for cluster in clusters}
+    copied_to = sorted({each.cluster for each in runtime.plan.processes.values() if each.copy is not None})
     built = [*build_feed_assets(runtime, layout), _location_asset(runtime)]
     check_user_assets(layout, built, assets)
     return dg.Definitions(
@@ -207,7 +208,7 @@ def assemble_definitions(
         ],
         schedules=[
             *(building.build_retention_schedule(runtime, layout, *each) for each in retention.items()),
-            *(building.build_replication_schedule(runtime, layout, *each) for each in replication.items()),
+            *(building.build_replication_schedule(runtime, layout, each, replication[each]) for each in copied_to),
         ],
         sensors=[
             *(each for cluster in clusters for each in building.build_sensors(runtime, layout, cluster)),

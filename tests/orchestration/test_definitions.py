@@ -26,8 +26,8 @@ from tests.orchestration.dagster_home import open_dagster
 VALIDITY = {"start": "2026-01-01T00:00Z", "end": "2026-03-01T00:00Z"}
 
 
-def cluster(name: str = "here") -> Cluster:
-    return Cluster(name=name, storage="memory://shop", spark={"master": "local[1]"})
+def cluster(name: str = "here", storage: str = "memory://shop") -> Cluster:
+    return Cluster(name=name, storage=storage, spark={"master": "local[1]"})
 
 
 def feed(name: str, frequency: str = "days(1)", path: str = "/${YEAR}/${MONTH}/${DAY}", **fields: object) -> Feed:
@@ -270,15 +270,20 @@ def test_a_feed_tells_what_it_is() -> None:
     ]
 
 
-def test_each_cluster_has_its_sensors() -> None:
-    definitions = build_definitions([cluster("a"), cluster("b-c")], settings=load_settings(environ={}))
+def test_each_cluster_has_the_sensors_and_schedules_that_have_something_to_do() -> None:
+    copied = {"here": {"type": "source", "validity": VALIDITY}, "b-c": {"type": "target", "validity": VALIDITY}}
+    counting = process("p", window("a", "today(0,0)", "today(0,0)"), output("b"))
+    entities = [cluster(), cluster("b-c", storage="memory://other"), feed("a", clusters=copied), feed("b"), counting]
+    definitions = build_definitions(entities, settings=load_settings(environ={}))
     assert sorted(sensor.name for sensor in definitions.sensors or ()) == [
-        *("arrival_a", "arrival_b_c"),
-        *("instances_a", "instances_b_c"),
-        *("late_data_a", "late_data_b_c"),
+        *("arrival_b_c", "arrival_here"),
+        "instances_here",
+        *("late_data_b_c", "late_data_here"),
         "notify",
-        *("sla_a", "sla_b_c"),
+        *("sla_b_c", "sla_here"),
     ]
+    schedules = ["replication_b_c", "retention_b_c", "retention_here"]
+    assert sorted(schedule.name for schedule in definitions.schedules or ()) == schedules
 
 
 def test_what_a_user_adds_belongs_to_the_same_definitions() -> None:

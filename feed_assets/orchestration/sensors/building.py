@@ -20,7 +20,10 @@ IN_PROCESS: Mapping[str, object] = {"execution": {"config": {"in_process": {}}}}
 
 
 def build_sensors(runtime: Runtime, layout: AssetLayout, cluster: str) -> Iterator[dg.SensorDefinition]:
-    """Build the sensors of a cluster: for what arrives, for past releases, for late data, and for deadlines."""
+    """Build the sensors of a cluster: for what arrives, for past releases, for late data, and for deadlines. A cluster
+    on which nothing but copies is made has no past releases. The last two stay where nothing is late: they also end
+    what an earlier declaration has begun.
+    """
 
     def arrival_tick(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         from feed_assets.orchestration.location.reloading import renew_code_server
@@ -49,8 +52,9 @@ def build_sensors(runtime: Runtime, layout: AssetLayout, cluster: str) -> Iterat
     polls = f"Polls for arrivals on cluster {cluster} and requests the process instances that become ready."
     targets = _assets(layout, cluster)
     yield _build_sensor(names.arrival_sensor(cluster), arrival_tick, polls, seconds=ARRIVAL_SECONDS, targets=targets)
-    job = names.instances_job(cluster)
-    yield _build_sensor(job, instances_tick, f"Requests instances on cluster {cluster} of past releases.", job_name=job)
+    job, past = names.instances_job(cluster), f"Requests instances on cluster {cluster} of past releases."
+    if any(each.copy is None for each in layout.plan.processes.values() if each.cluster == cluster):
+        yield _build_sensor(job, instances_tick, past, job_name=job)
     checks = f"Checks for late data on cluster {cluster}, and repeats instances whose inputs have changed."
     targets = _assets(layout, cluster, lambda record: isinstance(record, ProcessRecord) and record.late is not None)
     yield _build_sensor(names.late_sensor(cluster), late_tick, checks, targets=targets)
