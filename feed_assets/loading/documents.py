@@ -20,13 +20,14 @@ class Problem:
 
 
 class NoteKind(StrEnum):
-    """How a part of the document was imported: unchanged, in another form, to be checked by a person, or not supported
-    here.
+    """How a part of the document was imported: unchanged, in another form, to be checked by a person, refused by
+    `validate` as it is, or not supported here.
     """
 
     CARRIED = "carried over"
     MAPPED = "mapped"
     CHECK = "to check"
+    REFUSED = "validate refuses"
     UNABLE = "cannot run here"
 
 

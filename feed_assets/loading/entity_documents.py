@@ -183,6 +183,9 @@ class _Reader:
         self._add("variable-missing", finding, self._sources.locate(missing.path))
 
     def _add(self, code: str, finding: Finding, source: Source | None = None) -> None:
+        if "\\xa0" in finding.message:
+            remedy = "It has no-break spaces, as copied from a web page: write blanks."
+            finding = Finding(message=finding.message, remedy=remedy)
         self._issues.append(
             Issue(
                 severity=Severity.ERROR,

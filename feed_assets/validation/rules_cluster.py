@@ -121,7 +121,7 @@ def check_staging(_: Scope, cluster: Cluster) -> Iterator[Complaint]:
 
 
 def check_folders(_: Scope, cluster: Cluster) -> Iterator[Complaint]:
-    """C11: staging, working and temporary files must have different folders."""
+    """C11: staging, working and temporary files must have different folders. Falcon does not ask this of the last."""
     seen: dict[str, str] = {}
     for name, folder in (
         ("staging", cluster.locations.staging),
@@ -136,6 +136,7 @@ def check_folders(_: Scope, cluster: Cluster) -> Iterator[Complaint]:
                 path=("locations", name),
                 message=f"locations.{name} is the folder of locations.{other}, {folder!r}",
                 remedy="Give each a folder of its own.",
+                severity=Severity.WARNING if name == "temp" else Severity.ERROR,
             )
 
 

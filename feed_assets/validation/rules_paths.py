@@ -47,6 +47,15 @@ def check_segments(scope: Scope, feed: Feed) -> Iterator[Complaint]:
             refused = REFUSED_SEGMENTS.intersection(text.split("/"))
             if path in seen:
                 continue
+            if text != text.strip():
+                seen.add(path)
+                yield Complaint(
+                    path=path,
+                    message=f"{'.'.join(map(str, path))} {text!r} has a blank at its "
+                    f"{'end' if text == text.lstrip() else 'beginning'}, which would be part of the name",
+                    remedy=f"Write {text.strip()}.",
+                    severity=Severity.WARNING,
+                )
             if not refused and scope.is_hidden(name, text):
                 seen.add(path)
                 yield Complaint(

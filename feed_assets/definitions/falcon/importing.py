@@ -2,6 +2,8 @@
 workflows that cannot run here, and for addresses.
 """
 
+import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -9,10 +11,12 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
+from feed_assets.clock import SystemClock
 from feed_assets.command_lines import command_line
+from feed_assets.definitions.falcon.reviewing import compare_script, iter_differences
 from feed_assets.definitions.folder import DefinitionFolder
 from feed_assets.engines.registry import ENGINE_NAMES
-from feed_assets.entities.bundle import AnyEntity
+from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import EntityModel, label_of
 from feed_assets.entities.differences import FieldChange
@@ -23,9 +27,9 @@ from feed_assets.entities.maps import EMPTY, Map
 from feed_assets.entities.process import Process
 from feed_assets.entities.workflow import Workflow, WorkflowEngine
 from feed_assets.errors import WrongUsageError
-from feed_assets.issues import FieldPath, FieldSources, Issue, Severity, split_error
+from feed_assets.issues import EntityKey, FieldPath, FieldSources, Issue, Severity, SourceMap, split_error
 from feed_assets.json_form import Hidden, ShownKey
-from feed_assets.loading.bundles import decode_file
+from feed_assets.loading.bundles import decode_file, gather_files, parse_file
 from feed_assets.loading.documents import Note, NoteKind, PlainDocument
 from feed_assets.loading.entity_documents import EntityDocument, read_entity
 from feed_assets.loading.entity_files import EntityFile
@@ -37,8 +41,12 @@ from feed_assets.loading.yaml_writer import render_yaml
 from feed_assets.log.definitions.records import DocumentFormat
 from feed_assets.storage.errors import StoreUnknownError
 from feed_assets.storage.registry import open_store
+from feed_assets.validation.rules import validate_bundle
 from feed_assets.validation.rules_metadata import iter_without_effect
 
+_WASB = re.compile(r"wasb(s?)://([^/]*?)(?:\.blob\.([^/]*))?(/.*)?")  # wasb://box@one.blob.core.windows.net/data
+_TOLD = ("engine-not-here", "no-effect", "replication-table", "storage-not-here")
+"""Warnings that the notes have already."""
 _WORDS: Mapping[str, str] = {
     "extra_forbidden": "there is no such key",
     "missing": "it is missing",
@@ -157,6 +165,8 @@ class Addresses:
             if text.startswith(begin) and (not rest or rest.startswith("/")):
                 self.used.add(old)
                 return self.urls[old].rstrip("/") + rest if rest else self.urls[old]
+        if (found := _WASB.fullmatch(text)) is not None:
+            return f"abfs{found[1]}://{found[2]}{f'.dfs.{found[3]}' if found[3] else ''}{found[4] or ''}"
         return None
 
 
@@ -171,7 +181,9 @@ class ImportOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedFile:
-    """One document: its source and target, the treatment of its parts, and its issues."""
+    """One document: its source and target, the treatment of its parts, its issues, and the lines of the difference
+    between its Hive script and the SQL that runs here.
+    """
 
     source: str
     key: ShownKey | None
@@ -179,6 +191,7 @@ class ImportedFile:
     outcome: ImportOutcome
     notes: tuple[Note, ...] = ()
     issues: tuple[Issue, ...] = ()
+    difference: tuple[str, ...] = ()
     content: Hidden[bytes] = field(default=b"", repr=False)
 
     def render(self) -> Iterator[str]:
@@ -193,6 +206,7 @@ class ImportedFile:
                 if note.kind is kind:
                     line = f"line {note.line}: " if note.line and kind is not NoteKind.CARRIED else ""
                     yield f"  {kind.value}: {line}{note.message}"
+        yield from (f"    {line}" for line in self.difference)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +265,7 @@ def import_documents(
         DefinitionStoreError: the folder refused a file; the written ones are undone.
     """
     importer = _Importer(folder, mapping, file_format, is_forced=is_forced)
-    found = tuple(importer.read(file) for file in files)
+    found = importer.review([importer.read(file) for file in files])
     report = ImportReport(folder=folder.location, files=found, unused=importer.unused(), is_written=False)
     if is_dry_run or report.has_failed:
         return report
@@ -287,6 +301,36 @@ class _Importer:
         self._addresses = Addresses(urls=mapping.urls)
         self._replaced: set[str] = set()
         self._targets: dict[str, str] = {}
+        self._entities: dict[EntityKey, AnyEntity] = {}
+        self._sources: dict[EntityKey, FieldSources] = {}
+
+    def review(self, files: Sequence[ImportedFile]) -> tuple[ImportedFile, ...]:
+        """Return the files with what differs from Falcon, and what `validate` would say, beside what the folder has."""
+        there = self._folder.read() if self._folder.exists() else ()
+        known = gather_files((parse_file(each, None) for each in there), "").bundle
+        brought, sources = self._entities, SourceMap(self._sources)
+        bundle = Bundle(entities=tuple({**{each.key: each for each in known.entities}, **brought}.values()))
+        notes: dict[str | None, list[Note]] = defaultdict(list)
+        for issue in validate_bundle(bundle, sources, SystemClock().now(), only=brought):
+            if issue.code not in _TOLD:
+                kind = NoteKind.REFUSED if issue.severity is Severity.ERROR else NoteKind.CHECK
+                line = issue.source.line if issue.source is not None else None
+                notes[issue.entity].append(Note(kind=kind, message=f"{issue.message}. {issue.remedy}", line=line))
+        for key, entity in brought.items():
+            for path, message in iter_differences(entity, bundle):
+                line = self._sources[key].locate(path).line
+                notes[entity.label].append(Note(kind=NoteKind.CHECK, message=message, line=line))
+        scripts = {key: entity for key, entity in brought.items() if isinstance(entity, Process)}
+        return tuple(
+            replace(
+                file,
+                notes=(*file.notes, *notes[label_of(file.key)]),
+                difference=compare_script(scripts[file.key], file.source) if file.key in scripts else (),
+            )
+            if file.key in brought
+            else file
+            for file in files
+        )
 
     def unused(self) -> tuple[str, ...]:
         """Return the entries of the mapping that no document uses."""
@@ -307,6 +351,7 @@ class _Importer:
             return ImportedFile(
                 source=file.name, key=read.key, target=None, outcome=ImportOutcome.REFUSED, issues=read.issues
             )
+        self._entities[read.entity.key], self._sources[read.entity.key] = read.entity, read.sources
         notes = (*read.notes, *_iter_checks(read.entity, read))
         return self._placed(file, read, read.entity, notes)
 

@@ -138,6 +138,24 @@ def find_columns(condition: str) -> list[str]:
     return list(dict.fromkeys(each.parts[0].name for each in found))
 
 
+def find_query(statement: str) -> tuple[int, int, list[str]] | None:
+    """Return where an INSERT begins and where its query does, and the words between; None for other statements."""
+    from sqlglot.dialects.spark import Spark
+    from sqlglot.errors import SqlglotError
+    from sqlglot.tokenizer_core import TokenType
+
+    try:
+        tokens = Spark().tokenize(statement)
+    except SqlglotError:
+        return None
+    depth = 0
+    for number, token in enumerate(tokens if tokens and tokens[0].token_type is TokenType.INSERT else ()):
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        if depth == 0 and token.token_type in (TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.VALUES):
+            return tokens[0].start, token.start, [each.text for each in tokens[:number]]
+    return None
+
+
 def _unknown_views(
     tree: "Expr", statement: Statement, views: Collection[str], file: Path, *, is_certain: bool
 ) -> Iterator[CodeFault]:

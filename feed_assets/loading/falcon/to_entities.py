@@ -17,8 +17,10 @@ from feed_assets.loading.falcon.spark_options import parse_spark_options
 from feed_assets.loading.messages import render_path
 from feed_assets.timing.dates import is_utc, parse_timezone
 from feed_assets.timing.errors import TimeZoneError
+from feed_assets.timing.templates import TimeVariable
 
 _SUBSTITUTION = re.compile(r"(?<!\$)\$\{((?:[^{}'\"]|'[^']*'|\"[^\"]*\")*)\}")  # ${coord:nominalTime()}
+_VARIABLE = re.compile(r"\$\{([\w.-]+)\}")  # ${region}
 _PART = re.compile(
     r"""'[^']*' | "[^"]*"
     | wf:conf\(\s*(?:'(?P<single>\w+)'|"(?P<double>\w+)")\s*\)
@@ -209,6 +211,13 @@ class _Converter:
 
     def feed(self) -> None:
         self._notification()
+        groups = self._values.get("groups", "")
+        if len(groups.split()) > 1:
+            message = f"<groups> is {quote(groups)}: Falcon's schema has no blanks between groups"
+            self._problem("xml-value", ("groups",), message, f"Write {''.join(groups.split())}.")
+        self._fill(self._values, ())
+        for name, entry in self._values.get("clusters", {}).items():
+            self._fill(entry, ("clusters", name))
         for name, entry in self._values.get("clusters", {}).items():
             self._place(entry, ("clusters", name))
         self._place(self._values, ())
@@ -219,6 +228,22 @@ class _Converter:
             self._note(NoteKind.CHECK, message)
         if any(entry.get("type") == "target" for entry in self._values.get("clusters", {}).values()):
             self._replication()
+
+    def _fill(self, holder: dict[str, Any], path: FieldPath) -> None:
+        """Fill the properties of the feed into its paths and tables, as Falcon does when it writes Oozie's jobs."""
+        properties: dict[str, str] = self._values.get("properties", {})
+        for place, key, at in (
+            *((holder.get("locations", {}), key, (*path, "locations", key)) for key in holder.get("locations", {})),
+            *([(holder, "table", (*path, "table"))] if "table" in holder else []),
+        ):
+            for name in dict.fromkeys(_VARIABLE.findall(place[key])):
+                if name in properties:
+                    place[key] = place[key].replace(f"${{{name}}}", properties[name])
+                    message = f"{render_path(at)}: ${{{name}}} → {quote(properties[name])}, a property of the feed"
+                    self._note(NoteKind.MAPPED, message, at)
+                elif name not in list(TimeVariable) and not name.startswith("cluster."):
+                    message = f"{render_path(at)}: ${{{name}}} is no property of the feed: add one, or write its value"
+                    self._note(NoteKind.CHECK, message, at)
 
     def _path_timezone(self) -> None:
         """Falcon lets Oozie fill in paths, which does so in UTC, whatever the zone of the feed."""

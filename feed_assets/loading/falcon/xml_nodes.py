@@ -61,10 +61,13 @@ def read_xml(text: str) -> XmlElement | Problem:
         return exc.problem
     except expat.ExpatError as exc:
         reason = expat.errors.messages.get(exc.code, "it is not well-formed")
+        has_no_break = "\xa0" in text.split("\n")[exc.lineno - 1]
         return Problem(
             code="xml-syntax",
             message=f"the file is not XML from here on: {reason}",
-            remedy="Check tags, quotes and & in and above this line.",
+            remedy="It has no-break spaces, as copied from a web page: write blanks."
+            if has_no_break
+            else "Check tags, quotes and & in and above this line.",
             line=exc.lineno,
             column=exc.offset + 1,
         )

@@ -13,6 +13,7 @@ from feed_assets.definitions.falcon.importing import (
     import_documents,
     parse_mapping,
 )
+from feed_assets.definitions.falcon.reviewing import adapt_script
 from feed_assets.definitions.folder import DefinitionFolder, open_folder
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import DefinitionsError, EntityNotFoundError
@@ -235,6 +236,11 @@ def test_a_report_says_of_each_file_what_became_of_it(tmp_path: Path) -> None:
         "  mapped: line 6: engine hive → sql: '/apps/hive/weekly.hql'",
         "  to check: line 6: a SQL workflow is a .sql file: rename the script, or give another with --replace-workflow",
         f"  to check: line 6: {copy}",
+        "  to check: line 6: a SQL script reads each input as a view with its instances alone; its last result becomes "
+        "the output, so it does not insert",
+        "  validate refuses: line 2: there is no cluster 'primary'. Declare it, or refer to another cluster.",
+        "  validate refuses: line 6: workflow.path '/apps/hive/weekly.hql' does not match engine sql: it does not end "
+        "with .sql. Write the path of a .sql file.",
     ]
 
 
@@ -318,3 +324,133 @@ def test_variables_and_environment_are_filled_into_xml_as_into_yaml(tmp_path: Pa
         ("variable-missing", 8),
         ("env-missing", 8),
     ]
+
+
+CLUSTER = """<cluster name="primary" colo="x" xmlns="uri:falcon:cluster:0.1"><interfaces>
+<interface type="readonly" endpoint="hftp://h:1" version="1"/>
+<interface type="write" endpoint="wasbs://box@one.blob.core.windows.net" version="1"/>
+<interface type="workflow" endpoint="localoozie" version="1"/></interfaces>
+<locations><location name="staging" path="/s"/><location name="temp" path="/s"/></locations></cluster>"""
+FEED = """<feed name="sums" xmlns="uri:falcon:feed:0.1"><groups>a,b</groups><frequency>days(1)</frequency>
+<clusters><cluster name="primary"><validity start="2015-01-01T00:00Z" end="2016-01-01T00:00Z"/>
+<retention limit="days(9)" action="delete"/></cluster></clusters>
+<locations><location type="data" path="/sums/${region}/${YEAR}-${MONTH}-${DAY}"/></locations>
+<ACL owner="a" group="b" permission="*"/><schema location="a" provider="b"/>
+<properties><property name="region" value="eu"/></properties></feed>"""
+SCRIPT = """-- the sums of ${falcon_clicks_table}
+SET spark.sql.ansi.enabled = false;
+INSERT OVERWRITE TABLE ${falcon_out_database}.${falcon_out_table} PARTITION (ds = '${hiveconf:day}', x)
+SELECT region, count(*), '${day}' FROM ${falcon_clicks_database}.${falcon_clicks_table} c
+WHERE ${falcon_clicks_filter} AND kind = ${kind} AND note = ';INSERT'
+"""
+
+
+def _read(folder: Path, *texts: str, mapping: ImportMapping = NOTHING) -> tuple[ImportedFile, ...]:
+    files = [EntityFile(name=f"{number}.xml", content=text.encode()) for number, text in enumerate(texts)]
+    return import_documents(files, open_folder(folder), mapping).files
+
+
+def test_properties_of_a_feed_are_filled_into_its_paths_and_tables(tmp_path: Path) -> None:
+    (feed,) = _read(tmp_path, FEED)
+    assert "locations.data: ${region} → 'eu', a property of the feed" in _notes(feed, NoteKind.MAPPED)
+    assert b"/sums/eu/${YEAR}-${MONTH}-${DAY}" in feed.content
+    seed = '<table uri="catalog:default:clicks#ds=${YEAR}-${MONTH}-${DAY}-${HOUR};region=${region}"/>'
+    table = FEED[: FEED.index("<locations>")] + seed + FEED[FEED.index("<ACL") :]
+    (feed,) = _read(tmp_path / "seed", table)
+    assert b"region=eu" in feed.content
+    (feed,) = _read(tmp_path / "other", table.replace('name="region"', 'name="zone"'))
+    told = "table: ${region} is no property of the feed: add one, or write its value"
+    assert told in _notes(feed, NoteKind.CHECK)
+    assert any("${region} is not a variable of paths" in note for note in _notes(feed, NoteKind.REFUSED))
+
+
+def test_azure_is_written_by_the_name_of_its_service_here(tmp_path: Path) -> None:
+    (cluster,) = _read(tmp_path, CLUSTER)
+    assert "interface write → storage: 'abfss://box@one.dfs.core.windows.net'" in _notes(cluster, NoteKind.MAPPED)
+    assert _notes(cluster, NoteKind.UNABLE) == []
+    old = "wasbs://box@one.blob.core.windows.net"
+    (cluster,) = _read(tmp_path / "mapped", CLUSTER, mapping=ImportMapping(urls={old: "s3://lake"}))
+    assert b"storage: s3://lake" in cluster.content
+
+
+def test_an_import_says_what_validate_would_say_beside_what_the_folder_has(tmp_path: Path) -> None:
+    (feed,) = _read(tmp_path / "alone", FEED)
+    refused = "there is no cluster 'primary'. Declare it, or refer to another cluster."
+    assert _notes(feed, NoteKind.REFUSED) == [refused]
+    _read(tmp_path, CLUSTER)
+    (feed,) = _read(tmp_path, FEED.replace('${DAY}"', '${DAY} "'))
+    assert _notes(feed, NoteKind.REFUSED) == []
+    assert any("has a blank at its end" in note for note in _notes(feed, NoteKind.CHECK))
+
+
+def test_what_differs_from_falcon_is_said_of_the_entities_that_it_concerns(tmp_path: Path) -> None:
+    other = CLUSTER.replace('name="primary"', 'name="backup"')
+    forever = FEED.replace('"sums"', '"always"').replace("/sums/", "/always/").replace("2016-01", "2099-01")
+    target = '<cluster name="backup" type="target">' + FEED[FEED.index("<validity") : FEED.index("</cluster>") + 10]
+    copied = FEED.replace('name="primary"', 'name="primary" type="source"').replace(
+        "</clusters>", f"{target}</clusters>"
+    )
+    copied = copied.replace("</locations>", '<location type="stats" path="/stats/${YEAR}"/></locations>')
+    copied = copied.replace("</properties>", '<property name="ignoreErrors" value="true"/></properties>')
+    cluster, backup, always, feed = _read(tmp_path, CLUSTER, other, forever, copied)
+    assert "the storage is that of cluster backup, too: a path is one place" in _notes(cluster, NoteKind.CHECK)
+    assert any("locations.temp is the folder" in note for note in _notes(backup, NoteKind.CHECK))
+    words = (
+        "as often as its limit requires",
+        "goes on after the end",
+        "replicas are replaced",
+        "ignoreErrors: ",
+        "shared",
+    )
+    assert [
+        [word for word in words if any(word in note for note in _notes(each, NoteKind.CHECK))]
+        for each in (always, feed)
+    ] == [
+        ["as often as its limit requires"],
+        [*words],
+    ]
+
+
+def test_a_hive_script_beside_its_document_is_compared_with_what_runs_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "weekly.hql").write_text(SCRIPT, "utf-8")
+    (hive,) = _read(tmp_path / "out", (DOCUMENTS / "weekly-hive.xml").read_text("utf-8"))
+    assert [line for line in hive.difference if line[:1] in "+-"] == [
+        "--- weekly.hql",
+        "+++ weekly.sql",
+        "--- the sums of ${falcon_clicks_table}",
+        "+-- the sums of :falcon_clicks_table",
+        "-INSERT OVERWRITE TABLE ${falcon_out_database}.${falcon_out_table} PARTITION (ds = '${hiveconf:day}', x)",
+        "-SELECT region, count(*), '${day}' FROM ${falcon_clicks_database}.${falcon_clicks_table} c",
+        "-WHERE ${falcon_clicks_filter} AND kind = ${kind} AND note = ';INSERT'",
+        "+SELECT region, count(*), :day FROM clicks c",
+        "+WHERE true AND kind = :kind AND note = ';INSERT'",
+    ]
+    assert "    +SELECT region, count(*), :day FROM clicks c" in list(hive.render())
+    two = adapt_script("INSERT INTO a_b WITH x AS (SELECT 1) SELECT * FROM x; INSERT INTO c SELECT 2", ["a-b", "c"])
+    assert two == "-- output: a-b\nWITH x AS (SELECT 1) SELECT * FROM x; -- output: c\nSELECT 2"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("<frequency>", "<frequency\xa0>"),
+        ("<frequency>", "\xa0<frequency>"),
+        ("days(1)", "days(\xa01)"),
+        ('name="sums"', 'name="sums\xa0"'),
+    ],
+)
+def test_no_break_spaces_are_told(tmp_path: Path, old: str, new: str) -> None:
+    (feed,) = _read(tmp_path, FEED.replace(old, new, 1))
+    assert feed.issues[0].remedy == "It has no-break spaces, as copied from a web page: write blanks."
+
+
+def test_groups_have_no_blanks_between_them(tmp_path: Path) -> None:
+    (feed,) = _read(tmp_path, FEED.replace("a,b", " group8,   group9 "))
+    (issue,) = feed.issues
+    assert issue.render() == (
+        "0.xml:1: feed 'sums': <groups> is 'group8,   group9': Falcon's schema has no blanks between groups. "
+        "Write group8,group9."
+    )
