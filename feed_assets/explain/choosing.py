@@ -1,6 +1,5 @@
 """Which instance is explained where nobody names one, or a day or a month: the newest that waits or has failed."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -8,10 +7,9 @@ from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.errors import Fault
-from feed_assets.instances.lists.queries import count_by_status, find_rows
+from feed_assets.instances.lists.queries import count_listed, find_rows
 from feed_assets.instances.lists.ranges import ClusterQuery, InstanceFilter, InstanceQuery
-from feed_assets.log.instances.process_instances import ProcessInstances
-from feed_assets.log.records import FeedInstanceStatus, ProcessInstanceStatus, ProcessKey
+from feed_assets.log.records import FeedInstanceStatus, ProcessInstanceStatus
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.plan.rendering import counted
 from feed_assets.timing.sequence import parse_span, zone_of_keys
@@ -41,72 +39,52 @@ def choose_instance(context: OperationContext, subject: Subject, text: str | Non
         DateTimeError: the text is not a time.
         InstanceQueryError: the subject has no instance yet.
     """
-    if text is None:
-        start, stop = min(record.sequence.start for record in subject.records), None
-    else:
+    records = [each for each in subject.records if each.cluster in subject.asked]
+    start, stop, within = min(each.sequence.start for each in subject.records), None, set[datetime]()
+    if text is not None:
         start, stop = parse_span(text, zone_of_keys(subject.records[0].sequence))
-        within = {time for each in subject.records if stop for time in _first_two(each, start, stop)}
-        if len(within) < 2:
-            return replace(subject, nominal_time=min(within, default=start)), ""
+        sequences = [each.sequence for each in subject.records if stop is not None]
+        within = {each.at(n) for each in sequences for n in each.indices_between(start, stop or start)[:2]}
+    if not records or (text is not None and len(within) < 2):
+        return replace(subject, nominal_time=min(within, default=start)), ""
     until = min(context.as_of + _MOMENT, stop or context.as_of + _MOMENT)
-    number, newest = _count_troubled(context, subject, start, until)
-    if newest:
-        time = max(newest.values())
-        on = tuple(cluster for cluster, each in newest.items() if each == time)
-        remark = f"the newest of {counted(number, 'instance')} that wait or have failed" if number > 1 else ""
-        return replace(subject, clusters=on, nominal_time=time), remark
-    of_all = (_find_due(context, each, start, until) for each in _asked(subject))
-    due = [time for time in of_all if time is not None]
-    if not due:
-        label = label_of((subject.kind, subject.name))
-        reason = "it has no instance " + ("yet" if text is None else f"in {text}")
-        raise InstanceQueryError(subject=label, reason=reason, next_step="Name a later one.", fault=Fault.MISSING)
-    return replace(subject, nominal_time=max(due)), "no instance waits or has failed; this is the newest"
-
-
-def _asked(subject: Subject) -> list[FeedRecord | ProcessRecord]:
-    return [each for each in subject.records if each.cluster in subject.asked]
-
-
-def _first_two(record: FeedRecord | ProcessRecord, start: datetime, stop: datetime) -> Iterator[datetime]:
-    indices = record.sequence.indices_between(start, stop)
-    return (record.sequence.at(index) for index in indices[:2])
-
-
-def _count_troubled(
-    context: OperationContext, subject: Subject, start: datetime, stop: datetime
-) -> tuple[int, dict[str, datetime]]:
-    """Return how many instances wait or have failed, and the newest on each cluster that has one. One that is due and
-    not created waits, too.
-    """
-    total, newest = 0, dict[str, datetime]()
-    wanted = InstanceFilter(statuses=frozenset(map(str, _TROUBLED[subject.kind])))
     with context.read() as connection:
-        for record in _asked(subject):
-            query = InstanceQuery(subject=subject, filter=wanted, results=1)
-            of = ClusterQuery(
-                context=context, connection=connection, query=query, cluster=record.cluster, start=start, stop=stop
+        whole = (
+            ClusterQuery(
+                context=context,
+                connection=connection,
+                query=InstanceQuery(subject=subject, results=1),
+                cluster=each.cluster,
+                start=start,
+                stop=max(start, until),
             )
-            (counts,) = count_by_status([of])
-            times = [row.nominal_time for row in find_rows(of)] if counts else []
-            total += sum(each.number for each in counts.values())
-            last = _find_due(context, record, start, stop) if isinstance(record, ProcessRecord) else None
-            if last is not None and not ProcessInstances(connection).get_many([ProcessKey(*record.key, last)]):
-                total, times = total + 1, [last]
-            newest |= {record.cluster: times[0]} if times else {}
-    return total, newest
+            for each in records
+        )
+        found = [_look(of, record) for of, record in zip(whole, records, strict=True)]
+    if newest := max((times[0] for _, times, _ in found if times), default=None):
+        on = tuple(each.cluster for each, (_, times, _) in zip(records, found, strict=True) if times[:1] == [newest])
+        number = sum(each for each, _, _ in found)
+        remark = f"the newest of {counted(number, 'instance')} that wait or have failed" if number > 1 else ""
+        return replace(subject, clusters=on, nominal_time=newest), remark
+    if not (known := [time for _, _, times in found for time in times]):
+        label, reason = label_of((subject.kind, subject.name)), f"it has no instance {f'in {text}' if text else 'yet'}"
+        raise InstanceQueryError(subject=label, reason=reason, next_step="Name a later one.", fault=Fault.MISSING)
+    return replace(subject, nominal_time=max(known)), "no instance waits or has failed; this is the newest"
 
 
-def _find_due(
-    context: OperationContext, record: FeedRecord | ProcessRecord, start: datetime, stop: datetime
-) -> datetime | None:
-    """Return the newest instance of a range that is due; None if there is none, or if instances come as they come."""
-    expects, delay = (
-        (record.is_enumerated, record.delay)
-        if isinstance(record, ProcessRecord)
-        else (record.is_expected, timedelta(0))
-    )
-    if not expects:
-        return None
-    indices = record.sequence.indices_between(start, max(start, min(stop, context.as_of + _MOMENT - delay)))
-    return record.sequence.at(indices[-1]) if indices else None
+def _look(of: ClusterQuery, record: FeedRecord | ProcessRecord) -> tuple[int, list[datetime], list[datetime]]:
+    """Return how many instances on a cluster wait or have failed, and the newest of these and of all, if any. One of a
+    process that is due and not created waits, too.
+    """
+    wanted = InstanceFilter(statuses=frozenset(map(str, _TROUBLED[of.query.subject.kind])))
+    troubled = replace(of, query=replace(of.query, filter=wanted))
+    number = count_listed(troubled)
+    times = [row.nominal_time for row in find_rows(troubled)] if number else []
+    known = [row.nominal_time for row in find_rows(of)]
+    if isinstance(record, ProcessRecord) and record.is_enumerated:
+        until = min(of.stop, of.context.as_of + _MOMENT - record.delay)
+        due = record.sequence.indices_between(of.start, max(of.start, until))
+        last = [record.sequence.at(due[-1])] if due else []
+        if last > known:
+            number, times = number + 1, last
+    return number, times, known

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from feed_assets.context.operation import OperationContext
     from feed_assets.external_work.called_batches import CalledBatch, EndedBatch, InitBatch
 
-_FACTS = "JSON: what the work has counted, and says of entities; - is standard input."
+_FACTS = 'A file with {"facts": {"rows": 12}, "metadata": …}: counted, and said of entities; - is standard input.'
 _MARKING = "A short word for the events of the outputs, by which others may end their batches."
 
 Facts = Annotated[bytes | None, Param(_FACTS, file=True)]

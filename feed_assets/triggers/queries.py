@@ -11,6 +11,7 @@ from feed_assets.operation import Param
 from feed_assets.parameters import Offset, OnlyCluster, Process, ProcessCluster, Results
 
 _FEEDS = "Only batches that have taken events of this feed."
+_EVENT = "The number of the event, of `queue show` or `feed events`; may be repeated."
 _STATES = "Only batches in this state, such as FAILED."
 
 
@@ -35,6 +36,6 @@ class EventChoice:
     """Events in the queue of a process, about which somebody decides."""
 
     process: Process
-    events: Annotated[tuple[int, ...], Param("The number of the event; may be repeated.", option="event", least=1)]
+    events: Annotated[tuple[int, ...], Param(_EVENT, option="event", least=1)]
     reason: Annotated[str, Param("The reason, for people who find the change later.")]
     cluster: ProcessCluster = None

@@ -99,6 +99,7 @@ def test_apply_of_a_file_changes_the_folder_and_a_second_time_nothing(project: P
     assert "process 'count': updated, version 2" in run("apply", "slower.yaml", "--digest", digest[:8]).stdout
     assert (project / "entities" / "count.yaml").read_text() == SLOWER
     assert run("apply", "slower.yaml", "--digest", digest).stdout == ""
+    assert 'version: 2; changed: frequency: "hours(1)" -> "hours(2)"; digest: ' in run("admin", "audit").stdout
 
 
 @pytest.mark.parametrize("moved", ["an edited file", "another change", "a suspended process", "a begun instance"])

@@ -7,10 +7,12 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
+from feed_assets import build_definitions
+from feed_assets.settings import load_settings
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.in_process import Materializer, materializer
 from tests.orchestration.small import ENTITIES, key, land
-from tests.orchestration.test_definitions import built, feed, mapping, output, process
+from tests.orchestration.test_definitions import VALIDITY, built, cluster, feed, mapping, output, process
 
 JOBS = """
 def summing(numbers):
@@ -95,3 +97,12 @@ def test_a_quarantine_is_below_a_process_that_is_an_asset_of_its_own() -> None:
     made = process("summing", {}, output("sums", "yesterday(0,0)"))
     graph = built(feed("sums", **HELD), feed("rejects", schema=None), made).resolve_asset_graph()
     assert graph.get(BAD_ROWS).parent_keys == graph.get(SUMS).parent_keys == {dg.AssetKey(["here", "summing"])}
+
+
+def test_a_replica_has_no_check_of_its_quality_as_nothing_looks_at_its_rows_again() -> None:
+    copied = {"here": {"type": "source", "validity": VALIDITY}, "there": {"type": "target", "validity": VALIDITY}}
+    held = feed("sums", quality={"rules": {"positive": "n > 0"}}, clusters=copied)
+    entities = [cluster(), cluster("there", "memory://other"), held, process("summing", {}, output("sums"))]
+    graph = build_definitions(entities, settings=load_settings(environ={})).resolve_asset_graph()
+    keys = {key.asset_key.path[0] for key in graph.asset_check_keys if key.name == "quality"}
+    assert keys == {"here"}

@@ -6,6 +6,7 @@ executing it for few rows.
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -47,6 +48,7 @@ LIMIT, OFFSET, KINDS, ENTITIES = "page_limit", "page_offset", "of_kinds", "of_en
 _E = metadata_entities.c
 _M = entity_metadata.c
 _T = search_tokens.c
+_SURE, _NEIGHBOURS = 2, 2_000
 LAST = "\U0010ffff"
 _AFTER, _AFTER_ENTITY = "after_value", "after_entity"
 _SHAPES = 512
@@ -242,6 +244,13 @@ class SearchIndex(TableStore):
         """Return how many entities there are, before `after` and behind it."""
         shape, words = find_shape(replace(chosen, after=None))
         return self._connection.scalar(build_count(shape), words) or 0
+
+    def near(self, word: str) -> list[str]:
+        """Return words of the index that are close to one, and begin as it does; it looks at `_NEIGHBOURS` of them."""
+        beginning = word[:_SURE]
+        statement = select(_T.token).distinct().where(_T.token.between(beginning, beginning + LAST), _IS_SHOWN)
+        known = self._connection.scalars(statement.order_by(_T.token).limit(_NEIGHBOURS))
+        return get_close_matches(word, known, n=2, cutoff=0.75)
 
     def fields_of(self, chosen: SearchFilter, entities: Collection[int]) -> dict[int, list[str]]:
         """Return the fields in which entities meet the terms."""

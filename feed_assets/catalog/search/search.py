@@ -29,7 +29,7 @@ from feed_assets.catalog.search.tokens import PUNCTUATION, fold, parse_number, s
 from feed_assets.catalog.store import MetadataStore, render_metadata
 from feed_assets.entities.errors import MetadataRefusedError
 from feed_assets.errors import shorten
-from feed_assets.json_form import parse_json
+from feed_assets.json_form import Hidden, parse_json
 from feed_assets.pages import tell_shown
 from feed_assets.sql.database import Database
 
@@ -91,6 +91,7 @@ def _iter_matches(text: str, *, is_beginning: bool, field: str | None = None) ->
 
 MOST_RESULTS = 1000
 MOST_CURSORS = 100
+_MOST_NEAR = 5
 
 _VERSION = 1
 _LARGEST = 2**62
@@ -123,11 +124,14 @@ class SearchPage:
     offset: int
     limit: int
     cursors: tuple[str, ...]
+    near: Hidden[tuple[str, ...]] = ()
+    """Words of the index close to those that nothing has."""
 
     @property
     def notes(self) -> Iterator[str]:
         """What to do if nothing is found, how many of all are here, and how to see the pages behind this one."""
         if not self.total:
+            yield f"did you mean {' or '.join(self.near)}?" if self.near else ""
             yield "nothing is found; a term is a whole word, and word* is the beginning of one"
         yield tell_shown(len(self.results), self.total, "entities", "--offset shows the next ones")
         for number, cursor in enumerate(self.cursors, 1):
@@ -171,6 +175,8 @@ def search(database: Database | None, query: SearchQuery) -> SearchPage:
         hits = found[: start.limit]
         is_all = start.after is None and len(found) < wanted and (found or not start.offset)
         total = start.offset + len(found) if is_all else index.count(chosen)
+        words = [] if total else [each.text for term in terms for each in term.matches if not each.is_beginning]
+        near = tuple(dict.fromkeys(word for each in words[:_MOST_NEAR] for word in index.near(each)))
         ids = [hit.entity for hit in hits]
         entities, said, fields = store.of_ids(ids), store.read_many(ids), index.fields_of(chosen, ids)
     results = tuple(
@@ -185,7 +191,7 @@ def search(database: Database | None, query: SearchQuery) -> SearchPage:
         for hit in hits
     )
     cursors = () if order is None else _cursors(found, start, order, query.cursors)
-    return SearchPage(results=results, total=total, offset=start.offset, limit=start.limit, cursors=cursors)
+    return SearchPage(results=results, total=total, offset=start.offset, limit=start.limit, cursors=cursors, near=near)
 
 
 def _parse_order(sort: str | None) -> SearchOrder | None:

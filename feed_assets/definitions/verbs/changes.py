@@ -426,7 +426,7 @@ def _finished(
         number = known.version if known else None
         numbered.append(replace(each, version=number))
         if is_done and made.change is not None:
-            context.audit(verb.value, each.label, version=number, change=made.change.change_id)
+            context.audit(verb.value, each.label, **numbered[-1].audited, change=made.change.change_id)
     return VerbResult(
         verb=verb.value,
         outcomes=tuple(numbered),

@@ -491,10 +491,10 @@ def apply_planned(context: EntityContext, planned: PlannedChanges, *, may_delete
     for entity in planned.difference.entities:
         kind, name = entity.key
         number = newest[entity.key].version
-        context.audit(EntityVerb.APPLY, entity.label, turn=entity.change.value, version=number, digest=planned.digest)
         changes = tuple(field.change for field in entity.fields) if entity.change is EntityChange.CHANGED else ()
-        outcome = _OUTCOMES[entity.change]
-        outcomes.append(EntityOutcome(kind=kind, name=name, outcome=outcome, version=number, changes=changes))
+        done = EntityOutcome(kind=kind, name=name, outcome=_OUTCOMES[entity.change], version=number, changes=changes)
+        context.audit(EntityVerb.APPLY, entity.label, turn=entity.change.value, **done.audited, digest=planned.digest)
+        outcomes.append(done)
     return VerbResult(
         verb=EntityVerb.APPLY,
         outcomes=tuple(outcomes),

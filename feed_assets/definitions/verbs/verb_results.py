@@ -67,14 +67,23 @@ class EntityOutcome:
         """The name of the entity in messages."""
         return label_of((self.kind, self.name))
 
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """The differing fields, each with its values before and after."""
+        values = ((each.field, *map(_render_value, (each.before, each.after))) for each in self.changes)
+        return tuple(f"{name}: {before} -> {after}" for name, before, after in values)
+
+    @property
+    def audited(self) -> Mapping[str, object]:
+        """What the audit says of the change: the version and the differing fields."""
+        return {"version": self.version, **({"changed": self.changed} if self.changes else {})}
+
     def iter_lines(self, would: str) -> Iterator[str]:
         """Yield what became of the entity, or `would` become of it, and why."""
         version = f", version {self.version}" if self.version is not None else ""
         states = ", ".join(f"{cluster} {state}" for cluster, state in self.clusters.items())
         yield f"{self.label}: {would}{self.outcome.value}{version}" + (f" ({states})" if states else "")
-        for each in self.changes:
-            yield f"  {each.field}: {_render_value(each.before)} -> {_render_value(each.after)}"
-        yield from (f"  {note}" for note in self.notes)
+        yield from (f"  {text}" for text in (*self.changed, *self.notes))
 
 
 def _render_value(value: object) -> str:

@@ -19,6 +19,7 @@ from feed_assets.entities.content.event_messages import (
     find_marking_fault,
     find_payload_fault,
 )
+from feed_assets.entities.flow_names import is_flow
 from feed_assets.entities.locations.overlaps import Places
 from feed_assets.instances.arrival.instance_paths import plain_template
 from feed_assets.instances.arrival.polling import PollResult, decide_poll_result, describe_owner, record_poll_results
@@ -237,7 +238,7 @@ def _find_record(context: OperationContext, notice: Notice) -> FeedRecord:
         names = ", ".join(record.cluster for record in arriving)
         choice = _notify(notice, arriving[0].cluster)
         _refuse(notice, None, notice.nominal_time, f"it arrives on {names}", f"Choose one: {choice}")
-    return arriving[0] if arriving else records[0]
+    return arriving[0] if arriving else min(records, key=lambda each: is_flow(each.outputs_of[0].process))
 
 
 def _check_notice(context: OperationContext, record: FeedRecord, notice: Notice, time: datetime) -> None:

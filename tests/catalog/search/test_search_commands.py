@@ -85,6 +85,8 @@ def test_what_is_found_is_a_table_and_what_else_there_is_is_said(demo: Path) -> 
     nothing = run("search", "zebra")
     assert (below(nothing.stdout), nothing.exit_code) == ("", 0)
     assert nothing.stderr == "nothing is found; a term is a whole word, and word* is the beginning of one\n"
+    near = run("search", "temprature owner:opss")
+    assert near.stderr == f"did you mean temperature or ops?\n{nothing.stderr}"
     page = shown("search", "owner:ops")
     assert {each["entity"]: each["fields"] for each in page["results"]} == {
         "feed/flights": ["owner"],

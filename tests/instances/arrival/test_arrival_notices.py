@@ -16,6 +16,7 @@ from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, ProcessIn
 from feed_assets.timing.errors import InstanceError
 from tests.context.contexts import context_of, counting_harness
 from tests.instances.harness import START, LifecycleHarness, at, feed, process
+from tests.replication.test_flows import replicated
 
 NOON = at("01T12:00")
 HOUR = timedelta(hours=1)
@@ -180,6 +181,15 @@ def test_where_a_feed_arrives_on_several_clusters_one_must_be_named(tmp_path: Pa
     ):
         notify(lifecycle)
     assert notify(lifecycle, cluster="backup").cluster == "backup"
+
+
+def test_a_feed_that_is_written_and_copied_names_its_writer(tmp_path: Path) -> None:
+    clusters = ("backup", "primary")
+    maker = process("count", outputs={"clicks": "now(0,0)"})
+    lifecycle = LifecycleHarness.of(tmp_path, replicated(), maker, clusters=clusters)
+    told = r"on primary at .*process 'count' writes it\. Run that: feed-assets instance rerun count --instance"
+    with pytest.raises(ArrivalRefusedError, match=told):
+        notify(lifecycle)
 
 
 def test_on_a_cluster_where_a_process_makes_the_feed_it_does_not_arrive(tmp_path: Path) -> None:
