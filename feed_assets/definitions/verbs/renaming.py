@@ -104,8 +104,6 @@ def rename(context: EntityContext, kind: Kind | None, old: str, new: str, digest
         context.record()
         loaded = context.load()
     _require_name(loaded, key, new)
-    with context.database.read() as connection:
-        _require_rest(connection, key)
     edits = list(_iter_edits(context, loaded, Renaming(kind=kind, old=old, new=new)))
     readers = sorted({edited for edited, _ in edits} - {key})
     preview = context.store.preview([put for _, put in edits], now=context.now)
@@ -116,6 +114,8 @@ def rename(context: EntityContext, kind: Kind | None, old: str, new: str, digest
     warnings: list[Issue] = []
 
     def check(before: LoadedBundle, found: LoadedBundle) -> None:
+        with context.database.read() as connection:
+            _require_rest(connection, key)
         if (before.digest, found.digest) != (preview.before.bundle.digest, preview.after.digest):
             raise PlanOutdatedError(digest=planned)
         warnings.extend(require_valid(context, before, found, [after, *readers]))
@@ -160,30 +160,34 @@ def _require_name(loaded: Loaded, key: EntityKey, new: str) -> None:
     Raises:
         VerbRefusedError: it cannot.
     """
-    kind, old = key
-    label, record = label_of((kind, new)), loaded.newest.get((kind, new))
+    fault = _find_fault(loaded, key, new)
+    if fault is not None:
+        reason, remedy = fault
+        asked = Fault.ASKED if (key[0], new) not in loaded.newest else Fault.STATE
+        raise VerbRefusedError(subject=label_of((key[0], new)), reason=reason, next_step=remedy, fault=asked)
+
+
+def _find_fault(loaded: Loaded, key: EntityKey, new: str) -> tuple[str, str] | None:
+    """Return why an entity cannot get a name, and what to do; None if it can."""
+    (kind, old), other = key, "Choose another name."
+    record, known = loaded.newest.get((kind, new)), loaded.newest.get(key)
     if kind not in RENAMABLE:
-        reason, remedy = f"a {kind} cannot be renamed", "Only feeds and processes can: declare another one beside it."
-        raise VerbRefusedError(subject=label_of(key), reason=reason, next_step=remedy, fault=Fault.ASKED)
+        return f"a {kind} cannot be renamed", "Only feeds and processes can: declare another one beside it."
     try:
         _NAME.validate_python(new)
-    except ValidationError as exc:
-        reason, remedy = "no feed and no process can have this name", "Begin with a letter; use letters, digits and -."
-        raise VerbRefusedError(subject=label, reason=reason, next_step=remedy, fault=Fault.ASKED) from exc
-    remedy = "Choose another name."
+    except ValidationError:
+        return "no feed and no process can have this name", "Begin with a letter; use letters, digits and -."
     if new == old or ((kind, new) in loaded.documents and key in loaded.documents):
-        raise VerbRefusedError(subject=label, reason="it is declared already", next_step=remedy, fault=Fault.ASKED)
+        return "it is declared already", other
     if record is not None:
-        said = "it was deleted, and its record stays under this name" if is_gone(record) else "it is recorded already"
-        raise VerbRefusedError(subject=label, reason=said, next_step=remedy)
-    if (known := loaded.newest.get(key)) is not None and not is_in_folder(known):
-        remedy = "Declare it in a file first; entities of Python are not edited."
-        raise VerbRefusedError(subject=label_of(key), reason="it is built in Python", next_step=remedy)
+        return f"it {'was deleted' if is_gone(record) else 'is declared'}, and its record stays under this name", other
+    if known is not None and not is_in_folder(known):
+        return f"{label_of(key)} is built in Python", "Declare it in a file first: code is not edited."
     for process in loaded.bundle.bundle.processes if kind == Kind.FEED else ():
         named = {*iter_names(process.trigger.when)} if process.trigger and process.trigger.when else set()
         if old in named - process.inputs.keys() and new in process.inputs:
-            reason = f"an input of {process.label} has this name, and its trigger would mean that input"
-            raise VerbRefusedError(subject=label, reason=reason, next_step=remedy)
+            return f"an input of {process.label} has this name, and its trigger would mean that input", other
+    return None
 
 
 def _require_rest(connection: Connection, key: EntityKey) -> None:

@@ -57,23 +57,9 @@ def render_payload(payload: MessagePayload) -> dict[str, object]:
 
 
 def rename_members(members: Mapping[str, Any], renaming: Renaming) -> dict[str, Any]:
-    """Return the content of a message, as `render_payload` has it, with the new name of an entity."""
-    kind = members.get("kind", members.get("entityType", ""))
-    changed: dict[str, Any] = {}
-    for name, value in members.items():
-        match name, value:
-            case (("feed" | "process"), _):
-                changed[name] = renaming.replace(name, value)
-            case "feedNames", str():
-                changed[name] = ",".join(renaming.replace(Kind.FEED, value.split(",")))
-            case "entity", str() if "/" in value:
-                of, entity, *below = value.split("/")
-                changed[name] = "/".join([of, renaming.names(of).get(entity, entity), *below])
-            case (("entity" | "entityName"), _):
-                changed[name] = renaming.replace(kind, value)
-            case _:
-                changed[name] = value
-    return changed
+    """Return a message, as `render_payload` has it, with the new name where the record is asked by it."""
+    kinds = {"feed": Kind.FEED, "process": Kind.PROCESS, "entity": members.get("kind", "")}
+    return {name: renaming.replace(kinds[name], each) if name in kinds else each for name, each in members.items()}
 
 
 def parse_payload(topic: Topic, values: Mapping[str, object]) -> MessagePayload:
