@@ -52,7 +52,7 @@ class Renamed:
     former: str
     name: str
     is_change: bool = True
-    version: int | None = None
+    recorded_version: int | None = None
     files: tuple[str, ...] = ()
     readers: tuple[str, ...] = ()
     digest: str | None = None
@@ -68,7 +68,7 @@ class Renamed:
         if not self.is_change:
             return (f"{label}: it is called {self.name!r} already",)
         would = "would be " if self.dry_run else ""
-        version = f", version {self.version}" if self.version is not None else ""
+        version = f", version {self.recorded_version}" if self.recorded_version is not None else ""
         found = [f"{label}: {would}renamed to {self.name!r}{version}"]
         found += [f"  with {reader}" for reader in self.readers]
         found += [f"  in {file}" for file in self.files]
@@ -139,7 +139,7 @@ def rename(context: EntityContext, kind: Kind | None, old: str, new: str, digest
     settle_releases(context)
     version = context.load().newest[after].version
     context.audit(EntityVerb.RENAME, label_of(after), former=old, version=version, change=made.change_id)
-    return replace(renamed, version=version, warnings=tuple(warnings), reload_needed=True)
+    return replace(renamed, recorded_version=version, warnings=tuple(warnings), reload_needed=True)
 
 
 def _find_kind(context: EntityContext, loaded: Loaded, kind: Kind | None, old: str) -> Kind:

@@ -101,7 +101,7 @@ def test_the_record_goes_along_and_nothing_begins_anew(harness: EntityHarness) -
     update_metadata(open_context(harness.settings, harness.database), "feed/zebra", {}, ["mine"], author="ann")
     before, rows = releases(harness), harness.instances()
     found = renamed(harness, "zebra", "lion")
-    assert found.version == 2
+    assert found.recorded_version == 2
     assert found.readers == ("process 'counting'",)
     assert find(harness, "zebra") <= HISTORY
     assert releases(harness) == before
