@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from feed_assets import Process
+from feed_assets import Process, build_definitions
 from feed_assets.clock import SystemClock
+from feed_assets.settings import load_settings
 from feed_assets.timing.dates import parse_datetime, parse_timezone
 from feed_assets.timing.sequence import InstanceSequence, parse_frequency
 from feed_assets.timing.windows import parse_window
-from tests.documents.markdown import FENCE, ROOT
+from tests.documents.markdown import FENCE, ROOT, plain, tables_of
 from tests.documents.shell import Shell, lines_of
 from tests.documents.test_shell_commands import ELSEWHERE
 from tests.projects import enter
@@ -44,6 +45,11 @@ def test_the_commands_of_the_recipes_run(tmp_path: Path, monkeypatch: pytest.Mon
         "feed-assets feed notify orders YESTERDAY",
     ):
         shell.run(line)
+
+    made = build_definitions(settings=load_settings(environ={}, start=Path.cwd()))
+    names = {each.name.replace("primary", "<cluster>") for each in (*(made.sensors or ()), *(made.schedules or ()))}
+    (table,) = tables_of("docs/recipes.md")
+    assert {*map(plain, table.column["sensor or schedule"])} == names | {"replication_<cluster>"}
 
     moved = follow(shell, "Another place for a feed")
     assert "1 instance at a former place of the feed" in moved["feed-assets plan"]
