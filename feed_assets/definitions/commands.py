@@ -312,7 +312,12 @@ def list_entities(
     return find_page(context, query, kinds, fields)
 
 
-@operation("entity dependency", table="kind, name, tags:commas", rows="dependencies")
+@operation(
+    "entity dependency",
+    none="it needs nothing, and nothing needs it",
+    table="kind, name, tags:commas",
+    rows="dependencies",
+)
 def dependency(context: "EntityContext", *, kind: AnyKindFirst = None, name: AnyName) -> "tuple[Neighbour, ...]":
     """Show the entities that an entity depends on, and its dependents; feeds as Input or Output of processes."""
     from feed_assets.definitions.lists.reading import find_neighbours
@@ -324,6 +329,7 @@ def dependency(context: "EntityContext", *, kind: AnyKindFirst = None, name: Any
 
 @operation(
     "entity summary",
+    none="there is none on the cluster",
     table="name=entity.name, status=entity.status, instance=instance.nominal_time, instance status=instance.status",
     rows="entities",
 )

@@ -170,7 +170,12 @@ def column(
     return find_column_lineage(context, subject, column or ALL, up=up, down=down, levels=levels, as_of=as_of)
 
 
-@operation("instance dependency", table="tag, kind, name, cluster, instance, by", rows="dependencies")
+@operation(
+    "instance dependency",
+    none="nothing is one step away",
+    table="tag, kind, name, cluster, instance, by",
+    rows="dependencies",
+)
 def dependency(context: "OperationContext", *, subject: Named, instance: Instance) -> "Neighbours":
     """Show the instances that one depends on, and its dependents, one step away."""
     from feed_assets.lineage.instance_views import find_dependencies

@@ -22,7 +22,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.errors import WrongUsageError
 from feed_assets.log.records import ProcessKey
 from feed_assets.operation import DECLARATION, Does, Operation, Param, operation
-from feed_assets.operation_list import MODULES, find_operations
+from feed_assets.operation_list import MODULES, find_operations, list_operations
 from feed_assets.pages import Page
 from feed_assets.parameters import Clusters, Files, KindFirst, Name, Names, OnlyKind, OnlyName
 from feed_assets.sql.database import open_database
@@ -471,3 +471,17 @@ def test_the_history_of_facts_has_a_row_for_each_that_a_run_has_reported(submitt
     assert rows(ok(run(*words, "--start", "2013-11", "--end", "2013-11-03-05:00"))) == early
     assert len(rows(ok(run("facts", "history", "counting", "--start", "2013-11-03")))) == 6
     assert "no process" in run("facts", "history", "clicks").stderr
+
+
+SAYS_WHY = {"batch show", "entity lookup", "instance list", "instance logs", "instance params", "instance running"}
+SAYS_WHY |= {"instance search", "instance status", "instance steps", "keys list", "keys show", "metadata get"}
+SAYS_WHY |= {"queue show", "queue verify", "search"}
+"""Results that have a sentence of their own for nothing."""
+NEVER_EMPTY = {"admin operations", "entity blame", "entity governing", "entity history", "entity status", "settings"}
+NEVER_EMPTY |= {"instance asset", "instance calendar", "instance summary", "mirror plan", "replication status"}
+NEVER_EMPTY |= {"replication verify", "retention show"}
+
+
+def test_every_table_says_why_it_is_empty() -> None:
+    tables = {each.name for each in list_operations().items if each.does is Does.READS and each.table and not each.none}
+    assert tables == SAYS_WHY | NEVER_EMPTY
