@@ -190,7 +190,7 @@ def clone(
     return clone(context, kind, name, new, [*(replace or {}).items()])
 
 
-@operation("entity rename", does=Does.DECLARES, checks=True, text="lines", example="clicks page-views --dry-run")
+@operation("entity rename", does=Does.DECLARES, text="lines", example="clicks page-views --dry-run")
 def rename(
     context: "EntityContext",
     *,

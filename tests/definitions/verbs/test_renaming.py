@@ -187,10 +187,10 @@ workflow: {engine: sql, path: counting.sql}
     for old, new in edits.items():
         assert expected.count(old) == 1
         expected = expected.replace(old, new)
-    renamed(harness, "zebra", "lion", skip_checks=True)
+    renamed(harness, "zebra", "lion")
     assert (files / "all.yaml").read_text() == expected
-    renamed(harness, "counting", "tallying", skip_checks=True)
-    renamed(harness, "bad", "null", skip_checks=True)
+    renamed(harness, "counting", "tallying")
+    renamed(harness, "bad", "null")
     expected = expected.replace("[counting]", "[tallying]").replace("name: counting", "name: tallying")
     expected = expected.replace("quarantine: bad", 'quarantine: "null"').replace('name: "bad"', 'name: "null"')
     assert (files / "all.yaml").read_text() == expected
@@ -295,7 +295,7 @@ def test_falcons_xml_is_edited_too(harness: EntityHarness) -> None:
     file = harness.folder / "entities/feed/views.xml"
     file.write_text(text)
     harness.context().record()
-    renamed(harness, "views", "looks", skip_checks=True)
+    renamed(harness, "views", "looks")
     assert file.read_text() == text.replace('name="views"', 'name="looks"')
     assert find(harness, "views") <= HISTORY
     assert problems(harness) == []
@@ -328,7 +328,7 @@ def test_a_queue_goes_on_where_it_was(harness: EntityHarness) -> None:
     trigger_tick(harness)
     marks, (state,) = rows(harness, "fa_trigger_inputs"), rows(harness, "fa_triggers")
     assert {row["input"]: row["pending"] for row in marks} == {"zebra": 1, "counts": 0}
-    renamed(harness, "zebra", "lion", skip_checks=True)
+    renamed(harness, "zebra", "lion")
     expected = [row | ({"input": "lion", "feed": "lion"} if row["feed"] == "zebra" else {}) for row in marks]
     assert sorted(rows(harness, "fa_trigger_inputs"), key=str) == sorted(expected, key=str)
     (after,) = rows(harness, "fa_triggers")
