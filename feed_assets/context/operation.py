@@ -165,8 +165,8 @@ class OperationContext(LifecycleContext):
         with self.read() as connection:
             renames = Definitions(connection).renames()
         now = tuple(each.name for each in renames if each.kind in kinds and each.former == name)
-        suggestions = now or tuple(get_close_matches(name, known, n=2))
-        raise EntityNotFoundError(kind=" or ".join(sorted(kinds)), name=name, suggestions=suggestions)
+        suggestions = tuple(get_close_matches(name, known, n=2))
+        raise EntityNotFoundError(kind=" or ".join(sorted(kinds)), name=name, suggestions=suggestions, now=now)
 
     def require_clusters(self, clusters: Iterable[str]) -> None:
         """Require that clusters are declared. Raises InstanceQueryError if one is not."""

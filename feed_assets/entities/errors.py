@@ -36,16 +36,17 @@ class DefinitionsError(FeedAssetsError):
 
 
 class EntityNotFoundError(DefinitionsError):
-    """No entity of this kind and name is declared."""
+    """No entity of this kind and name is declared. It may have had the name, and have another one `now`."""
 
     fault = Fault.MISSING
 
-    def __init__(self, *, kind: str, name: str, suggestions: tuple[str, ...] = ()) -> None:
+    def __init__(self, *, kind: str, name: str, suggestions: tuple[str, ...] = (), now: tuple[str, ...] = ()) -> None:
         article = "an" if kind == "entity" else "a"
         names = " or ".join(map(repr, suggestions))
         is_word = kind in ("tag", "owner", "colo", "group", "pipeline")
         declare = f"No entity has a {kind}." if is_word else f"Declare {article} {kind} {name!r}."
         hint = f"Did you mean {names}?" if suggestions else declare
+        hint = f"It is called {' or '.join(map(repr, now))} now." if now else hint
         super().__init__(location="the definitions", reason=f"there is no {kind} {name!r}", next_step=hint)
 
 

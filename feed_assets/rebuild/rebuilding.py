@@ -34,6 +34,7 @@ from feed_assets.log.definitions.store import Definitions
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.instances.feed_places import FeedPlaces
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import (
     CONTENT,
@@ -398,6 +399,7 @@ def _is_known(row: FeedInstance | None, found: FoundInstance) -> bool:
 def _record_instances(
     connection: Connection, context: OperationContext, record: FeedRecord, new: Sequence[FoundInstance]
 ) -> None:
+    FeedPlaces(connection).put([record])  # before the first tick of a new state
     if record.is_external:
         last = EventLog(connection).last_seq()
         new = [

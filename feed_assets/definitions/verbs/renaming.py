@@ -98,7 +98,7 @@ def rename(context: EntityContext, kind: Kind | None, old: str, new: str, digest
         known = [each for each in Definitions(connection).renames() if (each.kind, each.former) == key]
     if key not in loaded.documents and is_gone(loaded.newest.get(key)):
         if not any(each.name == new for each in known):
-            raise EntityNotFoundError(kind=kind, name=old, suggestions=tuple(each.name for each in known))
+            raise EntityNotFoundError(kind=kind, name=old, now=tuple(each.name for each in known))
         return Renamed(kind=kind, former=old, name=new, is_change=False, dry_run=context.dry_run)
     if key not in loaded.newest or is_gone(loaded.newest[key]):
         context.record()

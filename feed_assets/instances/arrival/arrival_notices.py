@@ -137,6 +137,7 @@ def record_notice(context: OperationContext, notice: Notice, *, dry_run: bool = 
         with context.database.begin() as connection:
             lock_log(connection)  # so that no two notices find the same key free
             is_first = _find_known(connection, record, notice, time) == known
+            FeedPlaces(connection).put([record])  # no tick may have seen the definition yet
             if is_first and known is not None:
                 _record_change(connection, seen)
             elif is_first:

@@ -20,6 +20,7 @@ from feed_assets.instances.arrival.stored_data import find_standing, present_inp
 from feed_assets.instances.lists.ranges import render_ranges
 from feed_assets.json_form import NominalTime
 from feed_assets.log.instances.feed_instances import SETTLED, FeedInstances
+from feed_assets.log.instances.feed_places import FeedPlaces
 from feed_assets.log.records import FeedKey
 from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import counted
@@ -143,6 +144,7 @@ def poll_now(
     arrived = sum(each.event is not None for each in polled)
     if not dry_run:
         with context.database.begin() as connection:
+            FeedPlaces(connection).put([record])  # no tick may have seen the definition yet
             arrived = record_poll_results(connection, polled)
     require_unobstructed(candidates, looks)
     return arrived, len(settled), [each.key.nominal_time for each in polled if each.event is None]

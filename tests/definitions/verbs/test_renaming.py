@@ -214,7 +214,7 @@ def test_a_dry_run_changes_nothing_and_its_digest_is_that_of_the_change(harness:
 def test_repeating_it_says_that_it_is_done_and_back_is_back(harness: EntityHarness) -> None:
     renamed(harness, "zebra", "lion")
     assert renamed(harness, "zebra", "lion").lines == ("feed 'zebra': it is called 'lion' already",)
-    with pytest.raises(EntityNotFoundError, match="Did you mean 'lion'"):
+    with pytest.raises(EntityNotFoundError, match="It is called 'lion' now"):
         renamed(harness, "zebra", "tiger")
     renamed(harness, "lion", "zebra")
     assert find(harness, "lion") <= HISTORY

@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import delete
 
 from feed_assets.context.errors import ArrivalRefusedError, InstanceQueryError
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.instances.arrival.arrival_notices import Notice, NoticeOutcome, NoticeResult, record_notice
 from feed_assets.json_form import render_document
 from feed_assets.log.audit import Audit
+from feed_assets.log.instances.feed_places import FeedPlaces
+from feed_assets.log.instances.tables import feed_places
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
 from feed_assets.timing.errors import InstanceError
 from tests.context.contexts import context_of, counting_harness
@@ -46,6 +49,16 @@ def test_a_notice_records_an_arrival_and_opens_the_gates_of_those_who_wait(tmp_p
     assert (event.kind, event.origin) == (FeedEventKind.ARRIVED, "notice:ann")
     assert lifecycle.ready(NOON).ready == 1
     assert lifecycle.statuses("count")[START] is ProcessInstanceStatus.READY
+
+
+def test_a_notice_before_the_first_tick_says_where_the_instance_is(tmp_path: Path, state_url: str) -> None:
+    lifecycle = landed(tmp_path, state_url)
+    with lifecycle.database.begin() as connection:
+        known = FeedPlaces(connection).all()
+        connection.execute(delete(feed_places))
+    notify(lifecycle)
+    with lifecycle.database.read() as connection:
+        assert set(FeedPlaces(connection).all()) == {place for place in known if place[0] == "clicks"} != set()
 
 
 def test_what_was_told_is_not_looked_for_again(tmp_path: Path) -> None:
