@@ -101,7 +101,7 @@ def stepping(clean: dict[str, Any]) -> dict[str, Any]:
         (OPAQUE, "def clean(extract): ...", ""),
         (OPAQUE, "def clean(paid): ...", "warning: clean does not match the inputs: no argument matches"),
         (LITERAL, "SELECT * FROM paid JOIN clicks", ""),
-        (LITERAL, "SELECT * FROM paids", "warning: there is no view 'paids'; the inputs are clicks, paid, refunds"),
+        (LITERAL, "SELECT * FROM paids", "error: there is no view 'paids'; the inputs are clicks, paid, refunds"),
         (
             LITERAL,
             "-- output: summary\nSELECT 1;\n-- output: summary\nSELECT 2",
