@@ -111,7 +111,6 @@ def test_a_definition_is_xml_that_can_be_submitted_again(client: TestClient) -> 
         ("POST", "entities/schedule/cluster/primary", "", "cluster"),
         ("GET", "instance/dependencies/process/counting?instanceTime=2013-11-03T05:30Z", "", "05:30"),
         ("GET", "instance/listing/process/counting", "", "The type is feed"),
-        ("GET", "entities/sla-alert/feed", "", "start is missing"),
         ("GET", "entities/lookup/feed", "", "path is missing"),
         ("GET", "instance/params/process/counting", "", "start is missing"),
         ("GET", "entities/summary/cluster?cluster=primary", "", "a cluster has no instances"),
