@@ -69,25 +69,49 @@ outputs:
 workflow: {{engine: python, path: "benchmarks.jobs:count_source"}}
 """
 _INPUT = '  from-{number}: {{feed: {feed}, start: "now(0,0)", end: "now(0,0)"}}'
+_READ = """CREATE FUNCTION peer_read(stored bytea) RETURNS TABLE (feed text, at bigint) LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    rest bytea := substr(stored, 2);
+    ends integer[];
+    times integer;
+    size integer;
+BEGIN
+    WHILE length(rest) > 0 LOOP
+        FOR part IN 1..3 LOOP  -- name, feed and number of times, each ends with NUL
+            ends[part] := position('\\x00'::bytea IN rest);
+            IF part = 2 THEN feed := convert_from(substr(rest, 1, ends[part] - 1), 'UTF8'); END IF;
+            IF part = 3 THEN times := convert_from(substr(rest, 1, ends[part] - 1), 'UTF8'); END IF;
+            rest := substr(rest, ends[part] + 1);
+        END LOOP;
+        FOR number IN 0..times - 1 LOOP
+            at := ('x' || encode(substr(rest, 8 * number + 1, 8), 'hex'))::bit(64)::bigint;
+            RETURN NEXT;
+        END LOOP;
+        rest := substr(rest, 8 * times + 1);
+        FOR number IN 1..times LOOP  -- digests, each behind its length
+            size := get_byte(rest, 0);
+            rest := substr(rest, 2 + CASE size WHEN 255 THEN 0 ELSE size END);
+        END LOOP;
+    END LOOP;
+END $$"""
 _EDGES = (
+    _READ,
     """CREATE TABLE peer_edges AS
-    SELECT input.value ->> 1 AS source, CAST(read.value AS bigint) AS source_time,
-           made.feed AS target, made.nominal_time AS target_time
+    SELECT read.feed AS source, read.at AS source_time, made.feed AS target, made.nominal_time AS target_time
     FROM fa_attempts AS attempt
-    CROSS JOIN LATERAL jsonb_array_elements(CAST(attempt.inputs AS jsonb) -> 1) AS input
-    CROSS JOIN LATERAL jsonb_array_elements_text(input.value -> 2) AS read
+    CROSS JOIN LATERAL peer_read(attempt.inputs) AS read
     JOIN fa_feed_events AS made ON made.seq = CAST(CAST(attempt.outputs AS jsonb) -> 1 ->> 0 AS bigint)""",
     "CREATE INDEX ON peer_edges (target, target_time)",
     "CREATE INDEX ON peer_edges (source, source_time)",
     """CREATE TABLE peer_accesses AS
-    SELECT process AS program, input.value ->> 1 AS data, started_at, ended_at
-    FROM fa_attempts CROSS JOIN LATERAL jsonb_array_elements(CAST(inputs AS jsonb) -> 1) AS input
+    SELECT DISTINCT process AS program, read.feed AS data, started_at, ended_at
+    FROM fa_attempts CROSS JOIN LATERAL peer_read(inputs) AS read
     UNION ALL
     SELECT process, made.feed, started_at, ended_at
     FROM fa_attempts JOIN fa_feed_events AS made ON made.seq = CAST(CAST(outputs AS jsonb) -> 1 ->> 0 AS bigint)""",
     """CREATE TABLE peer_inputs AS
-    SELECT DISTINCT input.value ->> 1 AS feed, process
-    FROM fa_attempts CROSS JOIN LATERAL jsonb_array_elements(CAST(inputs AS jsonb) -> 1) AS input
+    SELECT DISTINCT read.feed, process
+    FROM fa_attempts CROSS JOIN LATERAL peer_read(inputs) AS read
     WHERE nominal_time = (SELECT min(nominal_time) FROM fa_attempts)""",
     "CREATE INDEX ON peer_inputs (feed)",
     "CREATE INDEX ON peer_accesses (started_at)",
@@ -103,13 +127,12 @@ WITH RECURSIVE walk(feed, at, depth) AS (
 _UP_BY_RECORD = text("""
 WITH RECURSIVE walk(feed, at, depth) AS (
     SELECT CAST(:feed AS text), CAST(:at AS bigint), 0
-    UNION SELECT input.value ->> 1, CAST(read.value AS bigint), depth + 1
+    UNION SELECT read.feed, read.at, depth + 1
     FROM walk
     JOIN fa_feed_events AS made ON made.feed = walk.feed AND made.cluster = 'primary' AND made.nominal_time = at
-    JOIN fa_attempts AS attempt ON attempt.run_id = substr(made.origin, 5)
+    JOIN fa_attempts AS attempt ON attempt.run_id = '\\xff'::bytea || substr(made.origin, 2)
         AND attempt.outputs = '[1,[' || made.seq || ']]'
-    CROSS JOIN LATERAL jsonb_array_elements(CAST(attempt.inputs AS jsonb) -> 1) AS input
-    CROSS JOIN LATERAL jsonb_array_elements_text(input.value -> 2) AS read
+    CROSS JOIN LATERAL peer_read(attempt.inputs) AS read
     WHERE depth < :levels
 ) SELECT DISTINCT feed, at FROM walk""")
 _DOWN_BY_RECORD = text("""
@@ -129,7 +152,7 @@ _RECORDS = [("event", each) for each in _EVENTS.columns] + [("attempt", each) fo
 _WHOLE = f"""SELECT walk.feed, at, {", ".join(f"{of}.{each.name} AS {of}_{each.name}" for of, each in _RECORDS)}
 FROM (SELECT DISTINCT feed, at FROM walk) AS walk
 JOIN fa_feed_events AS event ON event.feed = walk.feed AND event.cluster = 'primary' AND event.nominal_time = at
-LEFT JOIN fa_attempts AS attempt ON attempt.run_id = substr(event.origin, 5)
+LEFT JOIN fa_attempts AS attempt ON attempt.run_id = '\\xff'::bytea || substr(event.origin, 2)
     AND attempt.outputs = '[1,[' || event.seq || ']]'"""
 _DOWN = text(
     _UP.text.replace("source, source_time, depth", "target, target_time, depth").replace(

@@ -55,7 +55,7 @@ COPIED = (
 _IN_TRASH = timedelta(days=8)
 _EVERYTHING = ArrivalPattern(late=0, missing=0, again=0)
 _RUN, _UUID_END = re.compile(r"\brun-(\d+)\b"), "-8000-000000000000"
-_TIME = "template.nominal_time + period.micros"
+_BEFORE = "template.nominal_time"
 _NUMBERED = (feed_events, outbox, audit)
 
 
@@ -295,17 +295,31 @@ def _later(
         run = f"substr({name}, 1, length({name}) - 6) || period.tail"
         run, mark = (f"CAST({run} AS BLOB)", "X'FF'") if is_sqlite else (run, "'\\xff'")
         return f"CASE WHEN substr({name}, length({name}) - 16, 1) = {mark} THEN {run} ELSE {name} END"
+    if column is attempts.c.inputs:  # each reads the instance of its own time
+        return _with_time(connection, name)
     if not isinstance(column.type, TypeDecorator) or not isinstance(column.type.impl_instance, sqlalchemy.Text):
         return name
     value = name
-    if column.name == "inputs":  # each reads the instance of its own time
-        value = f"replace({name}, CAST(template.nominal_time AS text), CAST({_TIME} AS text))"
     for number, (at, form) in enumerate(tokens):
         if _has(connection, name, f"{at:{form}}"):
             value = f"replace({value}, '{at:{form}}', period.token{number})"
     if _has(connection, name, _UUID_END):
         value = f"replace({value}, '{_UUID_END}', period.run)"
     return f"{value} || '/' || period.rank" if column is outbox.c.idempotency_key else value
+
+
+def _with_time(connection: Connection, name: str) -> str:
+    """Return the SQL value of bytes that have the nominal time of their row, with that of the other period."""
+    if connection.dialect.name == "sqlite":
+        inner: Any = connection.connection.driver_connection
+        inner.create_function("moved", 3, _moved)
+        return f"moved({name}, {_BEFORE}, period.micros)"
+    old, new = (f"encode(int8send({time}), 'hex')" for time in (_BEFORE, f"{_BEFORE} + period.micros"))
+    return f"decode(replace(encode({name}, 'hex'), {old}, {new}), 'hex')"
+
+
+def _moved(stored: bytes, time: int, micros: int) -> bytes:
+    return stored.replace(time.to_bytes(8, "big"), (time + micros).to_bytes(8, "big"))
 
 
 def _has(connection: Connection, name: str, token: str) -> bool:

@@ -30,7 +30,7 @@ from feed_assets.log.records import EntityKey
 from feed_assets.log.removals.chunks import digest_anew
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.edges import Key, TriggerRecord, compile_trigger
-from feed_assets.plan.records import ProcessRecord
+from feed_assets.plan.records import DEFINITION_DIGITS, ProcessRecord
 from feed_assets.plan.release_fingerprint import parse_fingerprint
 from feed_assets.releases.store import Releases
 from feed_assets.releases.timeline import ReleaseTimeline, note_changed_releases
@@ -117,10 +117,11 @@ def _rewrite_definitions(connection: Connection, renaming: Renaming, values: Val
         digest = version.digest if found is None else digest_as_written(found, text, version.format)
         definitions.rewrite(version, text, digest)
         noted[written[0], written[1], version.digest] = (version.name, digest)
-        if version.kind == Kind.PROCESS and version.digest != digest:
+        if version.kind == Kind.PROCESS and version.digest and digest and version.digest != digest:
             column = process_instances.c.definition_digest
-            is_its = (process_instances.c.process == version.name, column == version.digest)
-            connection.execute(update(process_instances).where(*is_its).values(definition_digest=digest))
+            is_its = (process_instances.c.process == version.name, column == version.digest[:DEFINITION_DIGITS])
+            new = digest[:DEFINITION_DIGITS]
+            connection.execute(update(process_instances).where(*is_its).values(definition_digest=new))
     Changes(connection).rewrite(noted)
 
 

@@ -6,16 +6,17 @@ import re
 from base64 import urlsafe_b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, exists, func, insert, select, true, update
+from sqlalchemy import ColumnElement, Select, exists, func, insert, or_, select, true, type_coerce, update
 
 from feed_assets.entities.common import Kind
 from feed_assets.log.messages.lineage import tell_data
 from feed_assets.log.records import COLUMNS, CONTENT, FeedEvent, FeedEventKind, FeedKey, NewFeedEvent
 from feed_assets.log.tables import HAS_KEY, feed_events, shared_payloads
 from feed_assets.masking import encodable
+from feed_assets.sql.column_types import Text, read_json
 from feed_assets.sql.database import lock_log
 from feed_assets.sql.names import Renaming
 from feed_assets.sql.rows import (
@@ -32,23 +33,35 @@ from feed_assets.sql.totals import Total, TotalKind, Totals, microseconds, total
 
 EVENTS_AT_ONCE = 500
 
-SHARED = frozenset({"sweep", "kind", "place", "store", "rule", "reason", "process", "output", COLUMNS})
+SHARED = frozenset(
+    {"sweep", "kind", "place", "store", "rule", "reason", "was", "process", "output", "attempt", COLUMNS}
+)
 """The members of a payload that many events have in common: stored once, under a number that is made of them."""
 
 _T = feed_events.c
+_NEWEST = select(func.max(feed_events.alias("newest").c.seq)).scalar_subquery()
 _PATH, _PROCESS, _FEED = "path", "process", "{feed}"
+_PARTS = ("%Y", "%m", "%d", "%H", "%M")
 
 
 class _EventRows(RowMapper[FeedEvent]):
     """Gives events the whole of their payloads."""
 
     def load(self, row: Sequence[Any], **others: Any) -> FeedEvent:
-        *values, shared = row
-        found: dict[str, Any] = {**others, **dict(zip(self._names, values, strict=True))}
-        found["origin"] = shared.pop("origin", found["origin"])
-        if _PATH in shared:
-            shared[_PATH] = _render_path(shared[_PATH], found["nominal_time"], found["feed"])
-        return FeedEvent(**found | {"payload": shared | found["payload"]})
+        found: dict[str, Any] = dict(zip(self._read, row, strict=True))
+        if (shared := found.pop("shared")) is not None:
+            origin, pattern, common = _read_shared(shared)
+            found["origin"] = origin or found["origin"]
+            path = {} if pattern is None else {_PATH: _render_path(pattern, found["nominal_time"], found["feed"])}
+            found["payload"] = {**common, **path, **found["payload"]}
+        return FeedEvent(**found, **others)
+
+
+@lru_cache(1024)
+def _read_shared(stored: str) -> tuple[str | None, str | None, Mapping[str, Any]]:
+    """Return origin, pattern of the path and other members of what events have in common."""
+    shared = read_json(stored)
+    return shared.pop("origin", None), shared.pop(_PATH, None), shared
 
 
 def _render_path(pattern: str, nominal_time: datetime, feed: str) -> str:
@@ -58,8 +71,8 @@ def _render_path(pattern: str, nominal_time: datetime, feed: str) -> str:
 def _find_pattern(path: object, nominal_time: datetime, feed: str) -> str | None:
     """Return a path without the name of its feed and without its time, if all instances have that: as `{feed}/%Y`."""
     pattern, rest = "", str(path).replace("%", "%%").replace(feed, _FEED, 1)
-    for part in ("%Y", "%m", "%d", "%H", "%M"):
-        before, found, after = rest.partition(f"{nominal_time:{part}}")
+    for part, value in zip(_PARTS, f"{nominal_time:{' '.join(_PARTS)}}".split(), strict=True):
+        before, found, after = rest.partition(value)
         pattern, rest = (f"{pattern}{before}{part}", after) if found else (pattern, rest)
     pattern += rest
     is_safe = "%Y" in pattern and pattern.isascii() and pattern.isprintable()
@@ -67,8 +80,8 @@ def _find_pattern(path: object, nominal_time: datetime, feed: str) -> str | None
     return pattern if is_of_all and _render_path(pattern, nominal_time, feed) == path else None
 
 
-_SHARED = select(shared_payloads.c.payload).where(shared_payloads.c.number == _T.shared).scalar_subquery()
-EVENT_ROWS = _ROWS = _EventRows(feed_events, FeedEvent, shared=_SHARED)
+_SHARED = select(type_coerce(shared_payloads.c.payload, Text)).where(shared_payloads.c.number == _T.shared)
+EVENT_ROWS = _ROWS = _EventRows(feed_events, FeedEvent, shared=_SHARED.scalar_subquery())
 _NEW_ROWS = RowMapper(feed_events, NewFeedEvent)
 
 
@@ -126,7 +139,8 @@ class EventLog(TableStore):
         self, after: int, limit: int, feeds: Collection[str] | None = None, *, clusters: Collection[str] | None = None
     ) -> list[FeedEvent]:
         """Return at most `limit` events with a number above `after`, in order; only of `feeds` and of `clusters` if
-        given.
+        given. With `clusters`, the event after `after` and the newest of the log come along, whatever theirs is: a
+        reader continues after its last event, and walks but once over those of other clusters.
 
         A reader of a few feeds that got less than `limit` must continue after `last_seq()` of the same transaction, not
         after its last event; else it scans the events of other feeds again and again.
@@ -136,7 +150,8 @@ class EventLog(TableStore):
             # Concatenated, so that SQLite searches from `after` on, and not through all events of the feeds.
             statement = statement.where(_T.feed.concat("").in_(sorted(feeds)))
         if clusters is not None:
-            statement = statement.where(_T.cluster.in_(sorted(clusters)))
+            of_ends = or_(_T.seq == after + 1, _T.seq == _NEWEST)
+            statement = statement.where(or_(_T.cluster.in_(sorted(clusters)), of_ends))
         return _ROWS.find(self._connection, statement.order_by(_T.seq).limit(limit))
 
     def of_feed(self, feed: str, cluster: str, first: int, last: int) -> list[FeedEvent]:
@@ -258,10 +273,13 @@ class EventLog(TableStore):
     def _share(self, rows: Iterable[dict[str, Any]], events: Iterable[NewFeedEvent]) -> None:
         """Store what the payloads of events have in common with others, and leave its number in their rows."""
         common: dict[int, dict[str, object]] = {}
+        pattern: str | None = None
         for row, event in zip(rows, events, strict=True):
             row["payload"] = payload = dict(event.payload)
             shared = {name: payload.pop(name) for name in sorted(payload.keys() & SHARED)}
-            if (pattern := _find_pattern(payload.get(_PATH), event.nominal_time, event.feed)) is not None:
+            if pattern is None or _render_path(pattern, event.nominal_time, event.feed) != payload.get(_PATH):
+                pattern = _find_pattern(payload.get(_PATH), event.nominal_time, event.feed)
+            if pattern is not None:
                 del payload[_PATH]
                 shared[_PATH] = pattern
             if not re.search(r"\d", event.origin):  # no run, nor another program

@@ -364,7 +364,7 @@ class FrozenInput:
 class ProcessInstance(OfProcessInstance):
     """A process instance on a cluster, with its current attempt and run.
 
-    `definition_digest` is of the process's definition, `release` the number of the release that governs the instance.
+    `definition_digest` is that of the process's record, `release` the number of the release that governs the instance.
     `retries` counts automatic attempts since the first one, or since a person ran it, `deaths` the workers in a row
     that died with it. `retry_at` is when the next attempt begins: NEVER if there is none, None until that is decided.
     `overrides` are properties that a person gave for the following runs. `notice_at` is when people are notified that

@@ -277,7 +277,7 @@ class FeedRecord:
     def place(self) -> int:
         """The number of its location in the record: of the store, the template with its zone, and the flag."""
         where = (self.store.url, self.template.text, self.template.zone.key, self.flag)
-        return crc32(repr(where).encode())
+        return crc32(repr(where).encode()) >> 1
 
     @property
     def second_of_day(self) -> int:
@@ -296,6 +296,10 @@ class LateRecord:
     policy: RetryPolicy
     delay: Frequency
     workflows: tuple[tuple[str, Workflow], ...]
+
+
+DEFINITION_DIGITS = 16
+"""So many digits of the digest of a definition stand with an instance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,6 +357,11 @@ class ProcessRecord:
         """Its workflow, and those for late inputs."""
         late = [workflow for _, workflow in self.late.workflows] if self.late is not None else []
         return (*([self.workflow] if self.workflow is not None else []), *late)
+
+    @property
+    def definition_digest(self) -> str:
+        """The beginning of its digest: enough to tell its definitions apart."""
+        return self.digest[:DEFINITION_DIGITS]
 
     @property
     def has_steps(self) -> bool:

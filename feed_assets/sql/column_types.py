@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
+from zlib import compress, decompress
 
 import sqlalchemy
 from sqlalchemy import BigInteger, Dialect, LargeBinary, TypeDecorator
@@ -22,8 +23,11 @@ JSON_VERSION = 1
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_DIGITS = re.compile(r"((?:[0-9a-f]{2}){16,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|)\Z")  # sha256:1c5a…
-_MARK = re.compile(rb"([\0\xff])")  # of digits, and of a UUID: neither is in text
+_DIGITS = re.compile(r"((?:[0-9a-f]{2}){8,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|)\Z")  # sha256:1c5a…
+_LONG = {"sha256:": b"\xfe", "look:": b"\xfd", "run:": b"\xfc"}
+_MARKS = {b"\0": "", b"\xff": ""} | {mark: text for text, mark in _LONG.items()}
+_UUIDS = (b"\xff", _LONG["run:"])
+_MARK = re.compile(rb"([\0\xfc-\xff])")  # none of these is in text
 _escape = json.JSONEncoder().encode
 _parse_json = json.JSONDecoder().decode
 _render_json = json.JSONEncoder(separators=(",", ":")).encode
@@ -66,21 +70,22 @@ def _from_column(value: int | None) -> datetime | None:
 
 
 class Choice(TypeDecorator[StrEnum]):
-    """A member of a string enum, stored as its text."""
+    """A member of a string enum, stored as its text, or as the first `letters` of it, which no other one has."""
 
     impl = sqlalchemy.Text
     cache_ok = True
 
-    def __init__(self, members: type[StrEnum]) -> None:
+    def __init__(self, members: type[StrEnum], letters: int | None = None) -> None:
         super().__init__()
         self.members = members
+        self.letters = letters
 
     def process_bind_param(self, value: StrEnum | str | None, _dialect: Dialect) -> str | None:
-        return None if value is None else str(value)
+        return None if value is None else str(value)[: self.letters]
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], StrEnum | None]:  # noqa: ARG002
         """Replaces `process_result_value`, as for times."""
-        members = {member.value: member for member in self.members}
+        members = {member.value[: self.letters]: member for member in self.members}
         return lambda value: None if value is None else members[value]
 
 
@@ -116,7 +121,7 @@ class Text(TypeDecorator[str]):
 
 class Digest(TypeDecorator[str]):
     """Text that ends with many hexadecimal digits, as `sha256:1c5a…`, or with a UUID, as the names of runs: they are
-    stored as bytes, behind a NUL or 255.
+    stored as bytes behind a NUL or 255, or behind another byte that stands for what is often before them.
     """
 
     impl = LargeBinary
@@ -126,20 +131,24 @@ class Digest(TypeDecorator[str]):
         if value is None:
             return None
         text, digits, _ = _DIGITS.split(encodable(value), 1)
-        mark = b"\xff" if "-" in digits else b"\0"
-        return text.encode() + (mark + bytes.fromhex(digits.replace("-", "")) if digits else b"")
+        is_uuid = "-" in digits
+        mark = _LONG.get(text, b"") if digits else b""
+        if not mark or (mark in _UUIDS) != is_uuid:
+            mark = text.encode() + (b"" if not digits else b"\xff" if is_uuid else b"\0")
+        return mark + bytes.fromhex(digits.replace("-", ""))
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], str | None]:  # noqa: ARG002
         """Replaces `process_result_value`, as for times."""
-        return _digest_from_column
+        return digest_from_column
 
 
-def _digest_from_column(value: bytes | memoryview | None) -> str | None:
+def digest_from_column(value: bytes | memoryview | None) -> str | None:
+    """Return the text of a value of a column `Digest`."""
     if value is None:
         return None
     text, *found = _MARK.split(value, 1)
     mark, digits = found or (b"\0", b"")
-    return text.decode() + (digits.hex() if mark == b"\0" else str(UUID(bytes=digits)))
+    return text.decode() + _MARKS[mark] + (str(UUID(bytes=digits)) if mark in _UUIDS else digits.hex())
 
 
 class Payload(TypeDecorator[Mapping[str, object]]):
@@ -153,7 +162,7 @@ class Payload(TypeDecorator[Mapping[str, object]]):
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Mapping[str, object]]:  # noqa: ARG002
         """Replaces `process_result_value`, as for times."""
-        return lambda value: {} if value is None else _from_json(value)
+        return lambda value: {} if value is None else read_json(value)
 
 
 class Entries(TypeDecorator[tuple[Any, ...]]):
@@ -173,14 +182,41 @@ class Entries(TypeDecorator[tuple[Any, ...]]):
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], tuple[Any, ...]]:  # noqa: ARG002
         """Replaces `process_result_value`, as for times."""
         read = self.read
-        return lambda value: () if value is None else tuple(map(read, _from_json(value)))
+        return lambda value: () if value is None else tuple(map(read, read_json(value)))
 
 
-def _from_json(value: str) -> Any:
+class PackedEntries(TypeDecorator[tuple[Any, ...]]):
+    """As `Entries`, compressed: for long tuples whose entries are alike."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def __init__(self, write: Callable[[Any], object], read: Callable[[Any], object]) -> None:
+        super().__init__()
+        self.write = write
+        self.read = read
+
+    def process_bind_param(self, value: tuple[Any, ...] | None, dialect: Dialect) -> bytes | None:
+        text = Entries(self.write, self.read).process_bind_param(value, dialect)
+        return None if text is None else compress(text.encode())
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], tuple[Any, ...]]:
+        """Replaces `process_result_value`, as for times."""
+        read = Entries(self.write, self.read).result_processor(dialect, coltype)
+        return lambda value: read(None if value is None else decompress(value).decode())
+
+
+def read_json(value: str) -> Any:
+    """Return what a column of JSON has, without the version."""
     version, document = _parse_json(value)
     if version > JSON_VERSION:
-        raise StateError(
-            reason=f"a row has content of version {version}, but this release reads up to {JSON_VERSION}",
-            next_step="Upgrade feed-assets here to the release that wrote it.",
-        )
+        raise newer_content(version)
     return document
+
+
+def newer_content(version: int) -> StateError:
+    """Return the error about stored content of a version that this release does not know."""
+    return StateError(
+        reason=f"a row has content of version {version}, but this release reads up to {JSON_VERSION}",
+        next_step="Upgrade feed-assets here to the release that wrote it.",
+    )

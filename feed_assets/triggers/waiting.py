@@ -10,7 +10,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, exists, func, or_, select
+from sqlalchemy import ColumnElement, Connection, TextClause, and_, exists, func, or_, select
 
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext
@@ -20,7 +20,7 @@ from feed_assets.json_form import Hidden, shown, shows
 from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.definitions.schedules import Schedules
 from feed_assets.log.events import EventLog
-from feed_assets.log.instances.process_instances import ROWS, ProcessInstances
+from feed_assets.log.instances.process_instances import ROWS, ProcessInstances, has_status
 from feed_assets.log.instances.tables import process_instances
 from feed_assets.log.records import EntityKey, ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.log.tables import feed_events
@@ -349,13 +349,14 @@ class BatchPages(TableStore):
 
     def _choose(self, query: BatchQuery) -> tuple[Any, ColumnElement[bool]]:
         wanted = key_rows(self._dialect, ("process", "cluster"))
-        conditions = [_P.process == wanted.c.process, _P.cluster == wanted.c.cluster]
+        is_its = (_P.process == wanted.c.process, _P.cluster == wanted.c.cluster)
+        conditions: list[ColumnElement[bool] | TextClause] = [*is_its]
         if query.start is not None:
             conditions.append(_P.nominal_time >= query.start)
         if query.end is not None:
             conditions.append(_P.nominal_time < query.end)
         if query.states:
-            conditions.append(_P.status.in_(sorted(query.states)))
+            conditions += has_status(query.states)
         if query.feeds:
             conditions.append(or_(_has_range(query.feeds), _is_freed(query.feeds)))
         return wanted, and_(*conditions)

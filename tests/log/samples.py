@@ -1,10 +1,14 @@
 """Records for the tests of this package, with what a test does not care about filled in."""
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from sqlalchemy import Connection
+
 from feed_assets.instances.late.store import LateCheck
 from feed_assets.log.agenda import AgendaKind, Entry
+from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.messages.payloads import EvictionOperation, EvictionPayload
 from feed_assets.log.messages.records import OutboxMessage
 from feed_assets.log.records import (
@@ -156,3 +160,9 @@ def entry(n: float = 0, **fields: Any) -> Entry:
         "state": {},
     }
     return Entry(**given | fields)
+
+
+def count_by_status(connection: Connection, process: str, cluster: str) -> dict[ProcessInstanceStatus, int]:
+    """Count the instances of a process by their statuses."""
+    found = ProcessInstances(connection).find_between(process, cluster, datetime(1970, 1, 1, tzinfo=UTC), NEVER)
+    return dict(Counter(row.status for row in found))

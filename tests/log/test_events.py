@@ -142,9 +142,18 @@ def test_a_reader_may_ask_for_some_feeds_or_one_cluster(database: Database) -> N
             [event(feed="a"), event(feed="b"), event(feed="c", cluster="backup"), event(feed="a", cluster="backup")]
         )
         assert [found.seq for found in log.read(0, 10, ["a", "c"])] == [1, 3, 4]
-        assert [found.seq for found in log.read(0, 10, {"a"}, clusters=["backup"])] == [4]
-        assert [found.seq for found in log.read(0, 10, clusters=["primary"])] == [1, 2]
+        assert [found.seq for found in log.read(1, 10, {"a"}, clusters=["backup"])] == [4]
         assert log.read(0, 10, []) == []
+
+
+def test_a_reader_of_a_cluster_walks_once_over_what_others_have_recorded(database: Database) -> None:
+    with database.begin() as connection:
+        log = EventLog(connection)
+        log.append([event(n, cluster="backup" if n in (2, 5, 6, 7) else "primary") for n in range(8)])
+        assert [found.seq for found in log.read(0, 3, clusters=["primary"])] == [1, 2, 4]
+        assert [found.seq for found in log.read(4, 3, clusters=["primary"])] == [5, 8]  # the newest, of the other one
+        assert log.read(8, 3, clusters=["primary"]) == []
+        assert [found.seq for found in log.read(5, 2, clusters=["primary"])] == [6, 8]  # that behind it, of the other
 
 
 def test_the_history_of_an_instance_is_in_order(database: Database) -> None:

@@ -8,7 +8,6 @@ from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 from feed_assets.clock import FrozenClock
 from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.context.tick import Tick, open_tick
-from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.orchestration.graph.layout import AssetLayout, lay_out
 from feed_assets.orchestration.graph.translator import DEFAULT_TRANSLATOR, FeedAssetsTranslator
@@ -17,6 +16,7 @@ from feed_assets.orchestration.location.runtime import Runtime, open_runtime
 from feed_assets.orchestration.sensors.ticks import run_tick
 from feed_assets.plan.location import Location, load_location
 from feed_assets.settings import Settings, load_settings
+from tests.log.samples import count_by_status
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.small import ENTITIES, JOBS, START
 
@@ -78,4 +78,4 @@ class LocationHarness:
 
     def counts(self) -> dict[ProcessInstanceStatus, int]:
         with self.runtime.database(self.instance).read() as connection:
-            return ProcessInstances(connection).counts("summing", "here")
+            return count_by_status(connection, "summing", "here")

@@ -18,6 +18,7 @@ from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import Cause, FeedKey, ProcessInstance, ProcessInstanceStatus
 from feed_assets.orchestration.runs import remaining
 from feed_assets.testing.projects import failure_of
+from tests.log.samples import count_by_status
 from tests.orchestration.dagster_home import Home, materialized, sqlite_state
 from tests.orchestration.in_process import Materializer, materializer
 from tests.orchestration.small import ENTITIES, JOBS, START, key, land, total
@@ -69,7 +70,7 @@ def test_one_failing_instance_of_a_range_takes_no_other_along(home: Home, made: 
     assert [total(home.data, hour) for hour in (0, 2)] == [3, 7]
     assert not (home.data / "sums" / "2026-01-01" / "01").exists()
     with sqlite_state(home).read() as connection:
-        counts = ProcessInstances(connection).counts("summing", "here")
+        counts = count_by_status(connection, "summing", "here")
     assert counts == {ProcessInstanceStatus.SUCCEEDED: 2, ProcessInstanceStatus.FAILED: 1}
 
 
@@ -172,7 +173,7 @@ def test_whatever_a_workflow_raises_or_returns_ends_its_own_instance(home: Home,
     assert [event.partition_key for event in events] == [key(9), key(0)]  # what may end the process is done last
     with sqlite_state(home).read() as connection:
         instances = ProcessInstances(connection)
-        assert instances.counts("summing", "here") == {
+        assert count_by_status(connection, "summing", "here") == {
             ProcessInstanceStatus.SUCCEEDED: 2,
             ProcessInstanceStatus.FAILED: 8,
         }
@@ -255,7 +256,7 @@ def test_a_run_by_hand_without_its_inputs_says_what_is_missing(home: Home, made:
     assert lacks in failure_of(done)
     assert "The other 1 are published." in failure_of(done)
     with sqlite_state(home).read() as connection:
-        counts = ProcessInstances(connection).counts("summing", "here")
+        counts = count_by_status(connection, "summing", "here")
     assert counts == {ProcessInstanceStatus.SUCCEEDED: 1}
 
 

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from dagster import AssetKey
 
-from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.orchestration.definitions import build_definitions
 from feed_assets.settings import load_settings
 from feed_assets.testing.projects import failure_of
 from feed_assets.transfer.executors import WORTH_BYTES
 from tests.cli.project import run
+from tests.log.samples import count_by_status
 from tests.orchestration.dagster_home import Home, materialized, sqlite_state
 
 ENTITIES = """
@@ -128,7 +128,7 @@ def test_row_141_a_run_of_dagster_mirrors_with_spark_and_its_partition_says_what
     with home.instance() as instance:
         assert materialized(instance, "here", "models") == {"2026-01-01", "2026-01-02"}
     with sqlite_state(home).read() as connection:
-        assert ProcessInstances(connection).counts("models", "here") == {ProcessInstanceStatus.SUCCEEDED: 2}
+        assert count_by_status(connection, "models", "here") == {ProcessInstanceStatus.SUCCEEDED: 2}
 
 
 def applications(home: Home) -> list[Path]:

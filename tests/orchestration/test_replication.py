@@ -19,7 +19,6 @@ from feed_assets.context.safe_mode import set_safe_mode
 from feed_assets.entities.common import Kind
 from feed_assets.explain.explanations import explain_instance
 from feed_assets.explain.records import ReasonCode
-from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.orchestration import names
 from feed_assets.orchestration.definitions import build_definitions
@@ -28,6 +27,7 @@ from feed_assets.orchestration.runs.jobs import build_replication_job
 from feed_assets.orchestration.runs.listed_instances import run_replication_tick
 from feed_assets.orchestration.sensors.ticks import run_tick
 from feed_assets.settings import load_settings
+from tests.log.samples import count_by_status
 from tests.orchestration.dagster_home import Home, materialized, sqlite_state
 from tests.orchestration.hand_ticked import NOON, LocationHarness
 from tests.orchestration.small import CLUSTER, NUMBERS, START, key, land
@@ -89,7 +89,7 @@ def test_row_132_replicas_of_a_range_are_made_by_one_run_and_tell_what_they_were
         assert (there(home, hour) / "part.csv").read_text() == f"n\n{hour}\n"
         assert (there(home, hour) / "_SUCCESS").exists()
     with sqlite_state(home).read() as connection:
-        counts = ProcessInstances(connection).counts("numbers@here", "there")
+        counts = count_by_status(connection, "numbers@here", "there")
     assert counts == {ProcessInstanceStatus.SUCCEEDED: 3}
 
 

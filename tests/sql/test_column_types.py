@@ -46,11 +46,14 @@ def test_every_column_of_text_keeps_any_text(database: Database) -> None:
 @pytest.mark.parametrize(
     ("told", "kept"),
     [
-        pytest.param("sha256:" + "1c" * 32, b"sha256:\0" + b"\x1c" * 32, id="digest"),
+        pytest.param("sha256:" + "1c" * 32, b"\xfe" + b"\x1c" * 32, id="digest"),
         pytest.param("1c" * 32, b"\0" + b"\x1c" * 32, id="digits alone"),
+        pytest.param("look:" + "1c" * 16, b"\xfd" + b"\x1c" * 16, id="a look"),
+        pytest.param("run:" + "1c" * 16, b"run:\0" + b"\x1c" * 16, id="no UUID"),
+        pytest.param("sha256:" + RUN, b"sha256:\xff" + UUID(RUN).bytes, id="a UUID behind what is for digests"),
         pytest.param("look:1" + "1c" * 16, b"look:1\0" + b"\x1c" * 16, id="odd number of digits"),
         pytest.param("sha256:" + "1C" * 32, b"sha256:" + b"1C" * 32, id="capitals"),
-        pytest.param("run:" + RUN, b"run:\xff" + UUID(RUN).bytes, id="a run"),
+        pytest.param("run:" + RUN, b"\xfc" + UUID(RUN).bytes, id="a run"),
         pytest.param(RUN, b"\xff" + UUID(RUN).bytes, id="a UUID"),
         pytest.param(RUN.upper(), RUN.upper().encode(), id="another form of it"),
         pytest.param("etag:1c1c-2", b"etag:1c1c-2", id="none"),

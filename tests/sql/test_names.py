@@ -94,9 +94,10 @@ PROCESS_TABLES = (
     *("fa_attempts", "fa_batches", "fa_facts", "fa_process_instances", "fa_queue_changes", "fa_releases"),
     *("fa_sla_pauses", "fa_steps", "fa_trigger_inputs", "fa_triggers"),
 )
+INPUTS = "\x01old\0{}\x001\0\0\0\0\0\0\0\0\x01\x01a"  # at one time, with the digest `a`
 OF_FEEDS = [
     *((table, "feed", PLAIN, {}) for table in FEED_TABLES),
-    ("fa_attempts", "inputs", ('[1,[["old","old",[1],["a"]]]]', '[1,[["old","new",[1],["a"]]]]'), {}),
+    ("fa_attempts", "inputs", (INPUTS.format("old"), INPUTS.format("new")), {}),
     ("fa_sweeps", "counts", ('[1,[{"feed":"old","policy":""}]]', '[1,[{"feed":"new","policy":""}]]'), {}),
     ("fa_attempts", "process", ("old@east", "new@east"), {}),
     ("fa_cursors", "value", ('{"behind":{"old":7}}', '{"behind":{"new":7}}'), {}),
@@ -134,13 +135,17 @@ def test_a_new_name_is_written_everywhere_and_into_nothing_else(database: Databa
         expected = []
         for number, (name, column, (before, after), beside) in enumerate(samples):
             row = {each.name: _fill(each, number, beside.get(each.name), of) for each in tables[name].columns}
-            row[column] = _of(of, before)
+            row[column] = _of(of, before) if column != "inputs" else before.encode()
             connection.execute(text(f"INSERT INTO {name} ({', '.join(row)}) VALUES (:{', :'.join(row)})"), row)
-            expected.append((name, row | {column: _of(of, after if renamed is of else before)}))
+            then = _of(of, after if renamed is of else before)
+            expected.append((name, row | {column: then if column != "inputs" else then.encode()}))
         rename_everywhere(connection, Renaming(kind=renamed, old="old", new="new", clusters=("east",)))
         for name in {name for name, *_ in samples}:
             rows = connection.execute(text(f"SELECT * FROM {name}")).mappings()
-            found = [{key: b"" if isinstance(each, memoryview) else each for key, each in row.items()} for row in rows]
+            found = [
+                {key: bytes(each) if isinstance(each, memoryview) else each for key, each in row.items()}
+                for row in rows
+            ]
             wanted = [row for of_table, row in expected if of_table == name]
             assert sorted(found, key=str) == sorted(wanted, key=str)
 

@@ -145,11 +145,11 @@ def governing_version(database: Database, process: str, cluster: str, nominal_ti
 
 def _made_by(definitions: Definitions, instance: ProcessInstance) -> DefinitionVersion | None:
     """Return the version of its process by which an instance ran, if soft fields of the release have changed since."""
-    began = instance.started_at
+    began, digest = instance.started_at, instance.definition_digest
     fitting = [
         version
         for version in definitions.history("process", instance.process)
-        if version.digest == instance.definition_digest and (began is None or version.recorded_at <= began)
+        if digest and (version.digest or "").startswith(digest) and (began is None or version.recorded_at <= began)
     ]
     return fitting[-1] if fitting else None
 

@@ -364,7 +364,7 @@ def begin_attempt(
         ended_at=None,
         cause=None,
         cause_detail=None,
-        definition_digest=process.digest,
+        definition_digest=process.definition_digest,
         release=release,
         retry_at=None,
         notice_at=None,
@@ -420,7 +420,7 @@ def _new_instance(process: ProcessRecord, nominal_time: datetime, now: datetime)
         status=ProcessInstanceStatus.WAITING,
         updated_at=now,
         materialized_at=now,
-        definition_digest=process.digest,
+        definition_digest=process.definition_digest,
     )
 
 

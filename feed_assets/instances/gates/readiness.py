@@ -326,7 +326,7 @@ def _new_instance(
         notice_at=first_notice_at(record, nominal_time, as_of) if cause is None else as_of,
         ended_at=None if cause is None else as_of,
         cause=cause,
-        definition_digest=record.digest,
+        definition_digest=record.definition_digest,
     )
 
 
@@ -359,9 +359,11 @@ def _apply_events(tick: Tick) -> tuple[bool, int]:
     """
     with tick.database.read() as connection:
         after = int(Cursors(connection).get(_cursor(tick.cluster)) or 0)
-        events = EventLog(connection).read(after, EVENTS_A_STEP, clusters=tick.plan.read_by(tick.cluster))
-    if not events:
+        clusters = tick.plan.read_by(tick.cluster)
+        found = EventLog(connection).read(after, EVENTS_A_STEP, clusters=clusters)
+    if not found:
         return False, 0
+    events = [event for event in found if event.cluster in clusters]
     arrived = [event for event in events if event.kind in ARRIVING and event.cluster == tick.cluster]
     if arrived:  # in a transaction of its own, which is repeated without harm, since it locks the log
         marked = [(event.feed, tick.cluster, event.nominal_time, event.seq) for event in arrived]
@@ -375,8 +377,8 @@ def _apply_events(tick: Tick) -> tuple[bool, int]:
         note_updates(connection, tick, events)
         waiting = instances.times_in(spans, _WAITING)
         ready = _open_gates(connection, tick, waiting)
-        Cursors(connection).put(_cursor(tick.cluster), str(events[-1].seq))
-    return len(events) == EVENTS_A_STEP, ready
+        Cursors(connection).put(_cursor(tick.cluster), str(found[-1].seq))
+    return len(found) == EVENTS_A_STEP, ready
 
 
 def decide_coming(plan: Plan, cluster: str, events: Sequence[FeedEvent], as_of: datetime) -> list[ProcessInstance]:

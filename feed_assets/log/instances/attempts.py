@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, and_, literal, select, tuple_, update
 
-from feed_assets.log.instances.tables import FEEDS_READ, IS_LONG, LONG, attempts, process_instances
+from feed_assets.log.instances.tables import IS_LONG, LONG, attempts, process_instances
 from feed_assets.log.messages.lineage import tell_attempt
 from feed_assets.log.records import Attempt, FeedEvent, FrozenInput, ProcessInstanceStatus, ProcessKey
 from feed_assets.log.tables import feed_events
@@ -54,7 +54,7 @@ class ActiveAttempt(NamedTuple):
     outputs: tuple[int, ...]
 
 
-_ACTIVE = select(*(_T[name] for name in ActiveAttempt._fields[:6]), FEEDS_READ, _T.outputs)
+_ACTIVE = select(*(_T[name] for name in ActiveAttempt._fields[:6]), _T.inputs, _T.outputs)
 _END = (_T.ended_at, _T.process, _T.nominal_time, _T.attempt)
 
 
@@ -134,7 +134,11 @@ class Attempts(TableStore):
         is_broken_off = (_P.status == ProcessInstanceStatus.SUSPENDED, _T.ended_at == _P.updated_at)
         suspended = _ACTIVE.join_from(process_instances, attempts, is_its).where(*is_broken_off, *is_there)
         rows = [row for each in ends for row in self._connection.execute(_ACTIVE.where(*is_there, each))]
-        found = map(ActiveAttempt._make, [*rows, *self._connection.execute(suspended)])
+        rows += self._connection.execute(suspended)
+        found = [
+            ActiveAttempt._make((*key, tuple(each.feed if each.nominal_times else None for each in inputs), outputs))
+            for *key, inputs, outputs in rows
+        ]
         return sorted({each[:4]: each for each in found}.values())
 
     def of_run(self, run_id: str) -> list[Attempt]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from sqlalchemy import Column, ColumnElement, Table, and_, func, select
 
-from feed_assets.log.instances.process_instances import ROWS
+from feed_assets.log.instances.process_instances import ROWS, has_status
 from feed_assets.log.instances.tables import feed_instances, process_instances
 from feed_assets.log.records import ProcessInstance, ProcessInstanceStatus
 from feed_assets.sql.rows import KEY_ROWS, POSITION, TableStore, key_rows, render_rows
@@ -77,7 +77,7 @@ class InstancePages(TableStore):
         """
         statement = ROWS.select.where(*_is_of(process, cluster, start, stop))
         if statuses is not None:
-            statement = statement.where(_T.status.in_(sorted(statuses)))
+            statement = statement.where(*has_status(statuses))
         if started_after is not None:
             statement = statement.where(_T.started_at > started_after)
         columns = [_ORDERED_BY[order], *([] if order is PageOrder.NOMINAL_TIME else [_T.nominal_time])]

@@ -12,6 +12,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Select,
+    TextClause,
     and_,
     bindparam,
     delete,
@@ -27,6 +28,7 @@ from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.definitions.schedules import is_process_scheduled
 from feed_assets.log.instances.tables import (
     HAS_FAILED,
+    HAS_NOT_SUCCEEDED,
     IS_REQUESTED,
     IS_UNREQUESTED,
     IS_WAITING_WITH_DEADLINE,
@@ -150,7 +152,7 @@ class ProcessInstances(TableStore):
         """Return the first `limit` instances with a status (None: all), by nominal time; of one process and one cluster
         if given, and that have ended at a time or later.
         """
-        is_wanted = [_T.status == status]
+        is_wanted = has_status({status})
         if ended_from is not None:
             is_wanted.append(_T.ended_at >= ended_from)
         if process is not None:
@@ -188,7 +190,7 @@ class ProcessInstances(TableStore):
         is_wanted = and_(
             _T.process == wanted.c.process,
             _T.cluster == wanted.c.cluster,
-            _T.status.in_(sorted(statuses)),
+            *has_status(statuses),
             _T.nominal_time.between(wanted.c.first, wanted.c.last),
         )
         # An outer join, in which a span without instances gives a null: SQLite keeps its order, spans before instances.
@@ -264,7 +266,7 @@ class ProcessInstances(TableStore):
 
     def unended(self, process: str, cluster: str) -> list[ProcessInstance]:
         """Return the instances of a process that were created and have not ended, oldest first."""
-        statement = ROWS.select.where(_T.process == process, _T.cluster == cluster, _T.status.in_(sorted(UNENDED)))
+        statement = ROWS.select.where(_T.process == process, _T.cluster == cluster, *has_status(UNENDED))
         return self._find(statement.order_by(*_OLDEST_FIRST))
 
     def undecided(self, cluster: str, limit: int) -> list[ProcessInstance]:
@@ -409,6 +411,12 @@ def _update_expected(
     is_wanted = (_T[name] == wanted.c[name] for name in ProcessKey._fields)
     statement = update(process_instances).where(*is_wanted, is_expected)
     return statement.returning(_T.process, _T.cluster) if returns_entities else statement
+
+
+def has_status(statuses: Collection[ProcessInstanceStatus]) -> list[ColumnElement[bool] | TextClause]:
+    """Return the conditions that an instance has one of some statuses, by which databases find the index of those."""
+    is_one = _T.status.in_(sorted(statuses))
+    return [is_one] if ProcessInstanceStatus.SUCCEEDED in statuses else [is_one, HAS_NOT_SUCCEEDED]
 
 
 def _is_on(cluster: str | None) -> tuple[ColumnElement[bool], ...]:

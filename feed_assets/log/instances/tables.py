@@ -1,9 +1,28 @@
 """Tables of feed instances and process instances: where they are, what was seen of them, and each attempt."""
 
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, text, type_coerce
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Dialect,
+    Index,
+    Integer,
+    LargeBinary,
+    SmallInteger,
+    TypeDecorator,
+    func,
+    literal,
+    select,
+    text,
+    type_coerce,
+    update,
+)
 
 from feed_assets.entities.common import Kind
 from feed_assets.log.records import Cause, FeedInstanceStatus, FrozenInput, ProcessInstanceStatus
@@ -15,31 +34,80 @@ from feed_assets.sql.column_types import (
     Payload,
     Text,
     UtcDateTime,
+    digest_from_column,
     from_micros,
+    newer_content,
     to_micros,
 )
-from feed_assets.sql.names import NAMES_FEED, NAMES_PROCESS, Renaming, content_in, names
+from feed_assets.sql.names import NAMES_FEED, NAMES_PROCESS, Renaming, names
 from feed_assets.sql.tables import define_table, index_where
 
-
-def _write_input(entry: FrozenInput) -> list[object]:
-    """Return an input as it is stored with each attempt and instance: without names, which most of it would be."""
-    return [entry.name, entry.feed, list(map(to_micros, entry.nominal_times)), list(entry.digests)]
-
-
-def _rename_inputs(inputs: list[list[Any]], renaming: Renaming) -> list[list[Any]]:
-    return [[name, renaming.replace(Kind.FEED, feed), *others] for name, feed, *others in inputs]
+_INPUTS_VERSION = b"\x01"
+_LONG_SIZE, _NO_DIGEST = 254, b"\xff"
+_write_digest, _read_digest = Digest().process_bind_param, digest_from_column
 
 
-def _to_feed(values: list[Any]) -> str | None:
-    _, feed, times, _ = values
-    return feed if times else None
+def _rename_inputs(connection: Connection, column: Column[Any], renaming: Renaming) -> None:
+    table, keys, raw = column.table, list(column.table.primary_key), type_coerce(column, LargeBinary)
+    for old, new in renaming.names(Kind.FEED).items():
+        name = literal(f"\0{old}\0".encode(), LargeBinary)
+        is_sqlite = connection.dialect.name == "sqlite"
+        place = func.instr(raw, name) if is_sqlite else func.position(name.bool_op("IN")(raw))
+        for inputs, *key in connection.execute(select(column, *keys).where(place > 0)).all():
+            renamed = tuple(replace(each, feed=new) if each.feed == old else each for each in inputs)
+            is_it = [each == value for each, value in zip(keys, key, strict=True)]
+            connection.execute(update(table).where(*is_it).values({column.key: renamed}))
 
 
-def _to_input(values: list[Any]) -> FrozenInput:
-    name, feed, times, digests = values
-    nominal_times = tuple(map(from_micros, times))
-    return FrozenInput(name=name, feed=feed, nominal_times=nominal_times, digests=tuple(digests))
+class _Inputs(TypeDecorator[tuple[FrozenInput, ...]]):
+    """The inputs of an attempt as bytes, behind a version. Of each: name and feed, which end with NUL, the number of
+    its times, these in microseconds, and its digests, each behind its length, or 255
+    for none. None is stored as NULL.
+    """
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def process_bind_param(self, value: tuple[FrozenInput, ...] | None, dialect: Dialect) -> bytes | None:
+        if not value:
+            return None
+        parts = [_INPUTS_VERSION]
+        for each in value:
+            times = [to_micros(time) for time in each.nominal_times]
+            parts += [f"{each.name}\0{each.feed}\0{len(times)}\0".encode(), struct.pack(f">{len(times)}q", *times)]
+            for digest in each.digests:
+                stored = _write_digest(digest, dialect)
+                parts.append(_NO_DIGEST if stored is None else _sized(stored))
+        return b"".join(parts)
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], tuple[FrozenInput, ...]]:  # noqa: ARG002
+        """Replaces `process_result_value`, as for times."""
+        return lambda value: () if value is None else tuple(_iter_inputs(bytes(value)))
+
+
+def _sized(stored: bytes) -> bytes:
+    size = len(stored)
+    return (bytes([size]) if size < _LONG_SIZE else bytes([_LONG_SIZE]) + size.to_bytes(4, "big")) + stored
+
+
+def _iter_inputs(stored: bytes) -> Iterator[FrozenInput]:
+    version, rest = stored[:1], stored[1:]
+    if version != _INPUTS_VERSION:
+        raise newer_content(ord(version))
+    while rest:
+        name, feed, count, rest = rest.split(b"\0", 3)
+        times = struct.unpack_from(f">{int(count)}q", rest)
+        position, digests = struct.calcsize(f">{int(count)}q"), list[str | None]()
+        for _ in times:
+            size, begin = rest[position], position + 1
+            if size == _LONG_SIZE:
+                size, begin = int.from_bytes(rest[begin : begin + 4], "big"), begin + 4
+            is_known = rest[position : position + 1] != _NO_DIGEST
+            position = begin + size if is_known else begin
+            digests.append(_read_digest(rest[begin:position]) if is_known else None)
+        rest = rest[position:]
+        nominal_times = tuple(map(from_micros, times))
+        yield FrozenInput(name=name.decode(), feed=feed.decode(), nominal_times=nominal_times, digests=tuple(digests))
 
 
 # Queries repeat the conditions of partial indexes literally: else SQLite does not use the index.
@@ -55,6 +123,9 @@ HAS_NOTICE_TIME = text("status IN ('FAILED', 'KILLED', 'SKIPPED', 'TIMEDOUT', 'W
 
 HAS_OBSTACLE = text("obstacle IS NOT NULL")
 
+HAS_NOT_SUCCEEDED = text("status <> 'SUCCEEDED'")
+"""Most instances have: an index of these would be as large as that of the key, and find no fewer rows."""
+
 LONG = timedelta(days=1)
 
 IS_LONG = text("ended_at - started_at > 86400000000")
@@ -64,11 +135,11 @@ feed_instances = define_table(
     Column("nominal_time", UtcDateTime, nullable=False),
     Column("updated_at", UtcDateTime, nullable=False),
     Column("bytes", BigInteger),
-    Column("files", BigInteger),
     Column("available_at", UtcDateTime),
     Column("event_seq", BigInteger),
     Column("fence", BigInteger, nullable=False),
-    Column("place", BigInteger),
+    Column("files", Integer),
+    Column("place", Integer),
     Column("feed", Text, nullable=False, info=NAMES_FEED),
     Column("cluster", Text, nullable=False),
     Column("status", Choice(FeedInstanceStatus), nullable=False),
@@ -80,7 +151,7 @@ feed_places = define_table(
     "fa_feed_places",
     Column("feed", Text, nullable=False, info=NAMES_FEED),
     Column("cluster", Text, nullable=False),
-    Column("place", BigInteger, nullable=False),
+    Column("place", Integer, nullable=False),
     Column("url", AnyText, nullable=False),
     Column("template", AnyText, nullable=False),
     Column("zone", Text, nullable=False),
@@ -127,8 +198,8 @@ process_instances = define_table(
     Column("notice_at", UtcDateTime),
     Column("attempt", Integer, nullable=False),
     Column("release", Integer),
-    Column("retries", Integer, nullable=False, server_default=text("0")),
-    Column("deaths", Integer, nullable=False, server_default=text("0")),
+    Column("retries", SmallInteger, nullable=False, server_default=text("0")),
+    Column("deaths", SmallInteger, nullable=False, server_default=text("0")),
     Column("process", Text, nullable=False, info=NAMES_PROCESS),
     Column("cluster", Text, nullable=False),
     Column("status", Choice(ProcessInstanceStatus), nullable=False),
@@ -140,7 +211,7 @@ process_instances = define_table(
     Column("notice_digest", Text),
     Column("cause", Choice(Cause)),
     Index("fa_process_instances_by_status", "status", "nominal_time"),
-    Index("fa_process_instances_by_process", "process", "cluster", "status", "nominal_time"),
+    index_where("fa_process_instances_by_process", HAS_NOT_SUCCEEDED, "process", "cluster", "status", "nominal_time"),
     index_where("fa_process_instances_deadlines", IS_WAITING_WITH_DEADLINE, "cluster", "deadline_at"),
     index_where("fa_process_instances_failed", HAS_FAILED, "cluster", "retry_at"),
     index_where("fa_process_instances_notices", HAS_NOTICE_TIME, "cluster", "notice_at"),
@@ -164,13 +235,10 @@ attempts = define_table(
     Column("reason", Text),
     Column("cause_detail", Text, nullable=False),
     Column("cause", Choice(Cause)),
-    Column("inputs", Entries(_write_input, _to_input), info=names(content_in(_rename_inputs))),
+    Column("inputs", _Inputs, info=names(_rename_inputs)),
     Column("outputs", Entries(int, int)),
     Index("fa_attempts_by_run", "run_id"),
-    Index("fa_attempts_by_end", "cluster", "ended_at"),
+    Index("fa_attempts_by_end", "ended_at"),
     index_where("fa_attempts_long", IS_LONG, "cluster", "ended_at"),
     key=("process", "cluster", "nominal_time", "attempt"),
 )
-
-FEEDS_READ = type_coerce(attempts.c.inputs, Entries(_write_input, _to_feed)).label("feeds")
-"""The feeds of the inputs of an attempt, without their instances; None for one without any."""

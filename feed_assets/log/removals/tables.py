@@ -18,7 +18,16 @@ from feed_assets.log.removals.records import (
     SweepObstacle,
     SweepState,
 )
-from feed_assets.sql.column_types import Choice, Entries, Text, UtcDateTime, from_micros, to_micros
+from feed_assets.sql.column_types import (
+    Choice,
+    Digest,
+    Entries,
+    PackedEntries,
+    Text,
+    UtcDateTime,
+    from_micros,
+    to_micros,
+)
 from feed_assets.sql.names import NAMES_FEED, members_in, names
 from feed_assets.sql.tables import define_table, index_where, metadata
 
@@ -82,18 +91,18 @@ sweep_chunks = Table(
     metadata,
     Column("first_time", UtcDateTime, key="first", nullable=False),
     Column("last_time", UtcDateTime, key="last", nullable=False),
-    Column("place", BigInteger),
+    Column("place", Integer),
     Column("count", BigInteger, nullable=False),
     Column("held_until", UtcDateTime),
     Column("number", Integer, nullable=False),
     Column("sweep_id", Text, nullable=False),
     Column("feed", Text, nullable=False, info=NAMES_FEED),
     Column("kind", Text, nullable=False),
-    Column("digest", Text, nullable=False),
+    Column("digest", Digest, nullable=False),
     Column("state", Choice(ChunkState), nullable=False),
     Column("holder", Text),
-    Column("items", Entries(lambda item: [item[0], to_micros(item[1]), *item[2:]], _to_item), nullable=False),
-    Column("outcomes", Entries(list, lambda values: ItemResult(ItemOutcome(values[0]), *values[1:]))),
+    Column("items", PackedEntries(lambda item: [item[0], to_micros(item[1]), *item[2:]], _to_item), nullable=False),
+    Column("outcomes", PackedEntries(list, lambda values: ItemResult(ItemOutcome(values[0]), *values[1:]))),
     PrimaryKeyConstraint("sweep_id", "number", name="fa_sweep_chunks_pk"),
     Index("fa_sweep_chunks_by_state", "sweep_id", "state", "number"),
 )

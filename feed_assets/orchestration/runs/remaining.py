@@ -76,7 +76,7 @@ class Remaining:
         with self.runtime.database(self.context.instance).read() as connection:
             row = ProcessInstances(connection).get(*self.process.key, nominal_time)
             active = timeline.find_or_declared(connection, self.process.key, nominal_time)
-            if row is None or active is None or row.definition_digest != active.record.digest:
+            if row is None or active is None or row.definition_digest != active.record.definition_digest:
                 return False
             states, _ = check_gate(connection, active.plan, active.record, row, now)
             is_same = row.release == active.release and has_same_inputs(connection, active.plan, row, states)

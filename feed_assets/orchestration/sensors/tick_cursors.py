@@ -64,11 +64,13 @@ class TickCursor:
 class Unreported:
     """The next events to report, and the earlier events by which the cursor knows the log.
 
-    `lost` is the last reported event if the log does not have it.
+    `newest` is the last event that was looked at, also of another cluster; None if there is no other one. `lost` is the
+    last reported event if the log does not have it.
     """
 
     events: Sequence[FeedEvent]
     known: tuple[ReportedEvent, ...]
+    newest: FeedEvent | None = None
     lost: ReportedEvent | None = None
 
     def describe(self, cluster: str) -> str:
@@ -83,8 +85,7 @@ class Unreported:
     def following(self, location: str, health: str, rebuilds: int) -> TickCursor:
         """Return the cursor after these events have been reported."""
         known = self.known
-        if self.events:
-            last = self.events[-1]
+        if (last := self.newest) is not None:
             known = thin_out((ReportedEvent(seq=last.seq, digest=digest_event(last)), *known))
         return TickCursor(reported=known, location=location, health=health, rebuilds=rebuilds)
 
@@ -112,20 +113,20 @@ def parse_cursor(text: str | None) -> TickCursor:
     )
 
 
-def notice_restore(database: Database, cursor: TickCursor, cluster: str) -> int:
+def notice_restore(database: Database, cursor: TickCursor) -> int:
     """Record it if the database was restored and not rebuilt since; return how often it has been rebuilt."""
     with database.read() as connection:
         rebuilds = count_rebuilds(connection)
-        is_lost = bool(cursor.reported) and not _has_newest(connection, cursor, cluster)
+        is_lost = bool(cursor.reported) and not _has_newest(connection, cursor)
     if is_lost and rebuilds <= cursor.rebuilds:
         with database.begin() as connection:
             record_restore(connection)
     return rebuilds
 
 
-def _has_newest(connection: Connection, cursor: TickCursor, cluster: str) -> bool:
+def _has_newest(connection: Connection, cursor: TickCursor) -> bool:
     newest = cursor.reported[0]
-    return any(newest.is_of(event) for event in EventLog(connection).read(newest.seq - 1, 1, clusters=[cluster]))
+    return any(newest.is_of(event) for event in EventLog(connection).read(newest.seq - 1, 1))
 
 
 def read_unreported(connection: Connection, cursor: TickCursor, cluster: str, limit: int) -> Unreported:
@@ -135,9 +136,16 @@ def read_unreported(connection: Connection, cursor: TickCursor, cluster: str, li
         events = log.read(known.seq - 1, limit + 1, clusters=[cluster])
         if events and known.is_of(events[0]):
             lost = cursor.reported[0] if position else None
-            return Unreported(events=events[1:], known=cursor.reported[position:], lost=lost)
+            return _to_report(events[1:], cluster, cursor.reported[position:], lost)
     lost = cursor.reported[0] if cursor.reported else None
-    return Unreported(events=log.read(0, limit, clusters=[cluster]), known=(), lost=lost)
+    return _to_report(log.read(0, limit, clusters=[cluster]), cluster, (), lost)
+
+
+def _to_report(
+    events: Sequence[FeedEvent], cluster: str, known: tuple[ReportedEvent, ...], lost: ReportedEvent | None
+) -> Unreported:
+    own = [event for event in events if event.cluster == cluster]
+    return Unreported(events=own, known=known, newest=events[-1] if events else None, lost=lost)
 
 
 def thin_out(reported: Iterable[ReportedEvent]) -> tuple[ReportedEvent, ...]:

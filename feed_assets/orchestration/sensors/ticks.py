@@ -158,7 +158,7 @@ def run_tick(
     cursor = parse_cursor(cursor_text)
     database = runtime.database(instance)
     as_of = runtime.clock.now()
-    rebuilds = notice_restore(database, cursor, cluster)
+    rebuilds = notice_restore(database, cursor)
     active = follow_definitions(runtime, layout, database, as_of)
     if cluster not in active.plan.clusters:
         return dg.SensorResult(
@@ -230,7 +230,7 @@ class _SensorTick:
             _logger.warning("%s", unreported.describe(cluster))
         known_runs = tick.bulkheads.run(TickStep.REPORTS, None, find_known_runs, self.instance, unreported.events)
         if known_runs is None:
-            unreported = replace(unreported, events=())
+            unreported = replace(unreported, events=(), newest=None)
             known_runs = ()
         asset_events: list[dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation] = []
         for event in unreported.events:

@@ -24,13 +24,22 @@ from feed_assets.log.messages.payloads import (
     InstancePayload,
 )
 from feed_assets.log.messages.records import OutboxMessage
-from feed_assets.log.records import FeedEvent, FeedEventKind, FeedInstance, FeedInstanceStatus, FeedKey, NewFeedEvent
+from feed_assets.log.records import (
+    CONTENT,
+    FeedEvent,
+    FeedEventKind,
+    FeedInstance,
+    FeedInstanceStatus,
+    FeedKey,
+    NewFeedEvent,
+)
 from feed_assets.log.removals.records import ChunkHead, SweepChunk, SweepItem
 from feed_assets.plan.records import EntityFacts
 from feed_assets.sql.column_types import from_micros, to_micros
 from feed_assets.sql.database import lock_log
 
 _WAS = "was"
+_AVAILABLE = "available_at"  # if that is not the time of the event that has brought the content
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +91,12 @@ def record_evicted(
     lock_log(connection)
     keys = removal.keys(items)
     rows = FeedInstances(connection).get_many(keys)
+    log = EventLog(connection)
+    before = log.for_instances(keys) if removal.is_data else {}
     pairs = list(zip(items, keys, strict=True))
-    seqs = EventLog(connection).append([_evicted(removal, item, key, rows.get(key), as_of) for item, key in pairs])
+    seqs = log.append(
+        [_evicted(removal, item, key, rows.get(key), _came_at(before.get(key, ())), as_of) for item, key in pairs]
+    )
     if removal.is_data:
         gone = {key: seq for item, key, seq in zip(items, keys, seqs, strict=True) if item not in replaced}
         FeedInstances(connection).put(
@@ -148,34 +161,54 @@ def find_evictions(
     events = EventLog(connection).for_instances({key for key, _ in wanted})
     of_chunk = (chunk.sweep_id, chunk.kind, chunk.place)
     return {
-        item: event
+        item: _with_time(event, found[:number])
         for found in events.values()
-        for event in found
+        for number, event in enumerate(found)
         if event.kind is FeedEventKind.EVICTED
         and tuple(map(event.payload.get, ("sweep", "kind", "place"))) == of_chunk
         and (item := wanted.get((event.key, str(event.payload.get("path"))))) is not None
     }
 
 
-def past_row(event: FeedEvent, fence: int) -> FeedInstance | None:
-    """Return the row that an eviction displaced, to be restored with a fence; None if there was none."""
+def past_row(event: FeedEvent, now: FeedInstance | None, fence: int) -> FeedInstance | None:
+    """Return the row that an eviction displaced, to be restored with a fence where it is `now`; None if there was
+    none.
+    """
     was = event.payload.get(_WAS)
-    if not isinstance(was, list):
+    if not isinstance(was, str):
         return None
-    status, available_at, place = was
-    row = event.row(FeedInstanceStatus(status), fence=fence, place=place)
-    return replace(row, available_at=None if available_at is None else from_micros(available_at))
+    row = event.row(FeedInstanceStatus(was), fence=fence, place=None if now is None else now.place)
+    available_at = event.payload.get(_AVAILABLE)
+    return replace(row, available_at=from_micros(available_at) if isinstance(available_at, int) else None)
+
+
+def _with_time(event: FeedEvent, before: Sequence[FeedEvent]) -> FeedEvent:
+    """Return an eviction with the time since which its instance was there, as `_evicted` leaves it out."""
+    came_at = _came_at(before)
+    return replace(event, payload={_AVAILABLE: came_at and to_micros(came_at), **event.payload})
+
+
+def _came_at(events: Sequence[FeedEvent]) -> datetime | None:
+    """Return when the last of some events of an instance that has brought content was recorded."""
+    return next((each.recorded_at for each in reversed(events) if each.kind in CONTENT), None)
 
 
 def _evicted(
-    removal: Removal, item: SweepItem, key: FeedKey, row: FeedInstance | None, as_of: datetime
+    removal: Removal,
+    item: SweepItem,
+    key: FeedKey,
+    row: FeedInstance | None,
+    came_at: datetime | None,
+    as_of: datetime,
 ) -> NewFeedEvent:
     payload = {**removal.of(item), "rule": item.rule, "reason": item.reason}
     to_path = (removal.archived or {}).get(item.path)
     if to_path is not None:
         payload["archive"] = {"store": removal.archive, "path": to_path}
     if removal.is_data and row is not None:
-        payload[_WAS] = [row.status.value, row.available_at and to_micros(row.available_at), row.place]
+        payload[_WAS] = row.status.value
+        if row.available_at != came_at:
+            payload[_AVAILABLE] = row.available_at and to_micros(row.available_at)
     return NewFeedEvent(
         **key._asdict(),
         kind=FeedEventKind.EVICTED,

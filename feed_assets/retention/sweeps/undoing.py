@@ -89,7 +89,7 @@ class Restoration:
             else:
                 answer = moved[item]
                 results[item] = ItemResult(_OUTCOME[answer.outcome], answer.reason, answer.bytes, answer.files)
-        former = self._past_rows([item for item in back if item in events], events, tokens)
+        former = self._past_rows([item for item in back if item in events], events, rows, tokens)
         is_away = kept_reasons is not None or any(each.outcome in REMOVED_OUTCOMES for each in results.values())
         self._record(former, results, ChunkState.DONE if is_away else ChunkState.UNDONE)
         return results
@@ -152,12 +152,20 @@ class Restoration:
         return found
 
     def _past_rows(
-        self, items: Iterable[SweepItem], events: Mapping[SweepItem, FeedEvent], tokens: Mapping[datetime, int]
+        self,
+        items: Iterable[SweepItem],
+        events: Mapping[SweepItem, FeedEvent],
+        present: Mapping[FeedKey, FeedInstance],
+        tokens: Mapping[datetime, int],
     ) -> dict[SweepItem, FeedInstance | None]:
         """Return the former rows of restored items; for instances without one, a row from their present content."""
         if not self.removal.is_data:
             return dict.fromkeys(items)
-        rows = {item: past_row(events[item], tokens.get(item.nominal_time, 0)) for item in items}
+        rows = {
+            item: past_row(event, present.get(event.key), tokens.get(item.nominal_time, 0))
+            for item in items
+            if (event := events[item])
+        }
         unknown = [item for item, row in rows.items() if row is None]
         return rows | (self._seen(unknown) if unknown else {})
 

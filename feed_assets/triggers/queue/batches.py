@@ -11,7 +11,8 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, Subquery, and_, exists, func, or_, select, union, union_all, update
 
 from feed_assets.log.events import EVENT_ROWS, EventLog
-from feed_assets.log.instances.tables import HAS_FAILED, process_instances
+from feed_assets.log.instances.process_instances import has_status
+from feed_assets.log.instances.tables import HAS_FAILED, HAS_NOT_SUCCEEDED, process_instances
 from feed_assets.log.records import EntityKey, FeedEvent, FeedKey, ProcessInstanceStatus, ProcessKey
 from feed_assets.log.tables import feed_events
 from feed_assets.sql.rows import KEY_ROWS, RowMapper, TableStore, key_rows, render_rows
@@ -183,7 +184,8 @@ class Batches(TableStore):
         is_its = and_(_P.process == wanted.c.process, _P.cluster == wanted.c.cluster)
         retried = and_(HAS_FAILED, or_(_P.retry_at.is_(None), _P.retry_at < NEVER))
         statement = select(_P.process, _P.cluster, func.count()).join_from(wanted, process_instances, is_its)
-        statement = statement.where(or_(_P.status.in_(_UNDER_WAY), retried)).group_by(_P.process, _P.cluster)
+        statement = statement.where(or_(_P.status.in_(_UNDER_WAY), retried), HAS_NOT_SUCCEEDED)
+        statement = statement.group_by(_P.process, _P.cluster)
         found = self._connection.execute(statement, {KEY_ROWS: render_rows(consumers)})
         return {EntityKey(process, cluster): count for process, cluster, count in found}
 
@@ -206,7 +208,7 @@ class Batches(TableStore):
 
     def _open_batches(self, consumer: EntityKey, feed: str, feed_cluster: str) -> set[ProcessKey]:
         """Return the batches of a consumer that it has not processed, with a range of a feed, or single events."""
-        is_open = (_P.process == consumer.entity, _P.cluster == consumer.cluster, _P.status.in_(_UNPROCESSED))
+        is_open = (_P.process == consumer.entity, _P.cluster == consumer.cluster, *has_status(_UNPROCESSED))
         found: set[ProcessKey] = set()
         for table, is_of_feed in ((batches, (_B.feed == feed, _B.feed_cluster == feed_cluster)), (queue_changes, ())):
             of_batch = and_(*(table.c[name] == _P[name] for name in ProcessKey._fields), *is_of_feed)

@@ -32,6 +32,7 @@ from feed_assets.log.removals.chunks import SweepChunks, SweepDraft
 from feed_assets.log.removals.records import SweepItem, SweepState
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.log.watermarks import Watermarks
+from feed_assets.plan.records import DEFINITION_DIGITS
 from feed_assets.sql.names import Renaming
 from feed_assets.sql.tables import load_tables
 from feed_assets.triggers.apply_triggers import apply_triggers
@@ -106,7 +107,7 @@ def test_the_record_goes_along_and_nothing_begins_anew(harness: EntityHarness) -
     assert find(harness, "zebra") <= HISTORY
     assert releases(harness) == before
     (digest,) = {each.definition_digest for each in harness.instances().values()}
-    assert digest == entity_history(harness.database, "process", "counting")[-1].row.digest
+    assert digest == entity_history(harness.database, "process", "counting")[-1].row.digest[:DEFINITION_DIGITS]
     assert harness.instances() == {time: replace(each, definition_digest=digest) for time, each in rows.items()}
     said = get_metadata(open_context(harness.settings, harness.database), "feed/lion")
     assert "mine" in str(said)
@@ -129,7 +130,7 @@ def test_a_process_takes_its_instances_along(harness: EntityHarness) -> None:
     found = harness.instances("tallying")
     assert found.keys() == before.keys()
     digests = {each.definition_digest for each in found.values()}
-    assert digests == {entity_history(harness.database, "process", "tallying")[-1].row.digest}
+    assert digests == {entity_history(harness.database, "process", "tallying")[-1].row.digest[:DEFINITION_DIGITS]}
     harness.tick()
     assert harness.instances("tallying") == found
     assert problems(harness) == []

@@ -268,4 +268,4 @@ def test_materialization_is_decided_without_a_database() -> None:
 
     assert [row.nominal_time for row in rows] == hours(3)[1:]
     assert (following.next_index, following.next_time) == (3, None)
-    assert {row.definition_digest for row in rows} == {record.digest}
+    assert {row.definition_digest for row in rows} == {record.definition_digest}

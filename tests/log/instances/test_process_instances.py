@@ -6,7 +6,7 @@ from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import Cause, ProcessInstanceStatus, ProcessKey
 from feed_assets.sql.database import Database
 from feed_assets.sql.errors import StateError
-from tests.log.samples import hour, process_instance
+from tests.log.samples import count_by_status, hour, process_instance
 from tests.log.workers import Team, request_one, run_waiting
 
 pytestmark = pytest.mark.both_databases
@@ -48,7 +48,7 @@ def test_an_instance_is_added_once_and_then_left_alone(database: Database) -> No
         instances.transition(process_instance(0).key, {WAITING}, status=READY, updated_at=hour(1))
         assert instances.add_waiting([process_instance(0), process_instance(1), process_instance(2)]) == 1
         assert instances.add_waiting([]) == 0
-        assert instances.counts("daily", "primary") == {READY: 1, WAITING: 2}
+        assert count_by_status(connection, "daily", "primary") == {READY: 1, WAITING: 2}
 
 
 def test_a_transition_changes_what_is_given_clears_what_is_none_and_leaves_the_rest(database: Database) -> None:
@@ -83,7 +83,7 @@ def test_many_move_together_and_only_those_that_may_are_counted(database: Databa
         keys = [row.key for row in rows[:4]] + [ProcessKey("other", "primary", hour(0))]
         assert instances.transition_many(keys, {WAITING}, status=READY, updated_at=hour(9)) == 3
         assert instances.transition_many([], {WAITING}, status=READY, updated_at=hour(9)) == 0
-        assert instances.counts("daily", "primary") == {READY: 3, SUSPENDED: 1, WAITING: 1}
+        assert count_by_status(connection, "daily", "primary") == {READY: 3, SUSPENDED: 1, WAITING: 1}
 
 
 def test_where_many_stand_is_told_without_their_rows(database: Database) -> None:
