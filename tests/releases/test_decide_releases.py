@@ -159,7 +159,7 @@ def test_row_100_a_rerun_of_an_old_instance_uses_the_old_definition(tmp_path: Pa
 
 def test_row_100_another_frequency_leaves_neither_hole_nor_overlap(tmp_path: Path) -> None:
     lifecycle = busy(tmp_path)
-    lifecycle.declare(CLICKS, COUNTS, counting(frequency="minutes(20)", start=at("01T00:10")))
+    lifecycle.declare(CLICKS, COUNTS, counting(frequency="minutes(20)", outputs={}, start=at("01T00:10")))
     assert effective_times(lifecycle) == [START, at("01T02:30")]
     lifecycle.tick(at("01T03:20"))
     assert list(lifecycle.statuses("count")) == [*hours(3), at("01T02:30"), at("01T02:50"), at("01T03:10")]
@@ -254,7 +254,7 @@ def test_a_touch_may_say_from_when(tmp_path: Path) -> None:
 
 def test_a_touch_from_a_time_that_another_definition_governed_takes_its_instances_over(tmp_path: Path) -> None:
     lifecycle = busy(tmp_path)
-    lifecycle.declare(CLICKS, COUNTS, counting(frequency="minutes(40)", start=START))
+    lifecycle.declare(CLICKS, COUNTS, counting(frequency="minutes(40)", outputs={}, start=START))
     assert effective_times(lifecycle) == [START, at("01T02:40")]
     touch_process(lifecycle.database, lifecycle.timeline, KEY, NOW, effective_from=at("01T01:30"))
     lifecycle.tick(at("01T03:00"))
@@ -267,7 +267,7 @@ def test_a_touch_from_a_time_that_another_definition_governed_takes_its_instance
 def test_a_definition_that_nothing_was_begun_by_is_corrected_from_its_start(tmp_path: Path) -> None:
     lifecycle = LifecycleHarness.of(tmp_path, CLICKS, COUNTS, counting())
     lifecycle.tick(NOW)
-    lifecycle.declare(CLICKS, COUNTS, counting(frequency="minutes(30)"))
+    lifecycle.declare(CLICKS, COUNTS, counting(frequency="minutes(30)", outputs={}))
     assert [decision.step for decision in lifecycle.decisions] == [Step.CORRECTED]
     lifecycle.tick(NOW)
     assert effective_times(lifecycle) == [START]
