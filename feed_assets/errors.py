@@ -23,6 +23,7 @@ FeedAssetsError
 │   │   ├── DefinitionsChangedError   the same files were changed concurrently
 │   │   ├── MassDeletionError         many entities have disappeared from the files at once
 │   │   ├── ForeignDefinitionsError   the database records the definitions of another project
+│   │   ├── RenamedInFilesError       an entity seems to be renamed in the files, not deleted
 │   │   └── ReplacedDefinitionsError  another place has replaced this one as the declaration of the entities
 │   ├── ColumnsError              a schema that is not a list of names and types
 │   ├── PatternError              a pattern of made-up texts that is not supported
@@ -130,12 +131,16 @@ lower package. An exception is built from facts and writes its own message: wher
 """
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from difflib import SequenceMatcher, get_close_matches
 from enum import StrEnum
 from socket import gaierror
 from typing import Self
 
 from feed_assets.masking import mask, text_of
+
+_LEAST_PREFIX = 4
+_PREFIX_WEIGHT = 0.4
 
 MOST_CHARACTERS = 1_000
 """The length of a message at most, wherever it is shown or recorded."""
@@ -253,6 +258,23 @@ def render_some(texts: tuple[str, ...], most: int = 5) -> str:
     """Return the first `most` texts as a list for a message, and the number of the others."""
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
     return ", ".join(texts[:most]) + more
+
+
+def find_similar(word: str, known: Iterable[str], n: int = 3, cutoff: float = 0.6) -> list[str]:
+    """Return at most `n` names that are most like a word, the nearest first. A name that begins as the word does, but
+    for its last letter, is nearer than its other letters make it.
+
+    >>> find_similar("retries", ["properties", "retry"], n=1)
+    ['retry']
+    """
+    known = [*known]
+    found = dict.fromkeys(get_close_matches(word, known, n, cutoff), 0.0)
+    for name in known:
+        length = max(_LEAST_PREFIX, min(len(word), len(name)) - 1)
+        if name[:length] == word[:length]:
+            found[name] = _PREFIX_WEIGHT
+    scores = {name: weight + (1 - weight) * SequenceMatcher(a=name, b=word).ratio() for name, weight in found.items()}
+    return sorted(scores, key=lambda name: -scores[name])[:n]
 
 
 def describe_error(error: BaseException) -> str:

@@ -5,7 +5,6 @@ whatever people want to describe, such as `dashboard/otd`.
 """
 
 import re
-from difflib import get_close_matches
 
 from sqlalchemy import Connection
 
@@ -15,7 +14,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.content.columns import iter_columns
 from feed_assets.entities.errors import EntityNotFoundError, MetadataRefusedError
 from feed_assets.entities.metadata import MetadataKey
-from feed_assets.errors import Fault
+from feed_assets.errors import Fault, find_similar
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.plan.records import Plan
 from feed_assets.timing.dates import render_datetime
@@ -97,7 +96,7 @@ def _find_below(plan: Plan, kind: Kind, parts: list[str], kinds: tuple[str, ...]
 
 def _require_declared(plan: Plan, kind: str, name: str) -> None:
     if (kind, name) not in plan.facts:
-        similar = tuple(get_close_matches(name, [each for of_kind, each in plan.facts if of_kind == kind], n=2))
+        similar = tuple(find_similar(name, [each for of_kind, each in plan.facts if of_kind == kind], n=2))
         raise EntityNotFoundError(kind=kind, name=name, suggestions=similar)
 
 
@@ -112,7 +111,7 @@ def _find_column(plan: Plan, feed: str, path: str) -> str:
         return path
     known = {column.path: column.name for column in iter_columns(declared)}
     if path not in known:
-        similar = tuple(get_close_matches(path, known, n=2))
+        similar = tuple(find_similar(path, known, n=2))
         raise EntityNotFoundError(kind=COLUMN, name=f"{feed}.{path}", suggestions=similar)
     return known[path]
 

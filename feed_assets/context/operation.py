@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from difflib import get_close_matches
 from typing import NoReturn, TypeVar
 
 from sqlalchemy import Connection
@@ -19,7 +18,7 @@ from feed_assets.context.errors import InstanceQueryError
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.errors import AmbiguousNameError, DefinitionsError, EntityNotFoundError
 from feed_assets.entities.flow_names import declared_by, describe_process, is_flow
-from feed_assets.errors import Fault, WrongUsageError
+from feed_assets.errors import Fault, WrongUsageError, find_similar
 from feed_assets.issues import Issue
 from feed_assets.loading.entity_files import values_of
 from feed_assets.log.audit import Audit
@@ -165,7 +164,7 @@ class OperationContext(LifecycleContext):
         with self.read() as connection:
             renames = Definitions(connection).renames()
         now = tuple(each.name for each in renames if each.kind in kinds and each.former == name)
-        suggestions = tuple(get_close_matches(name, known, n=2))
+        suggestions = tuple(find_similar(name, known, n=2))
         raise EntityNotFoundError(kind=" or ".join(sorted(kinds)), name=name, suggestions=suggestions, now=now)
 
     def require_clusters(self, clusters: Iterable[str]) -> None:

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
-from feed_assets.errors import FeedAssetsError
+from feed_assets.errors import FeedAssetsError, find_similar
 
 
 class EngineError(FeedAssetsError):
@@ -65,7 +64,7 @@ class UnknownFeedError(EngineError):
     """A function asks for the newest event of a feed that is not declared on its cluster."""
 
     def __init__(self, *, process: str, cluster: str, feed: str, known: Sequence[str]) -> None:
-        self.suggestions = tuple(get_close_matches(feed, known, n=2))
+        self.suggestions = tuple(find_similar(feed, known, n=2))
         named = " or ".join(map(repr, self.suggestions))
         hint = f"Did you mean {named}?" if named else "Name a feed that is declared there."
         super().__init__(f"process {process!r}: there is no feed {feed!r} on {cluster}. {hint}")

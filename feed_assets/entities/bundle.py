@@ -4,7 +4,6 @@ import hashlib
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from operator import attrgetter
 from typing import NoReturn, TypeAlias
 
@@ -14,6 +13,7 @@ from feed_assets.entities.datasource import Datasource
 from feed_assets.entities.errors import DuplicateEntityError, EntityNotFoundError
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
+from feed_assets.errors import find_similar
 from feed_assets.issues import EntityKey
 
 AnyEntity: TypeAlias = Cluster | Datasource | Feed | Process
@@ -121,7 +121,7 @@ class Bundle:
 
     def suggest(self, kind: Kind, name: str) -> tuple[str, ...]:
         """Return names of a kind that are similar to `name`."""
-        return tuple(get_close_matches(name, self.names(kind), n=2))
+        return tuple(find_similar(name, self.names(kind), n=2))
 
     def without(self, keys: Collection[EntityKey]) -> "Bundle":
         """Return the bundle without some entities."""

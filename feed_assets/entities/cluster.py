@@ -134,9 +134,11 @@ class Cluster(Entity):
     def _is_url(cls, value: str) -> str:
         scheme, found, _ = value.partition("://")
         if not found or not scheme.replace("+", "").isalnum():
-            remedy = (
-                f"Write file://{value}." if value.startswith("/") else "Write for example file:///data or s3://bucket."
-            )
+            remedy = "Write for example file:///data or s3://bucket."
+            if value.startswith("/"):
+                remedy = f"Write file://{value}."
+            elif ":" not in value:
+                remedy = f"Write file:///…/{value} with the whole path, file://${{DATA_ROOT}}, or s3://bucket."
             raise refuse("storage", f"{value!r} is not a URL", remedy)
         if scheme not in ("file", "memory") and not value.partition("://")[2].partition("/")[0]:
             raise refuse("storage", f"{value!r} names no bucket or host", f"Write {scheme}://bucket.")

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from difflib import get_close_matches
 from functools import cached_property
 from itertools import chain, product
 from typing import NamedTuple
@@ -21,7 +20,7 @@ from feed_assets.entities.content.column_lineage import DECLARED
 from feed_assets.entities.content.columns import has_path, iter_columns
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.entities.flow_names import source_of
-from feed_assets.errors import Fault
+from feed_assets.errors import Fault, find_similar
 from feed_assets.lineage.records import MORE_LEVELS, Edge, EdgeKind, LineageGraph, Node, NodeKind
 from feed_assets.log.events import EventLog
 from feed_assets.log.records import COLUMNS, FeedEvent, FeedEventKind, FeedKey
@@ -126,7 +125,7 @@ def find_column_lineage(
             known = walk.known(key)
             asked = {name.lower(): name for name in known}.get(column.lower(), column)
             if not walk.may_have(Column(*key, asked), known):
-                near = tuple(get_close_matches(asked, known, n=3, cutoff=0))
+                near = tuple(find_similar(asked, known, n=3, cutoff=0))
                 raise EntityNotFoundError(kind=COLUMN, name=f"{feed.name}.{asked}", suggestions=near)
             if as_of is not None and walk.is_made(key) and walk.made(key) is None:
                 remarks[f"nothing of feed {key[0]!r} on {key[1]!r} was made until {render_datetime(as_of)}"] = None

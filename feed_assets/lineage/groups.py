@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from feed_assets.definitions.lists.listing import SaidTags
 from feed_assets.definitions.verbs.context import EntityContext
@@ -14,6 +13,7 @@ from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.graph import iter_edges
 from feed_assets.entities.process import Process
+from feed_assets.errors import find_similar
 from feed_assets.issues import EntityKey
 from feed_assets.lineage.records import WORDS, Edge, EdgeKind, LineageGraph, Node, NodeKind
 
@@ -46,7 +46,7 @@ def show_group(context: EntityContext, kind: NodeKind, name: str) -> "GroupGraph
     members, bundle = find_members(context, kind), context.load().bundle.bundle
     found = members.get(name, [])
     if not found:
-        similar = tuple(get_close_matches(name, members, n=2)) or tuple(sorted(members)[:3])
+        similar = tuple(find_similar(name, members, n=2)) or tuple(sorted(members)[:3])
         raise EntityNotFoundError(kind=kind.value, name=name, suggestions=similar)
     root, edges = (kind.value, name), list(iter_edges(bundle))
     if kind is NodeKind.COLO:

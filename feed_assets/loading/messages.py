@@ -1,7 +1,6 @@
 """Turn pydantic errors into one sentence for people, with the position and the next step, never in pydantic's words."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from enum import StrEnum
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -12,6 +11,7 @@ from pydantic_core import ErrorDetails
 
 from feed_assets.entities.common import Entity
 from feed_assets.entities.fields import describe, to_plain_text
+from feed_assets.errors import find_similar
 from feed_assets.issues import FieldPath, Finding
 
 _KEY_MARK = "[key]"
@@ -241,7 +241,7 @@ def closest(text: str, known: Iterable[str]) -> str | None:
     if len(text) > _LONGEST_WORD:
         return None
     by_folded = {name.casefold().replace("-", "_"): name for name in known}
-    found = get_close_matches(text.casefold().replace("-", "_"), by_folded, n=1, cutoff=0.7)
+    found = find_similar(text.casefold().replace("-", "_"), by_folded, n=1, cutoff=0.7)
     return by_folded[found[0]] if found else None
 
 

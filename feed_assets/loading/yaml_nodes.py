@@ -5,7 +5,7 @@ depth are bounded. A plain scalar becomes a number or truth value only if writin
 (`8`, `true`). Everything else stays as written (`0755`, `1.10`, `yes`, dates).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TypeAlias, cast
 
 import yaml
@@ -31,6 +31,7 @@ _PLAIN = (None, "")
 _NULLS = frozenset({"", "~", "null"})
 _LONGEST_NUMBER = 40
 _ONE_KEY = "Keep one of them."
+_NAMING_KEYS = frozenset({"kind", "name"})
 _TRUTH = {"true": True, "false": False}
 
 
@@ -141,6 +142,7 @@ class _Composer:
     def _mapping(self, path: FieldPath, depth: int) -> dict[str, object]:
         values: dict[str, object] = {}
         merged: list[tuple[object, yaml.Event]] = []
+        again: dict[str, int] = {}
         while not isinstance(event := self._next(), yaml.MappingEndEvent):
             key = self._key(event, path, depth)
             if key == _MERGE and isinstance(event, yaml.ScalarEvent) and event.style in _PLAIN:
@@ -151,6 +153,10 @@ class _Composer:
                 continue
             if key in values:
                 line = self._document.positions[(*path, key)][0]
+                again.setdefault(key, _position(event)[0])
+                if not path:
+                    self._document.readable = self._document.readable or dict(values)
+                    self._require_one_entity(again)
                 self._note("duplicate-key", f"the key {key!r} is written twice, first in line {line}", _ONE_KEY, event)
             else:
                 self._document.positions[(*path, key)] = _position(event)
@@ -203,6 +209,18 @@ class _Composer:
                 "Use fewer aliases, or split the document.",
                 event,
             )
+        raise _TooMuchError
+
+    def _require_one_entity(self, again: Mapping[str, int]) -> None:
+        """Leave a document out in which another entity begins; `again` has the lines of keys that are repeated."""
+        if not again.keys() >= _NAMING_KEYS:
+            return
+        line = min(again[key] for key in _NAMING_KEYS)
+        kept = [each for each in self._document.problems if each.line < line]
+        message = f"a line `---` is missing before line {line}, where another entity begins"
+        remedy = "Write one between every two entities."
+        missing = Problem(code="yaml-document", message=message, remedy=remedy, line=line, column=1)
+        self._document.problems = [*kept, missing]
         raise _TooMuchError
 
     def _note(self, code: str, message: str, remedy: str, event: yaml.Event) -> None:

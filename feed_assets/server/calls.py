@@ -6,7 +6,6 @@ The answer is what the command prints, so that both always say the same.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from io import StringIO
 from typing import Any
@@ -20,7 +19,7 @@ from feed_assets.cli.groups import Given
 from feed_assets.cli.main import main, recorded, tell_error
 from feed_assets.cli.options import ListType, name_of
 from feed_assets.cli.render import shown
-from feed_assets.errors import WrongUsageError, shorten
+from feed_assets.errors import WrongUsageError, find_similar, shorten
 from feed_assets.masking import mask_values
 from feed_assets.operation import Operation
 
@@ -103,7 +102,7 @@ def read_given(operation: Operation, values: Mapping[str, Any]) -> dict[str, Any
     known, given = list_parameters(operation), dict[str, Any]()
     for name, value in values.items():
         if name not in known:
-            near = get_close_matches(name, known, 1)
+            near = find_similar(name, known, 1)
             hint = f" Do you mean {near[0]}?" if near else f" It has {', '.join(known) or 'none'}."
             raise WrongUsageError(f"{operation.name} has no parameter {name!r}.{hint}")
         if value is not None:

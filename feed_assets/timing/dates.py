@@ -10,12 +10,12 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from difflib import get_close_matches
 from functools import cache, lru_cache
 from io import BytesIO
 from types import MappingProxyType
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
+from feed_assets.errors import find_similar
 from feed_assets.timing.errors import DateTimeError, TimeZoneError
 
 _FIXED_NAMES = frozenset({"UTC", "GMT", "Zulu", "UCT", "Universal", "Greenwich", "GMT0", "GMT+0", "GMT-0"})
@@ -296,4 +296,4 @@ def _similar_names(name: str) -> tuple[str, ...]:
     same_city = [key for key in known if key.casefold() == city or key.casefold().rsplit("/", 1)[-1] == city]
     if not same_city and (re.search("[0-9]", name) or (name.isalpha() and name.isupper())):
         return ()  # CEST is close to EST, GMT+24:00 to GMT+0, and never mean it
-    return tuple((same_city or get_close_matches(name, known, n=2))[:2])
+    return tuple((same_city or find_similar(name, known, n=2))[:2])

@@ -1,13 +1,15 @@
 """Errors about texts and times: frequencies, dates, time zones, expressions and path templates."""
 
 import re
-from difflib import get_close_matches
 from types import MappingProxyType
 
-from feed_assets.errors import Fault, FeedAssetsError
+from feed_assets.errors import Fault, FeedAssetsError, find_similar
 
 _MEANT = MappingProxyType({"hourly": "hours(1)", "daily": "days(1)", "weekly": "days(7)", "monthly": "months(1)"})
-_SINGULAR = re.compile(r"(minute|hour|day|month)\(([1-9]\d*)\)", re.ASCII)  # day(1)
+_WORDED = re.compile(r"([1-9]\d{0,4}) *([a-z]+)|([a-z]+)(?: *\( *| +)([1-9]\d{0,4})(?: *\))?", re.ASCII)  # 40d, day(1)
+_UNITS = MappingProxyType(
+    {"m": "minutes", "min": "minutes", "h": "hours", "hr": "hours", "d": "days", "w": "weeks", "mo": "months"}
+)
 _CRON = re.compile(  # 0 5 * * *, cron(0 5 * * 1), */15 * * * *, @daily
     r"(?:cron\()?(?:(\d{1,2}) (\d{1,2}) \* \* (\*|\w+)|[\d*/,-]+(?: [\w*/,?#-]+){4,5}|@\w+)\)?", re.ASCII
 )
@@ -20,12 +22,28 @@ class TimingError(FeedAssetsError):
     fault = Fault.ASKED
 
 
+def _translate(text: str) -> str | None:
+    """Return the frequency that is meant by a number and a unit in another form.
+
+    >>> [_translate(text) for text in ("40d", "5 min", "day(1)", "2 weeks", "5 apples")]
+    ['days(40)', 'minutes(5)', 'days(1)', 'days(14)', None]
+    """
+    found = _WORDED.fullmatch(text)
+    if found is None:
+        return None
+    count, written = int(found[1] or found[4]), found[2] or found[3]
+    unit = _UNITS.get(written) or f"{written.removesuffix('s')}s"
+    if unit == "weeks":
+        unit, count = "days", 7 * count
+    return f"{unit}({count})" if unit in ("minutes", "hours", "days", "months") else None
+
+
 class FrequencyError(TimingError):
     """A text that is not `unit(count)`."""
 
     def __init__(self, *, text: str, reason: str) -> None:
         word = text.strip().lower()
-        meant = _MEANT.get(word) or (f"{found[1]}s({found[2]})" if (found := _SINGULAR.fullmatch(word)) else None)
+        meant = _MEANT.get(word) or _translate(word)
         suggestion = f"Did you mean {meant}? " if meant else ""
         if cron := _CRON.fullmatch(word):
             time = f"{int(cron[2]):02}:{int(cron[1]):02}" if cron[1] else "the time of day"
@@ -33,7 +51,7 @@ class FrequencyError(TimingError):
             suggestion = f"There is no cron: for example {step} with a validity that starts at {time} in the timezone. "
         super().__init__(
             f"{text!r} is not a frequency: {reason}. {suggestion}"
-            "Write minutes(n), hours(n), days(n) or months(n) with n at least 1, for example hours(1)."
+            f"Write minutes(n), hours(n), days(n) or months(n) with n at least 1, for example {meant or 'hours(1)'}."
         )
 
 
@@ -81,7 +99,7 @@ class UnknownNameError(ExpressionError):
     """An unknown variable, function or input in an expression."""
 
     def __init__(self, *, text: str, position: int, name: str, kind: str, known: tuple[str, ...]) -> None:
-        close = tuple(get_close_matches(name, known, n=1))
+        close = tuple(find_similar(name, known, n=1))
         reason = f"{name} is not a known {kind} (known: {', '.join(known) or 'none'})"
         super().__init__(text=text, position=position, reason=reason, suggestions=close)
 

@@ -9,13 +9,13 @@ from calendar import isleap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from difflib import get_close_matches
 from enum import StrEnum
 from functools import lru_cache
 from types import MappingProxyType
 from typing import assert_never
 from zoneinfo import ZoneInfo
 
+from feed_assets.errors import find_similar
 from feed_assets.timing.calls import Call, Word
 from feed_assets.timing.dates import is_regular, is_undisturbed, is_utc, offset_spread, render_datetime
 from feed_assets.timing.errors import ExpressionError, InstanceError
@@ -338,7 +338,7 @@ time function. Did you mean currentWeek?
             text=text,
             position=call.position,
             reason=f"{call.name} is not a time function",
-            suggestions=tuple(get_close_matches(call.name, _FUNCTIONS, n=1)),
+            suggestions=tuple(find_similar(call.name, _FUNCTIONS, n=1)),
         )
     values = _values_of(text, call, function)
     number = {name: value for name, value in values.items() if isinstance(value, int)}
@@ -384,7 +384,7 @@ def _weekday_of(text: str, value: int | str | Word | Call, position: int) -> str
     if isinstance(value, str) and value in _WEEKDAYS:
         return value
     written = value.name if isinstance(value, (Word, Call)) else str(value)
-    close = get_close_matches(written.upper(), _WEEKDAYS, n=1)
+    close = find_similar(written.upper(), _WEEKDAYS, n=1)
     raise ExpressionError(
         text=text,
         position=position,

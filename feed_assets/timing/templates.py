@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
 from enum import StrEnum
 from functools import lru_cache
 from itertools import chain
@@ -14,6 +13,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
+from feed_assets.errors import find_similar
 from feed_assets.timing.dates import offset_changes, render_datetime, resolve_wall
 from feed_assets.timing.errors import TableAddressError, TemplateError
 from feed_assets.timing.sequence import Frequency, InstanceSequence, Unit
@@ -78,7 +78,7 @@ def iter_pieces(text: str, *, allow_unknown: bool) -> Iterator[Piece]:
 def _refused_variable(text: str, written: str, name: str, *, closed: bool) -> TemplateError:
     if not closed:
         return TemplateError(text=text, reason=f"{written} is not closed", next_step="Add the closing brace.")
-    close = get_close_matches(name.upper(), _ORDER, n=1)
+    close = find_similar(name.upper(), _ORDER, n=1)
     known = "${" + "}, ${".join(_ORDER) + "} or ${cluster.<property>}"
     return TemplateError(
         text=text,

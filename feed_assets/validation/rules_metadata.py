@@ -4,7 +4,6 @@ about notifications, and what is declared without effect: imports, exports, queu
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 
 from feed_assets.entities.common import PRIORITY_PROPERTY, Entity, JobPriority, find_priority, iter_metadata
 from feed_assets.entities.content.columns import iter_columns
@@ -13,6 +12,7 @@ from feed_assets.entities.feed import Feed, Lifecycle
 from feed_assets.entities.metadata import MOST_BYTES, MetadataKey, find_fault
 from feed_assets.entities.process import Process, ProcessSla
 from feed_assets.entities.triggers import OnUpdate
+from feed_assets.errors import find_similar
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.receivers import NAME, Channel, find_chat_fault, split_addresses
 from feed_assets.receivers import find_fault as find_address_fault
@@ -60,7 +60,7 @@ def check_columns(_: Scope, entity: Entity) -> Iterator[Complaint]:
         return
     for name in described:
         if name not in known:
-            close = get_close_matches(name, known, n=1)
+            close = find_similar(name, known, n=1)
             yield Complaint(
                 path=("metadata", "columns", name),
                 message=f"its schema has no column {name!r}",
@@ -135,7 +135,7 @@ def _refuse_recipient(scope: Scope, channel: Channel, text: str) -> tuple[str, s
     if is_name:
         if scope.listeners is None or text in scope.listeners:
             return None
-        similar = get_close_matches(text, scope.listeners)
+        similar = find_similar(text, scope.listeners)
         remedy = f"Write {similar[0]!r}, or declare it." if similar else "Declare it there, or write a URL."
         return "the settings declare no receiver of this name in notify", remedy
     fault = find_address_fault(channel, text) or find_chat_fault(channel, text)

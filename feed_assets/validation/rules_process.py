@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date
 from decimal import Decimal, InvalidOperation
-from difflib import get_close_matches
 from pathlib import Path
 
 from feed_assets.entities.cluster import Cluster, InterfaceType
@@ -21,6 +20,7 @@ from feed_assets.entities.errors import ColumnsError
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Order, Process, ProcessSla, RetryPolicy, iter_whole_workflows, iter_workflows
 from feed_assets.entities.workflow import StepEngine, Workflow, WorkflowEngine, find_ring
+from feed_assets.errors import find_similar
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.timing.dates import parse_timezone, render_datetime
 from feed_assets.timing.errors import ExpressionError, TimingError
@@ -340,7 +340,7 @@ def _similar_file(root: Path, name: str) -> str | None:
     file = root / name
     there = [child for child in file.parent.iterdir() if child.is_file()] if file.parent.is_dir() else []
     stems = [child.stem for child in there if child.suffix == file.suffix]
-    close = get_close_matches(file.stem, stems, n=1, cutoff=0.75)
+    close = find_similar(file.stem, stems, n=1, cutoff=0.75)
     return Path(name).with_name(close[0] + file.suffix).as_posix() if close else None
 
 
@@ -381,7 +381,7 @@ def check_steps(_: Scope, process: Process) -> Iterator[Complaint]:
                 yield Complaint(path=path, message=message, remedy="Rename the step.")
             for position, before in enumerate(step.after):
                 if before not in steps:
-                    close = get_close_matches(before, steps, n=1)
+                    close = find_similar(before, steps, n=1)
                     remedy = f"Did you mean {close[0]!r}?" if close else f"The steps are {', '.join(steps)}."
                     message = f"step {name!r} comes after {before!r}, which is no step"
                     yield Complaint(path=(*path, "after", position), message=message, remedy=remedy)

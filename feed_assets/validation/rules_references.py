@@ -34,10 +34,13 @@ def check_feed_on_cluster(scope: Scope, process: Process) -> Iterator[Complaint]
         missing = [] if feed is None else [cluster for cluster in declared if cluster not in feed.clusters]
         if feed is not None and missing:
             on = ", ".join(feed.clusters)
+            is_misnamed = not all(scope.is_declared((Kind.CLUSTER, cluster)) for cluster in feed.clusters)
             yield Complaint(
                 path=path,
                 message=f"feed {name!r} is not defined on cluster {' and '.join(missing)}, only on {on}",
                 remedy="Add the cluster to the feed, or remove it from the process.",
+                is_absence=is_misnamed,
+                causes=(feed.label,) if is_misnamed else (),
             )
 
 

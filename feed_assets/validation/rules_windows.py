@@ -5,7 +5,6 @@ Differs from Falcon: days, weeks, months and years of an expression start in the
 
 from collections.abc import Collection, Iterator
 from datetime import MAXYEAR, UTC, date, datetime, time, timedelta
-from difflib import get_close_matches
 from functools import lru_cache
 from itertools import combinations, islice
 from zoneinfo import ZoneInfo
@@ -15,6 +14,7 @@ from feed_assets.entities.conditions import condition_of, find_grids, find_named
 from feed_assets.entities.feed import ClusterRole, Feed
 from feed_assets.entities.process import Process
 from feed_assets.entities.triggers import GROUP_PREFIX, Trigger, iter_names
+from feed_assets.errors import find_similar
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.timing.dates import NEVER, parse_timezone, render_datetime
 from feed_assets.timing.errors import ExpressionError, InstanceError, WindowError
@@ -512,7 +512,7 @@ def _describe_unknown(scope: Scope, process: Process, text: str, without: Collec
         return f"of whose feeds none is on cluster {where}: {names}", "Add the cluster to one of these feeds."
     known = [*process.inputs, *(each.name for each in scope.bundle.feeds)]
     known += [f"{GROUP_PREFIX}{name}" for name in scope.groups]
-    close = get_close_matches(text, dict.fromkeys(known), n=2)
+    close = find_similar(text, dict.fromkeys(known), n=2)
     what = "a group that no feed is in" if text.startswith(GROUP_PREFIX) else "which is no input and no feed"
     remedy = f"Did you mean {' or '.join(map(repr, close))}?" if close else "Name an input, a feed, or group:NAME."
     return what, remedy

@@ -71,6 +71,15 @@ def test_a_key_is_written_once() -> None:
     assert (problem.code, problem.line, problem.column) == ("duplicate-key", 3, 1)
 
 
+def test_a_second_entity_needs_a_line_between() -> None:
+    """The first is readable as far as it goes; a key that is repeated in the first is a mistake of its own."""
+    first, after = iter_documents("kind: a\nname: b\nx: 1\nx: 2\n# other\nkind: c\nx: 3\nname: d\nx: 4\n---\nok: 1\n")
+    assert [(each.code, each.line) for each in first.problems] == [("duplicate-key", 4), ("yaml-document", 6)]
+    assert (first.value, after.value) == (None, {"ok": 1})
+    assert first.readable == {"kind": "a", "name": "b", "x": 1}
+    assert _codes("kind: a\nname: b\nkind: c\n") == ["duplicate-key"]
+
+
 def test_an_alias_bomb_is_given_up_and_the_next_document_is_read() -> None:
     lines = ["a: &a [x, x, x, x, x, x, x, x, x, x]"]
     for before, name in zip("abcdef", "bcdefg", strict=True):

@@ -31,6 +31,7 @@ def _validate(folder: Path, old: str, new: str) -> ValidationReport:
         ('start: "today(0,0)", end', 'start: "tody(0,0)", end', ()),
         ("name: daily-delays", "nam: daily-delays", ("feed 'delays'",)),
         ("name: delays", "nme: delays", ("process 'daily-delays'",)),
+        ("clusters:\n  primary:\n    validity", None, ("process 'daily-delays'", "process 'daily-origins'")),
         ("clusters:\n  primary: {validity: {start: 2025-02-28T23:00Z, end", None, ("feed 'delays'",)),
     ],
 )

@@ -3,7 +3,6 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from difflib import get_close_matches
 from functools import partial
 from uuid import uuid4
 
@@ -17,7 +16,7 @@ from feed_assets.alerts.delivery.words import TEST
 from feed_assets.clock import Clock, TimeBudget
 from feed_assets.command_lines import command_line
 from feed_assets.entities.common import Kind
-from feed_assets.errors import NoAnswerError, describe_error
+from feed_assets.errors import NoAnswerError, describe_error, find_similar
 from feed_assets.json_form import Hidden, shows
 from feed_assets.log.audit import Audit
 from feed_assets.log.definitions.records import AuditEntry
@@ -276,7 +275,7 @@ class ReceiverDesk:
             if name in faults:
                 raise faults[name]
             if name not in known:
-                raise UnknownReceiverError(name=name, similar=get_close_matches(name, known), known=sorted(usable))
+                raise UnknownReceiverError(name=name, similar=find_similar(name, known), known=sorted(usable))
         return [each for _, each in sorted(usable.items()) if not names or {each.name, each.setting} & {*names}]
 
     def _try(self, receiver: Receiver) -> TriedReceiver:

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Collection, Iterator
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 
 from feed_assets.engines.errors import CodeFault
@@ -14,6 +13,7 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process, iter_whole_workflows
 from feed_assets.entities.workflow import StepEngine, Workflow, WorkflowEngine, last_steps
+from feed_assets.errors import find_similar
 from feed_assets.issues import EntityKey, FieldPath, Issue, Severity, Source, SourceMap, order_of
 from feed_assets.loading.entity_files import display_name
 from feed_assets.validation.scope import column_names
@@ -115,7 +115,7 @@ def _iter_unknown_columns(feed: Feed) -> Iterator[tuple[FieldPath, CodeFault]]:
     for name, text in feed.quality.rules.items():
         for column in find_columns(text):
             if column.lower() not in known:
-                close = get_close_matches(column.lower(), sorted(known), n=1)
+                close = find_similar(column.lower(), sorted(known), n=1)
                 remedy = f"Did you mean {close[0]!r}?" if close else f"Its columns are {', '.join(sorted(known))}."
                 reason = f"quality.rules.{name} names {column!r}, which is no column of the feed's schema"
                 yield ("quality", "rules", name), CodeFault(reason=reason, next_step=remedy)

@@ -3,8 +3,9 @@
 import ast
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from inspect import Parameter
+
+from feed_assets.errors import find_similar
 
 SPARK, CONTEXT = "spark", "context"
 
@@ -43,7 +44,7 @@ def match_arguments(parameters: Iterable[Parameter], inputs: Sequence[str], *, i
         *(f"the input {name!r} has no parameter" for name in unused),
     )
     free = [name for name in known if name not in taken]
-    close = {name: found[0] for name in unknown if (found := get_close_matches(name, free, n=1, cutoff=0.7))}
+    close = {name: found[0] for name in unknown if (found := find_similar(name, free, n=1, cutoff=0.7))}
     meant = " or ".join(f"{right!r} instead of {wrong!r}" for wrong, right in close.items())
     by = f"Arguments are passed by name: {', '.join(known)}."
     return Arguments(

@@ -5,12 +5,12 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from importlib.machinery import PathFinder
 from pathlib import Path
 
 from feed_assets.engines.errors import CodeFault
 from feed_assets.engines.workflow.arguments import match_arguments, read_parameters
+from feed_assets.errors import find_similar
 
 _DECLARING = "process"
 """The decorator that leaves the signature of a function as it is."""
@@ -125,7 +125,7 @@ def find_module(name: str, search: Sequence[str]) -> Path | MissingModule | None
 def _missing_module(name: str, places: Sequence[str], root: Path) -> CodeFault:
     package, _, last = name.rpartition(".")
     siblings = {child.stem for place in places for child in _children(Path(place))}
-    close = get_close_matches(last, sorted(siblings), n=1, cutoff=0.7)
+    close = find_similar(last, sorted(siblings), n=1, cutoff=0.7)
     suggestion = f"Did you mean {f'{package}.{close[0]}'.lstrip('.')!r}?" if close else _INSTALL
     where = f"in {package}" if package else f"on the Python path or in {root}"
     return CodeFault(
@@ -151,7 +151,7 @@ def _find_in(file: Path, function: str, call: Call, files: PythonFiles) -> CodeF
         if "*" in bound or "__getattr__" in bound:
             return None
         functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-        close = get_close_matches(function, functions, n=1)
+        close = find_similar(function, functions, n=1)
         offered = f"Its functions are {', '.join(functions)}." if functions else "Write it there, or correct the path."
         return CodeFault(
             reason=f"{file} has no function {function!r}",

@@ -6,7 +6,6 @@ The reader is sqlglot, which knows Spark's SQL well but is not Spark: what it re
 import logging
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from feed_assets.command_lines import command_line
 from feed_assets.engines.errors import CodeFault
 from feed_assets.engines.workflow.arguments import parameter_name
 from feed_assets.engines.workflow.sql_script import MARK_OUTPUTS, Statement, find_marker_faults, parse_statements
+from feed_assets.errors import find_similar
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr
@@ -82,7 +82,7 @@ def suggest_view(name: str, views: Collection[str]) -> str | None:
     >>> suggest_view("Flihgts", ["flights", "weather"])
     'flights'
     """
-    return next(iter(get_close_matches(name.lower(), sorted(views), n=1, cutoff=0.7)), None)
+    return next(iter(find_similar(name.lower(), sorted(views), n=1, cutoff=0.7)), None)
 
 
 def _read(statement: Statement, file: Path) -> "Expr | CodeFault":
@@ -109,7 +109,7 @@ def _explain(error: Mapping[str, Any], statement: Statement) -> tuple[int, str, 
     if len(lacking) == 1:
         return line, f"{reason}: a {lacking!r} is missing before it", f"Write the {lacking!r}."
     for word in reversed(_WORD.findall(f"{error['start_context']}{error['highlight']}")):
-        close = get_close_matches(word.upper(), _KEYWORDS, n=1, cutoff=0.74)
+        close = find_similar(word.upper(), _KEYWORDS, n=1, cutoff=0.74)
         if close and word.upper() not in _KEYWORDS:
             after = "" if word == error["highlight"] else f", after {word!r}"
             return line, f"{reason}{after}", f"Did you mean {close[0]}?"

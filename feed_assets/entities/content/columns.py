@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import NamedTuple
 
 from feed_assets.entities.errors import ColumnsError
+from feed_assets.errors import find_similar
 
 PLAIN_TYPES = (
     *("boolean", "tinyint", "byte", "smallint", "short", "int", "integer", "bigint", "long", "float", "real", "double"),
@@ -194,7 +194,7 @@ def suggest_type(name: str) -> str | None:
     >>> suggest_type("flaot"), suggest_type("int64"), suggest_type("xyz")
     ('float', 'bigint', None)
     """
-    close = get_close_matches(name.lower(), (*PLAIN_TYPES, *_NESTED), n=1)
+    close = find_similar(name.lower(), (*PLAIN_TYPES, *_NESTED), n=1)
     return _OF_OTHERS.get(name.lower()) or next(iter(close), None)
 
 

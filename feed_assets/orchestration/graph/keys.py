@@ -1,11 +1,11 @@
 """Find the asset of a feed or process in what has been built, for `deps` of other assets."""
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 import dagster as dg
 
 from feed_assets.entities.common import Kind
+from feed_assets.errors import find_similar
 from feed_assets.orchestration import names
 from feed_assets.orchestration.errors import NoAssetError
 
@@ -46,7 +46,7 @@ def get_asset_key(
         cluster=cluster,
         clusters=tuple(sorted(str(where) for known, where in found if known == name)),
         writes=tuple(writes) if field == names.META_PROCESS else (),
-        suggestions=tuple(get_close_matches(name, known, n=2)),
+        suggestions=tuple(find_similar(name, known, n=2)),
     )
 
 
