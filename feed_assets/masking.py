@@ -33,7 +33,7 @@ _PAIRS = frozenset(
 )
 _NAME_PART = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")  # fs.s3a.secret.key, sasToken, DB_PASSWORD
 _USER = re.compile(
-    r"""(://[^\s/:@]*:)(?![^\s/@]*\$\{)(?:[^\s/@]+|(?!\d{1,5}[^\w+=.-])[^\s@'"`<>()]+)(?=@)"""
+    r"""(://[^\s/:@]*:)(?![^\s/@]*\$\{)(?:[^\s/@]+(?:@[^\s/@?#'"`<>()]*)*|(?!\d{1,5}[^\w+=.-])[^\s@'"`<>()]+)(?=@)"""
 )  # ://user:password@ and ://KEY:SE/CRET@, but not ${env:NAME}, and not ://host:8080/a@b
 _NAMES = (
     r"(?=[apst])(?:passw(?:or)?d|pwd|passphrase|\bsig(?:nature)?|token|secret(?:[._-]?key)?|"
@@ -169,6 +169,8 @@ def mask(text: str) -> str:
 
     >>> mask("cannot open sftp://me:abc@host/x?token=123")
     'cannot open sftp://me:***@host/x?token=***'
+    >>> mask("postgresql://me:a@b@c@host/x?to=you@there")
+    'postgresql://me:***@host/x?to=you@there'
     >>> mask("OPTIONS (user 'a', password 'x')"), mask("SET aws_secret_access_key = x"), mask("s3://KEY:SE/CRET@b")
     ("OPTIONS (user 'a', password '***')", 'SET aws_secret_access_key = ***', 's3://KEY:***@b')
     >>> mask(f"curl -H 'Authorization: Bearer fa_{'0a' * 32}'")

@@ -454,7 +454,7 @@ def validate_declared(
     live: Annotated[
         bool,
         Param(
-            "Also contact storages, Spark, catalogs and databases, import functions, and let Spark analyze SQL.",
+            "Also contact storages, Spark, catalogs, databases and state, import functions, let Spark analyze SQL.",
             local=True,
         ),
     ] = False,

@@ -16,6 +16,7 @@ from feed_assets.command_lines import command_line
 from feed_assets.errors import SettingsError, WrongUsageError
 from feed_assets.project_homes import DAGSTER_HOME, HOME_FOLDER, find_home
 from feed_assets.settings import ENV_FILE, FILE_NAME, find_settings_file, load_settings
+from feed_assets.sql.database import WRITE_AT
 
 POSTGRES_URL = "DAGSTER_PG_URL"
 DAGSTER_YAML = f"{HOME_FOLDER}/dagster.yaml"
@@ -99,6 +100,8 @@ def _postgres_url(text: str) -> str:
         raise WrongUsageError(f"--postgres is no URL. {_FORM}") from exc
     if url.get_backend_name() not in ("postgresql", "postgres"):
         raise WrongUsageError(f"--postgres is an address of {url.get_backend_name()}, not of PostgreSQL. {_FORM}")
+    if "@" in f"{url.host}/{url.database}":
+        raise WrongUsageError(f"--postgres has a second '@'. {WRITE_AT} {_FORM}")
     if not url.database:
         raise WrongUsageError(f"--postgres names no database. {_FORM}")
     for name in url.query:

@@ -127,6 +127,8 @@ MEMORY_WAIT_SECONDS = 5
 _KEPT_CONNECTIONS = 16
 SQLITE_CACHE_KIB = 65_536
 
+WRITE_AT = "Write %40 for each '@' of a user or a password."
+
 _UNLIMITED: dict[str, Any] = {"pool_size": _KEPT_CONNECTIONS, "max_overflow": -1}
 """Whoever has a connection or a lock never waits for another connection: threads are limited instead."""
 _FORBIDDEN = frozenset({"25006", "42501"})  # read only, insufficient privilege
@@ -233,6 +235,19 @@ class Database:
                     load_tables().create_all(connection, checkfirst=False)
                     connection.execute(version.insert().values(version_num=SCHEMA_REVISION))
             self._require(found or SCHEMA_REVISION)
+
+    def check(self) -> None:
+        """Connect as `migrate` does, and make nothing: neither a file nor tables.
+
+        Raises:
+            StateSchemaError: it has the tables of another release.
+            StateError: the database cannot be used.
+        """
+        with self._translated():
+            folder = Path(_file_name(self._engine.url) or "").parent
+            is_future = not self.exists() and os.access(folder, os.W_OK | os.X_OK)
+            if not is_future and (revision := self._revision()) is not None:
+                self._require(revision)
 
     def has_tables(self) -> bool:
         """Return whether the database is there, with tables of this or of another release; changes nothing.
@@ -407,6 +422,8 @@ def open_database(url: str | URL, namespace: str | None = None, *, tells_lineage
     match parsed.get_backend_name():
         case "sqlite":
             database = Database(_open_sqlite(_file_of(parsed, namespace)), parsed, namespace)
+        case "postgresql" | "postgres" if "@" in f"{parsed.host}/{parsed.database}":  # not told: it is of a password
+            raise StateUnreachableError(reason="its address has a second '@'", next_step=WRITE_AT)
         case "postgresql" | "postgres":
             engine = _open_postgresql(parsed.set(drivername="postgresql+psycopg2"), namespace)
             database = Database(engine, parsed, namespace)

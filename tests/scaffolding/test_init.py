@@ -114,6 +114,8 @@ def test_tls_and_sockets_of_postgresql_are_told_to_dagster_and_to_us(
         ("postgresql://db/feeds?sslmod=require", "'sslmod', which is no parameter of PostgreSQL"),
         ("postgresql://db:port/feeds", "is no URL"),
         ("postgresql://user@db", "names no database"),
+        ("postgresql://me:p@ss@db/feeds", "has a second '@'. Write %40 for each '@'"),
+        ("postgresql://me:p@s/s@db/feeds", "has a second '@'. Write %40 for each '@'"),
         ("mysql://db/feeds", "is an address of mysql, not of PostgreSQL"),
     ],
 )

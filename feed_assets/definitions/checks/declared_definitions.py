@@ -1,5 +1,6 @@
 """Checks of definitions that run nothing, and the JSON Schema of entity files."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -85,7 +86,8 @@ def validate_location(
         as_of: the present.
         location: a folder, file or URL that replaces that of the settings.
         environ: the environment for `${env:NAME}`; the process's own if None.
-        live: also check that storages, Spark, catalogs and databases can be reached. Entities that fail stay usable.
+        live: also check that storages, Spark, catalogs, databases and the state can be reached. Entities that fail stay
+            usable.
         strict: a warning is a failure; so it is if the settings say so.
 
     Raises:
@@ -105,7 +107,7 @@ def validate_location(
     if live:
         # These import engines and adapters, which nothing else needs.
         from feed_assets.definitions.checks.code_trials import try_code
-        from feed_assets.definitions.checks.live_checks import check_reachability
+        from feed_assets.definitions.checks.live_checks import check_reachability, check_state
 
         unread = [issue for issue in reached if issue.severity is Severity.ERROR]
         labels = {issue.entity for issue in unread}
@@ -114,6 +116,7 @@ def validate_location(
             *unread,
             *try_code(usable, readable, sources=loaded.sources, root=settings.root),
             *check_reachability(usable, sources=loaded.sources, root=settings.root, environ=environ),
+            *check_state(settings, os.environ if environ is None else environ),
         ]
     ordered = sorted(fold_followers([*issues, *blocked, *reached]), key=order_of)
     return ValidationReport(

@@ -10,6 +10,7 @@ import stat
 import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -27,10 +28,14 @@ from feed_assets.entities.datasource import Credential, Datasource, Driver, Inte
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.locations.overlaps import MirrorLocation, iter_mirror_locations
 from feed_assets.entities.process import Process, iter_workflows
-from feed_assets.errors import FeedAssetsError
+from feed_assets.errors import FeedAssetsError, SettingsError
 from feed_assets.issues import EntityKey, FieldPath, Issue, Severity, SourceMap, order_of, split_error
 from feed_assets.plan.compile import compile_mirror
 from feed_assets.plan.copy_records import Directory
+from feed_assets.settings import Settings
+from feed_assets.sql.dagster_home import find_state
+from feed_assets.sql.database import open_database
+from feed_assets.sql.errors import StateError
 from feed_assets.storage.errors import StoreUnknownError
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability
@@ -405,6 +410,21 @@ def _password_of_file(outside: Outside, name: str) -> str:
     if not text:
         raise ServiceError(service=f"the password file {name}", reason="it is empty", next_step="Write the password.")
     return text
+
+
+def check_state(settings: Settings, environ: Mapping[str, str]) -> list[Issue]:
+    """Connect to the state database that settings or the Dagster home name, and make nothing in it."""
+    try:
+        if (url := find_state(settings, environ)) is not None:
+            with closing(open_database(url, settings.namespace)) as database:
+                database.check()
+    except (SettingsError, StateError) as exc:
+        told = split_error(exc)
+        issue = Issue(
+            severity=Severity.ERROR, code="state-unreachable", entity=None, message=told.message, remedy=told.remedy
+        )
+        return [issue]
+    return []
 
 
 def _find_local_folder(storage: str, folder: str) -> Path | None:

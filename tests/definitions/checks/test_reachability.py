@@ -335,3 +335,29 @@ def test_validate_makes_live_checks_when_it_is_asked_to(tmp_path: Path, monkeypa
     result = CliRunner().invoke(main, ["validate", "a.yaml", "--live"])
     assert result.exit_code == 1
     assert "a.yaml:3: cluster 'primary': the storage cannot be used: " in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("postgresql://me:pass@localhost:1/db", "me:***@localhost:1/db: it cannot be used: connection"),
+        ("sqlite:///{}/absent/state.db", "absent/state.db: it cannot be used: unable to open"),
+        ("postgresql://me:pa@ss@localhost:1/db", "its address has a second '@'. Write %40 for each '@'"),
+        ("sqlite:///{}/state.db", ""),
+        ("", ""),
+    ],
+)
+def test_validate_opens_the_state_that_a_command_would_and_makes_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, said: str
+) -> None:
+    (tmp_path / "a.yaml").write_text(f"kind: cluster\nname: primary\nstorage: file://{tmp_path}/data\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    monkeypatch.setenv("FEED_ASSETS_STATE", url.format(tmp_path))
+    result = CliRunner().invoke(main, ["validate", "a.yaml", "--live"])
+    assert result.exit_code == (1 if said else 0), result.output
+    assert said in result.stdout
+    assert "ss@" not in result.stdout
+    assert not (tmp_path / "state.db").exists()
+    if said:
+        assert result.stdout.splitlines()[0] in CliRunner().invoke(main, ["entity", "list"]).stderr
