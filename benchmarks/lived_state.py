@@ -290,11 +290,11 @@ def _later(
     if column is attempts.c.outputs:
         parsed = f"CAST(rtrim(substr({name}, 5), ']') AS bigint)"  # [1,[7]]
         return f"'[1,[' || CAST({_number(parsed, numbers)} AS text) || ']]'"
-    if column.name in ("run_id", "origin"):  # the last bytes of a UUID, behind 255
+    if column.name in ("run_id", "origin"):  # the last bytes of a UUID, behind 255, or 252 for `run:`
         is_sqlite = connection.dialect.name == "sqlite"
         run = f"substr({name}, 1, length({name}) - 6) || period.tail"
-        run, mark = (f"CAST({run} AS BLOB)", "X'FF'") if is_sqlite else (run, "'\\xff'")
-        return f"CASE WHEN substr({name}, length({name}) - 16, 1) = {mark} THEN {run} ELSE {name} END"
+        run, marks = (f"CAST({run} AS BLOB)", "X'FF', X'FC'") if is_sqlite else (run, "'\\xff', '\\xfc'")
+        return f"CASE WHEN substr({name}, length({name}) - 16, 1) IN ({marks}) THEN {run} ELSE {name} END"
     if column is attempts.c.inputs:  # each reads the instance of its own time
         return _with_time(connection, name)
     if not isinstance(column.type, TypeDecorator) or not isinstance(column.type.impl_instance, sqlalchemy.Text):
