@@ -11,9 +11,11 @@ from feed_assets.definitions.errors import DefinitionsChangedError
 from feed_assets.definitions.folder import DefinitionFolder
 from feed_assets.definitions.recording import append_versions
 from feed_assets.definitions.renaming import rename_record
+from feed_assets.entities.common import label_of
 from feed_assets.loading.entity_files import Values
+from feed_assets.log.audit import Audit
 from feed_assets.log.definitions.changes import Changes
-from feed_assets.log.definitions.records import Change, ChangeState, FileChange, digest_content
+from feed_assets.log.definitions.records import AuditEntry, Change, ChangeState, FileChange, Rename, digest_content
 from feed_assets.log.definitions.store import Definitions
 from feed_assets.masking import get_logger
 from feed_assets.sql.database import Database
@@ -46,6 +48,8 @@ def recover_changes(
             )
             ended.append(undo_change(database, folder, change, now))
         else:
+            interrupted = "the change %d of the definitions (%s, by %s) was interrupted: it is finished now"
+            _logger.warning(interrupted, change.number, change.origin, change.author)
             write_files(folder, change)
             ended.append(finish_change(database, folder, change, now, values))
     return ended
@@ -75,8 +79,18 @@ def finish_change(
         if Changes(connection).end(change, ChangeState.DONE, now):
             if change.rename is not None:
                 rename_record(connection, change.rename, values)
-            append_versions(connection, change.versions)
+            versions = append_versions(connection, change.versions)
+            if change.rename is not None:  # here, so that whoever finishes it notes who wanted it
+                Audit(connection).append(_noted(change, change.rename, versions[0].version))
     return _find_ended(database, folder, change, ChangeState.DONE)
+
+
+def _noted(change: Change, rename: Rename, version: int) -> AuditEntry:
+    details = {"former": rename.former, "version": version, "change": change.change_id}
+    target = label_of((rename.kind, rename.name))
+    return AuditEntry(
+        recorded_at=rename.renamed_at, author=rename.author, action="rename", target=target, details=details
+    )
 
 
 def undo_change(database: Database, folder: DefinitionFolder, change: Change, now: datetime) -> Change:

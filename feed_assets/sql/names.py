@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from sqlalchemy import Column, Connection, String, delete, exists, func, literal, select, type_coerce, update
+from sqlalchemy import Column, Connection, String, bindparam, delete, exists, func, literal, select, type_coerce, update
 from sqlalchemy import Text as PlainText
 
 from feed_assets.entities.common import Kind, label_of
@@ -117,6 +117,7 @@ def content_in(change: Callable[[Content, Renaming], Content]) -> Rule:
         table, raw = column.table, type_coerce(column, PlainText)
         is_wrapped, keys = isinstance(column.type, Payload | Entries), list(table.primary_key)
         found = connection.execute(select(raw, *keys).where(raw.contains(renaming.old, autoescape=True))).all()
+        renamed: list[dict[str, object]] = []
         for text, *key in found:
             try:
                 document = json.loads(text)
@@ -126,9 +127,11 @@ def content_in(change: Callable[[Content, Renaming], Content]) -> Rule:
             new = change(content, renaming)
             if new != content:
                 rendered = _render([document[0], new] if is_wrapped else new)
-                is_it = [each == value for each, value in zip(keys, key, strict=True)]
-                changed = update(table).where(*is_it).values({column.key: type_coerce(rendered, PlainText)})
-                connection.execute(changed)
+                renamed.append({"rendered": rendered, **{f"key_{place}": value for place, value in enumerate(key)}})
+        if renamed:
+            is_it = [each == bindparam(f"key_{place}", type_=each.type) for place, each in enumerate(keys)]
+            changed = update(table).where(*is_it).values({column.key: bindparam("rendered", type_=PlainText)})
+            connection.execute(changed, renamed)
 
     return write
 

@@ -100,10 +100,13 @@ def iter_unread_conf(path: FieldPath, conf: Mapping[str, str]) -> Iterator[Compl
     for name in conf:
         if not name.startswith("spark."):
             prefix = "spark.hadoop." if name.startswith(_OF_HADOOP) else "spark."
+            is_taken = name.startswith("hive.")
+            who, leave = ("spark-submit and Spark Connect", "leave") if is_taken else ("Spark", "leaves")
             yield Complaint(
                 path=(*path, name),
-                message=f"{'.'.join(map(str, path))}: Spark leaves {name!r} out: its keys begin with 'spark.'",
+                message=f"{'.'.join(map(str, path))}: {who} {leave} {name!r} out: keys of Spark begin with 'spark.'",
                 remedy=f"Write {prefix}{name}.",
+                severity=Severity.WARNING if is_taken else Severity.ERROR,
             )
 
 

@@ -117,7 +117,11 @@ def rename(context: EntityContext, kind: Kind | None, old: str, new: str, digest
         with context.database.read() as connection:
             _require_rest(connection, key)
         if (before.digest, found.digest) != (preview.before.bundle.digest, preview.after.digest):
-            raise PlanOutdatedError(digest=planned)
+            if digest is not None:
+                raise PlanOutdatedError(digest=planned)
+            raise VerbRefusedError(
+                subject=label_of(key), reason="the definitions were changed meanwhile", next_step="Repeat the command."
+            )
         warnings.extend(require_valid(context, before, found, [after, *readers]))
 
     renamed = Renamed(
@@ -138,7 +142,6 @@ def rename(context: EntityContext, kind: Kind | None, old: str, new: str, digest
         return replace(renamed, is_change=False)
     settle_releases(context)
     version = context.load().newest[after].version
-    context.audit(EntityVerb.RENAME, label_of(after), former=old, version=version, change=made.change_id)
     return replace(renamed, recorded_version=version, warnings=tuple(warnings), reload_needed=True)
 
 
