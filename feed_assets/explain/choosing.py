@@ -67,8 +67,16 @@ def choose_instance(context: OperationContext, subject: Subject, text: str | Non
         remark = f"the newest of {counted(number, 'instance')} that wait or have failed" if number > 1 else ""
         return replace(subject, clusters=on, nominal_time=newest), remark
     if not (known := [time for _, _, times in found for time in times]):
-        label, reason = label_of((subject.kind, subject.name)), f"it has no instance {f'in {text}' if text else 'yet'}"
-        raise InstanceQueryError(subject=label, reason=reason, next_step="Name a later one.", fault=Fault.MISSING)
+        is_ahead = start > context.as_of
+        reason = (
+            f"it has no instance {f'in {text}' if text else 'yet'}{' that is due yet' if is_ahead and text else ''}"
+        )
+        raise InstanceQueryError(
+            subject=label_of((subject.kind, subject.name)),
+            reason=reason,
+            next_step="Wait for it, or name an earlier one." if is_ahead else "Name a later one.",
+            fault=Fault.MISSING,
+        )
     return replace(subject, nominal_time=max(known)), "no instance waits or has failed; this is the newest"
 
 

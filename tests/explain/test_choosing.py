@@ -54,3 +54,10 @@ def test_what_has_no_instance_yet_is_refused(tmp_path: Path) -> None:
     lifecycle = counting_harness(tmp_path)
     with pytest.raises(InstanceQueryError, match="it has no instance yet"):
         chosen(lifecycle, "count", as_of=START - timedelta(hours=1))
+
+
+def test_of_days_to_come_none_is_due_yet(tmp_path: Path) -> None:
+    with pytest.raises(
+        InstanceQueryError, match=r"no instance in 2013-11-09 that is due yet. Wait for it, or name an ea"
+    ):
+        chosen(counting_harness(tmp_path), "clicks", "2013-11-09")
