@@ -253,3 +253,19 @@ def test_assets_beside_the_location_are_checked_and_may_be_a_feed() -> None:
         AssetClashError, match=r"two assets have the key here/b: the asset of feed 'b' and one of yours"
     ):
         location(["team", "orders"], daily, ["here", "b"])
+
+
+def test_a_dependency_on_a_feed_that_is_not_there_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """Dagster makes an asset of every key of `deps`; it refuses only inputs. Keys beside the clusters are not ours."""
+
+    @dg.asset(deps=[["here", "rates"], ["here", "ratez"], ["team", "orders"], ["here", "mine"], ["here", "x", "y"]])
+    def report() -> None: ...
+
+    @dg.asset(key=["here", "mine"])
+    def mine() -> None: ...
+
+    build_definitions([cluster(), feed("rates")], settings=load_settings(environ={}), assets=[report, mine])
+    told = [each.getMessage() for each in caplog.records if "dependency" in each.getMessage()]
+    assert told == [
+        "a dependency of asset report: feed 'ratez' on cluster 'here': it has no asset. Did you mean 'rates'?"
+    ]

@@ -73,6 +73,7 @@ class Renamed:
         found += [f"  with {reader}" for reader in self.readers]
         found += [f"  in {file}" for file in self.files]
         found += ["  its data stay where they are, and all that is recorded of it goes along"]
+        found += ["  code is not searched for it: deps, load_instance and locate_instance need the new name"]
         return (*found, *([f"Plan {self.digest}"] if self.dry_run else []))
 
     @property

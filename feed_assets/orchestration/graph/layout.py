@@ -16,7 +16,9 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.entities.graph import iter_rings
 from feed_assets.entities.maps import EMPTY
-from feed_assets.orchestration.errors import AssetClashError, AssetKeyClashError, ProducerError
+from feed_assets.errors import find_similar
+from feed_assets.masking import get_logger
+from feed_assets.orchestration.errors import AssetClashError, AssetKeyClashError, NoAssetError, ProducerError
 from feed_assets.orchestration.graph.code_references import CodeReferences
 from feed_assets.orchestration.graph.metadata import ValuesByPath
 from feed_assets.orchestration.graph.partitions import Grid, feed_grid, process_grid
@@ -32,6 +34,8 @@ from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 
 if TYPE_CHECKING:  # a location is loaded without what keeps records
     from feed_assets.catalog.column_sets import ColumnSet
+
+_logger = get_logger(__name__)
 
 FindAsset: TypeAlias = Callable[[Key], tuple[dg.AssetKey, Grid] | None]
 """Returns the asset key and the grid of a feed; None if the feed is not currently declared."""
@@ -258,7 +262,8 @@ def producer_dep(producer: Producer) -> dg.AssetDep:
 
 
 def check_user_assets(layout: AssetLayout, own: Sequence[UserAsset], theirs: Iterable[UserAsset]) -> None:
-    """Check the assets that a user adds to those of the location.
+    """Check the assets that a user adds to those of the location. A dependency on a feed that is not there is logged:
+    another code location may have an asset of that key.
 
     Raises:
         AssetClashError: an asset has the key of one of the location's.
@@ -271,8 +276,26 @@ def check_user_assets(layout: AssetLayout, own: Sequence[UserAsset], theirs: Ite
             feed = layout.find_feed(key)
             raise AssetClashError(key=key.to_user_string(), feed=feed and feed[0])
     for producer in find_producers(layout.plan, layout.find_asset):
+        taken.add(producer.asset)
         if producer.asset in specs:
             producer.require_partitions(specs[producer.asset].partitions_def)
+    for spec in specs.values():
+        for dep in spec.deps:
+            cluster, *names = dep.asset_key.path
+            if dep.asset_key not in taken | specs.keys() and cluster in layout.plan.clusters and len(names) == 1:
+                error = _no_feed(layout, names[0], cluster)
+                _logger.warning("a dependency of asset %s: %s", spec.key.to_user_string(), error)
+
+
+def _no_feed(layout: AssetLayout, name: str, cluster: str) -> NoAssetError:
+    return NoAssetError(
+        kind=Kind.FEED,
+        name=name,
+        cluster=cluster,
+        clusters=tuple(sorted(other for known, other in layout.feed_specs if known == name)),
+        writes=(),
+        suggestions=tuple(find_similar(name, [known for known, other in layout.feed_specs if other == cluster], n=2)),
+    )
 
 
 def _specs_of(asset: UserAsset) -> Iterable[dg.AssetSpec]:

@@ -201,6 +201,7 @@ def test_a_dry_run_changes_nothing_and_its_digest_is_that_of_the_change(harness:
     before = find(harness, "zebra")
     planned = renamed(harness, "zebra", "lion", dry_run=True)
     assert planned.lines[0] == "feed 'zebra': would be renamed to 'lion'"
+    assert "code is not searched" in planned.lines[-2]
     assert find(harness, "lion") == set()
     assert find(harness, "zebra") == before
     entity_changes.update(harness.context(), [file_of(changed(COUNTS, description="numbers"))])
