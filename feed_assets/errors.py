@@ -242,7 +242,7 @@ class SettingsError(FeedAssetsError):
 
     def __init__(self, *, setting: str, reason: str, tried: tuple[str, ...], next_step: str) -> None:
         places = f" Tried in this order: {', '.join(tried)}." if tried else ""
-        super().__init__(f"setting {setting!r}: {reason}.{places} {next_step}")
+        super().__init__(f"setting {setting!r}: {reason}. {next_step}{places}")
 
 
 class NoAnswerError(FeedAssetsError):

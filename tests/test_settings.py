@@ -151,9 +151,9 @@ def test_every_place_that_was_tried_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsError) as caught:
         load_settings({}, {"FEED_ASSETS_STRICT": "maybe"}, tmp_path)
     assert str(caught.value) == (
-        "setting 'strict': 'maybe' is not true or false. Tried in this order: the command line, FEED_ASSETS_… in "
-        f"the environment, feed_assets.yaml in {tmp_path} and above (not found), the default. "
-        "Set it in feed_assets.yaml, or as FEED_ASSETS_STRICT."
+        "setting 'strict': 'maybe' is not true or false. Set it in feed_assets.yaml, or as FEED_ASSETS_STRICT. "
+        "Tried in this order: the command line, FEED_ASSETS_… in the environment, "
+        f"feed_assets.yaml in {tmp_path} and above (not found), the default."
     )
 
 

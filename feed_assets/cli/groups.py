@@ -18,6 +18,13 @@ LARGEST = 2**53
 _SENTENCE = 1_000
 _PLACES = frozenset({"files", "path", "source", "target", "to", "folder", "storage"})
 """Parameters that name files, which need not be UTF-8."""
+_ALIKE = (
+    frozenset({"show", "get", "describe", "definition", "view", "read", "cat"}),
+    frozenset({"list", "ls", "search", "find"}),
+    frozenset({"delete", "remove", "rm", "release", "clear", "drop"}),
+    frozenset({"add", "create", "new", "put", "set", "submit", "make"}),
+)
+"""Names of commands that mean the same."""
 _GIVEN = "feed_assets.given"
 SERVER = "server"
 """The option of the address of a server that is asked instead of this project."""
@@ -108,10 +115,27 @@ def find_given(ctx: click.Context) -> click.Context | None:
     return given
 
 
+def _no_command(error: click.NoSuchCommand, alike: list[str]) -> str | None:
+    return f"{error.message} Did you mean {' or '.join(map(repr, alike))}?" if alike else None
+
+
 class Verbs(click.Group):
     """A group that lists its commands with their first sentences."""
 
     command_class = Verb
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the named command; suggest names that are similar, or mean the same, if there is none."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as exc:
+            known = self.list_commands(ctx)
+            alike = [each for words in _ALIKE if exc.command_name in words for each in known if each in words]
+            raise click.NoSuchCommand(
+                exc.command_name, possibilities=None if alike else known, ctx=ctx, message=_no_command(exc, alike)
+            ) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands."""

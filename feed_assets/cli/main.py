@@ -154,15 +154,6 @@ class Boundary(Verbs):
         """Return the names of all commands."""
         return sorted({*super().list_commands(ctx), *_LATER, *MODULES})
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the named command; suggest similar names if there is none."""
-        try:
-            return super().resolve_command(ctx, args)
-        except click.NoSuchCommand as exc:
-            raise click.NoSuchCommand(exc.command_name, possibilities=self.list_commands(ctx), ctx=ctx) from None
-
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command, and import its module."""
         if cmd_name not in self.commands and (cmd_name in _LATER or cmd_name in MODULES):

@@ -19,7 +19,7 @@ from feed_assets.definitions.checks.declared_definitions import entity_schema
 from feed_assets.errors import WrongUsageError
 from feed_assets.scaffolding import checkouts
 from feed_assets.scaffolding.checkouts import DAGSTER_YAML
-from feed_assets.settings import ENV_FILE
+from feed_assets.settings import ENV_FILE, FILE_NAME
 from feed_assets.storage.errors import StoreUnknownError
 from feed_assets.storage.registry import open_store
 
@@ -29,6 +29,9 @@ DAYS = 3
 
 SCHEMA_FILE = "entities.schema.json"
 _PRODUCTS = ("coffee", "tea", "cocoa")
+DATA = "data"
+DELIVERY = "deliver_orders.py"
+_REMOTE = "  # credentials into .env, endpoint and region into entities/cluster.yaml: README.md says which"
 LOCAL_STORAGE = "file://${DATA_ROOT}"
 _SHOWN = 5
 _S3_OPTIONS = "# storage_options: {region: eu-central-1, endpoint_url: https://s3.example}\n"
@@ -48,6 +51,7 @@ class NewProject:
     kept: tuple[str, ...]
     dry_run: bool
     here: bool = False
+    has_data: bool = True
 
     @property
     def text(self) -> str:
@@ -55,7 +59,9 @@ class NewProject:
         if self.here:
             verb = "would write" if self.dry_run else "wrote"
             written = "\n".join([f"{verb} what was missing in {self.folder}:", *(f"  {file}" for file in self.files)])
-            return written if self.files else f"nothing is missing in {self.folder}"
+            written = written if self.files else f"nothing is missing in {self.folder}"
+            told = f"{self.folder / DATA} does not exist: git holds no data. README.md says where a clone gets orders."
+            return written if self.has_data else f"{written}\n{told}"
         lines = [f"{'would make' if self.dry_run else 'made'} the project {self.name} in {self.folder}:"]
         lines += [f"  {file}" for file in self.files]
         lines += [f"  {file} exists, and stays as it is" for file in self.kept]
@@ -66,11 +72,14 @@ class NewProject:
                 "  defs = Definitions.merge(defs, build_definitions())",
             ]
         if not self.dry_run:
+            is_remote = DELIVERY in (*self.files, *self.kept)
             lines += [
                 "",
                 "Now:",
                 f"  cd {shlex.quote(str(self.folder))}",
-                f"  {command_line('validate')}",
+                *([_REMOTE] if is_remote else []),
+                f"  {command_line('validate', live=is_remote)}",
+                *([f"  python {DELIVERY}"] if is_remote else []),
                 "  dagster dev",
             ]
         return "\n".join(lines)
@@ -125,7 +134,17 @@ def complete_project(folder: Path, *, postgres: str | None = None, dry_run: bool
         _write(folder, new)
         checkouts.write_env(folder, values)
     files = (*new, *([f"{ENV_FILE}: {', '.join(values)}"] if values else []))
-    return NewProject(folder=folder, name=folder.name, package="", files=files, kept=(), dry_run=dry_run, here=True)
+    is_example = f"${{PROJECT_ROOT}}/{DATA}" in (folder / FILE_NAME).read_text("utf-8")
+    return NewProject(
+        folder=folder,
+        name=folder.name,
+        package="",
+        files=files,
+        kept=(),
+        dry_run=dry_run,
+        here=True,
+        has_data=not is_example or (folder / DATA).exists(),
+    )
 
 
 def lay_example(folder: Path, module: str, data: Path, as_of: datetime) -> None:
@@ -265,7 +284,7 @@ def iter_project_files(
     }
     values["demo"] = read_template("README_local.md" if example.is_local else "README_remote.md", values)
     if not example.is_local:
-        yield "deliver_orders.py", read_template("deliver_orders.py")
+        yield DELIVERY, read_template(DELIVERY)
     for file in ("README.md", "pyproject.toml", "definitions.py", "feed_assets.yaml"):
         yield file, read_template(file, values)
     yield f"{package}/__init__.py", read_template("package_init.py", values)
@@ -279,7 +298,7 @@ def iter_project_files(
     yield ENV_FILE, checkouts.render_env(checkouts.env_values(folder, postgres))
     yield DAGSTER_YAML, read_dagster_yaml(is_postgres=postgres is not None)
     for file, text in iter_data_files(example):
-        yield f"data/{file}", text
+        yield f"{DATA}/{file}", text
 
 
 def read_dagster_yaml(*, is_postgres: bool) -> str:

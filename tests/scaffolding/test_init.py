@@ -145,7 +145,9 @@ def test_a_storage_that_nothing_can_open_is_refused(
 
 
 def test_a_project_on_s3_says_s3_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    must("init", str(tmp_path / "shop"), "--storage", "s3://lake/feeds")
+    steps = must("init", str(tmp_path / "shop"), "--storage", "s3://lake/feeds").stdout.partition("Now:\n")[2]
+    assert "endpoint and region into entities/cluster.yaml" in steps
+    assert steps.splitlines()[2:] == ["  feed-assets validate --live", "  python deliver_orders.py", "  dagster dev"]
     monkeypatch.chdir(tmp_path / "shop")
     monkeypatch.syspath_prepend(str(tmp_path / "shop"))
     must("validate", "--strict")

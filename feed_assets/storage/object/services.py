@@ -14,7 +14,7 @@ from obstore.store import AzureStore, GCSStore, MemoryStore, ObjectStore, S3Stor
 
 from feed_assets.clock import SystemClock
 from feed_assets.storage.object.client import Children
-from feed_assets.storage.object.obstore_client import object_file
+from feed_assets.storage.object.obstore_client import NO_CREDENTIALS, object_file
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig, S3Credential
@@ -256,7 +256,7 @@ def _find_credentials(profile: str | None) -> "Callable[[], S3Credential] | None
     def find() -> "S3Credential":
         found = session().get_credentials()
         if found is None:
-            raise ValueError("there are no credentials: give key and secret, a profile, or anon")
+            raise ValueError(NO_CREDENTIALS)
         frozen = found.get_frozen_credentials()
         return {
             "access_key_id": frozen.access_key,
