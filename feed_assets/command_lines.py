@@ -38,5 +38,20 @@ def instance_command(verb: str, name: str, nominal_time: datetime, cluster: str,
     return command_line("instance", verb, name, instance=nominal_time, clusters=[cluster], **options)
 
 
+def follow_command(process: str, cluster: str, nominal_time: datetime) -> str:
+    """Return the command that lets the instances of a process from one on follow what is declared now."""
+    return command_line("entity", "touch", "process", process, clusters=[cluster], effective_from=nominal_time)
+
+
+def materialize_command(asset: str, partition: str) -> str:
+    """Return Dagster's command that makes a partition of an asset; `asset` is its key as Dagster writes it."""
+    return f"dagster asset materialize --select {render_selection(asset)} --partition {partition}"
+
+
+def render_selection(asset: str) -> str:
+    """Return the selection of an asset in a shell's command; `asset` is its key as Dagster writes it, `here/sums`."""
+    return f"'key:\"{asset}\"'"
+
+
 def _text(value: str | datetime) -> str:
     return render_datetime(value) if isinstance(value, datetime) else value

@@ -15,7 +15,7 @@ import feed_assets
 
 PACKAGE = Path(feed_assets.__file__).parent
 WRITER = f"{feed_assets.__name__}.command_lines"
-_WRITERS = {"command_line": (), "instance_command": ("instance",)}
+_WRITERS = {"command_line": (), "instance_command": ("instance",), "follow_command": ("entity", "touch")}
 _COMMAND = re.compile(r"`(feed-assets [^`]+)`|(feed-assets [^`\n]+)")
 
 

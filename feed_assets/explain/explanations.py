@@ -20,7 +20,7 @@ from feed_assets.alerts.delivery.receivers import Receiver, read_receivers
 from feed_assets.alerts.delivery.store import Deliveries, Delivery, ReceiverState, ReceiverStates
 from feed_assets.alerts.forecasting.chains import ChainReader
 from feed_assets.alerts.forecasting.forecasts import find_missing, forecast
-from feed_assets.command_lines import command_line, instance_command
+from feed_assets.command_lines import command_line, follow_command, instance_command
 from feed_assets.context.consolidation import Consolidated, consolidate
 from feed_assets.context.heartbeat import find_silence
 from feed_assets.context.operation import OperationContext, Subject
@@ -294,8 +294,8 @@ class _Explainer:
     def _missing(self, blocker: InputMissing, followed: int, key: ProcessKey) -> Reason:
         edge, missing = blocker.edge, blocker.missing
         text = f"input {edge.name} lacks {len(missing)} of {blocker.expected} instances of feed {edge.feed}"
-        if edge.feed_key not in self._context.plan.feeds:
-            text += ", which is not declared any more"
+        is_gone = edge.feed_key not in self._context.plan.feeds
+        text += ", which is not declared any more" if is_gone else ""
         text += describe_missing(self._all_facts.processes[key].active, edge, missing)
         if len(missing) > followed:
             text += f"; the oldest {followed} are" if followed > 1 else "; the oldest is"
@@ -307,6 +307,7 @@ class _Explainer:
             text=text,
             blocks=True,
             facts={**facts, "expected": blocker.expected},
+            command=follow_command(*key) if is_gone and not is_flow(edge.process) else None,
             causes=tuple(self.feed(FeedKey(*edge.feed_key, time)) for time in missing[:followed]),
         )
 

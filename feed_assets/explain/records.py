@@ -129,10 +129,11 @@ class Explanation:
         return tuple(found.values())
 
     def _iter_ends(self) -> Iterator["Explanation"]:
-        causes = [cause for reason in self.blockers for cause in reason.causes]
+        followed = [reason for reason in self.blockers if reason.command is None]
+        causes = [cause for reason in followed for cause in reason.causes]
         if self._is_pointer:
             return
-        if not causes or any(not reason.causes for reason in self.blockers):
+        if not causes or any(not reason.causes or reason.command is not None for reason in self.blockers):
             yield self
         for cause in causes:
             yield from cause._iter_ends()
@@ -150,7 +151,7 @@ class Explanation:
         return f"{text}: {reason.text}" if reason else text
 
     def _first_cause(self) -> "Explanation | None":
-        causes = (cause for reason in self.blockers for cause in reason.causes)
+        causes = (cause for reason in self.blockers if reason.command is None for cause in reason.causes)
         return next((cause for cause in causes if not cause._is_pointer), None)
 
     @property

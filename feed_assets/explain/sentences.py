@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from feed_assets.command_lines import command_line, instance_command
+from feed_assets.command_lines import command_line, instance_command, materialize_command
 from feed_assets.context.operation import OperationContext
 from feed_assets.entities.flow_names import declared_by, describe_process, is_flow
 from feed_assets.entities.process import OnTimeout
@@ -46,6 +46,7 @@ from feed_assets.plan.rendering import counted
 from feed_assets.releases.store import find_changed_paths
 from feed_assets.releases.timeline import ActiveRelease
 from feed_assets.timing.dates import NEVER, render_datetime
+from feed_assets.timing.sequence import render_key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,7 +287,7 @@ def explain_feed_state(
         reasons.append(explain_lost(facts, facts.lost))
         reasons.extend([_polls(facts, context.as_of)] if facts.poll is not None else [])
     elif record.produced_by is not None and facts.poll is None:
-        reasons.append(_not_materialized(record, key))
+        reasons.append(_not_materialized(context, record, key))
     elif record.is_external and facts.row is None and not record.is_expected:
         reasons.append(_not_noticed(context, record, key))
     elif record.is_external and facts.row is None and facts.poll is None:
@@ -340,19 +341,27 @@ def _absence(context: OperationContext, known: FeedFacts, key: FeedKey, status: 
     looked_at = known.poll.polled_at if known.poll else known.row.updated_at if known.row else None
     at = f"at {rendered(looked_at)}"
     facts: dict[str, object] = {"url": url, "flag": record.flag, "at": rendered(looked_at)}
-    is_declared = record.key in context.plan.feeds
-    notify = command_line("feed", "notify", key.feed, key.nominal_time, cluster=key.cluster) if is_declared else None
+    arrival = _arrival_command(context, record, key)
     told = f"asset {record.producer} was materialized, but " if record.produced_by is not None else ""
     if status is FeedInstanceStatus.PARTIAL:
         lacked = f"lacked its flag {record.flag}" if record.flag else "was being published"
         text = f"{told}{url} {lacked} {at}"
-        return Reason(code=ReasonCode.FLAG_MISSING, text=text, blocks=True, facts=facts, command=notify)
+        return Reason(code=ReasonCode.FLAG_MISSING, text=text, blocks=True, facts=facts, command=arrival)
     if status is FeedInstanceStatus.EMPTY:
         text = f"{told}{url} existed {at}, but was empty"
-        return Reason(code=ReasonCode.EMPTY, text=text, blocks=True, facts=facts, command=notify)
+        return Reason(code=ReasonCode.EMPTY, text=text, blocks=True, facts=facts, command=arrival)
     flag = f", and neither did its flag {record.flag}" if record.flag else ""
     text = f"{told}{url} did not exist {at}{flag}"
-    return Reason(code=ReasonCode.NOT_THERE, text=text, blocks=True, facts=facts, command=notify)
+    return Reason(code=ReasonCode.NOT_THERE, text=text, blocks=True, facts=facts, command=arrival)
+
+
+def _arrival_command(context: OperationContext, record: FeedRecord, key: FeedKey) -> str | None:
+    """Return the command with which an instance arrives: of its asset, or a notice; None if it is not declared."""
+    if record.key not in context.plan.feeds:
+        return None
+    if record.produced_by is not None:
+        return materialize_command(record.producer, render_key(record.sequence, key.nominal_time))
+    return command_line("feed", "notify", key.feed, key.nominal_time, cluster=key.cluster)
 
 
 def _not_noticed(context: OperationContext, record: FeedRecord, key: FeedKey) -> Reason:
@@ -380,12 +389,12 @@ def _not_polled(context: OperationContext, record: FeedRecord, key: FeedKey) -> 
     return Reason(code=ReasonCode.NOT_POLLED, text=text, blocks=True, facts={"url": url, "flag": record.flag})
 
 
-def _not_materialized(record: FeedRecord, key: FeedKey) -> Reason:
+def _not_materialized(context: OperationContext, record: FeedRecord, key: FeedKey) -> Reason:
     """Return that the asset which makes the instance has not been materialized for it."""
     text = f"asset {record.producer} has not been materialized for it: materialize that partition in Dagster"
-    notify = command_line("feed", "notify", key.feed, key.nominal_time, cluster=key.cluster)
+    arrival = _arrival_command(context, record, key)
     facts = {"asset": record.producer}
-    return Reason(code=ReasonCode.NOT_MATERIALIZED, text=text, blocks=True, facts=facts, command=notify)
+    return Reason(code=ReasonCode.NOT_MATERIALIZED, text=text, blocks=True, facts=facts, command=arrival)
 
 
 def _obstruction(context: OperationContext, record: FeedRecord, key: FeedKey, obstacle: str) -> Reason:

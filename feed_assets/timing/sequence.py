@@ -439,3 +439,17 @@ def parse_span(text: str, zone: ZoneInfo) -> tuple[datetime, datetime | None]:
 def zone_of_keys(sequence: InstanceSequence) -> ZoneInfo:
     """Return the zone for days and partition keys of a sequence: UTC for elapsed time, else its own."""
     return sequence.timezone if sequence.frequency.is_calendar else UTC_KEYS
+
+
+def key_format(sequence: InstanceSequence) -> str:
+    """Return the form of the partition keys of a sequence, for `strftime`."""
+    if sequence.frequency.unit is Unit.SECONDS:
+        return "%Y-%m-%d-%H:%M:%S"
+    wall = sequence.wall_start
+    is_daily = sequence.frequency.is_calendar and (wall.hour, wall.minute) == (0, 0)
+    return "%Y-%m-%d" if is_daily else "%Y-%m-%d-%H:%M"
+
+
+def render_key(sequence: InstanceSequence, nominal_time: datetime) -> str:
+    """Return the partition key of an instance."""
+    return nominal_time.astimezone(zone_of_keys(sequence)).strftime(key_format(sequence))

@@ -5,18 +5,23 @@ tells it, so retries and runs for changed inputs go on with what is there; a rer
 reads less than an earlier one.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
 from sqlalchemy import Connection
 
+from feed_assets.command_lines import follow_command
+from feed_assets.entities.flow_names import is_flow
 from feed_assets.entities.process import OnTimeout
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.records import FeedSpan, ProcessInstance, ProcessKey
 from feed_assets.plan.edges import InputEdge, Key
 from feed_assets.plan.records import Plan, ProcessRecord
+from feed_assets.plan.rendering import counted
+from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.timing.windows import AvailabilityRecord, Window
 from feed_assets.triggers.queue.batches import Batches
 
@@ -224,3 +229,25 @@ def check_gate(
     read = {frozen.name: set(frozen.nominal_times) for frozen in row.inputs}
     lost = (state for state in closed if not read.get(state.edge.name, set()) <= there[state.edge.name])
     return Gate(partial, tuple(lost))
+
+
+def find_gone(
+    connection: Connection,
+    timeline: ReleaseTimeline,
+    declared: Collection[Key],
+    times: Mapping[Key, Sequence[datetime]],
+    as_of: datetime,
+) -> Iterator[tuple[Key, str]]:
+    """Yield processes whose instances lack a feed that is not `declared` any more, with what is to be said of it."""
+    found: dict[tuple[Key, Key], list[datetime]] = defaultdict(list)
+    for plan, group in timeline.group(connection, times):
+        wanted = group if any(feed not in declared for feed in plan.feeds) else {}
+        for key, by_time in input_states_many(connection, plan, wanted, as_of).items():
+            for time, states in by_time.items():
+                closed = {state.edge.feed_key for state in closed_gates(states) if not is_flow(state.edge.process)}
+                for feed in closed.difference(declared):
+                    found[key, feed].append(time)
+    for (consumer, (name, _)), missing in sorted(found.items()):
+        waiting = f"{counted(len(missing), 'instance')} on {consumer[1]} wait{'s' if len(missing) == 1 else ''}"
+        text = f"{waiting} for feed {name!r}, which is not declared any more"
+        yield consumer, f"{text}; to follow what is declared: {follow_command(*consumer, min(missing))}"

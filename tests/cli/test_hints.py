@@ -76,9 +76,11 @@ OTHERS = (
 """Modules with the other tests, which say on import what they paste."""
 ELSEWHERE = {
     "engines.workflow.sql_code.<module>: validate": "starts Spark: tests/definitions/checks/test_code_trials.py",
+    "explain.explanations._Explainer._missing: entity touch": "old releases: tests/explain/test_explanations.py",
     "instances.arrival.stored_data._describe_lost: state rebuild": "tests/instances/arrival/test_stored_data.py",
     "project_homes._init_here: init": "needs a clone or a copy: tests/scaffolding/test_checkouts.py",
     "scaffolding.checkouts.find_project: init": "outside of any project: tests/scaffolding/test_checkouts.py",
+    "triggers.input_windows.find_gone: entity touch": "old releases: tests/explain/test_explanations.py",
     "sql.errors.StateSchemaError.__init__: state rebuild": "needs a new database: tests/cli/test_away.py",
 }
 """Places whose commands are not pasted in their place, and what makes what these promise. Here the same command is
@@ -161,7 +163,7 @@ def test_a_replica_that_is_behind_is_explained_on_both_sides_and_copied_again(re
     assert status_of("clicks@east") == "WAITING"
 
 
-@of("explain.sentences._absence: feed notify")
+@of("explain.sentences._arrival_command: feed notify")
 def test_what_has_arrived_after_all_is_told(counted: Path, paste: Pasting) -> None:
     look(counted)
     said = ok(run("why", "clicks", TIME))
@@ -181,16 +183,6 @@ def test_what_storage_has_lost_is_produced_again(counted: Path, paste: Pasting) 
     assert "1 instance lost by storage, and recorded as missing" in said.stderr
     paste(said.stdout, "instance rerun")
     assert status_of() == "WAITING"
-
-
-@of("explain.sentences._not_materialized: feed notify")
-def test_what_an_asset_has_made_unseen_is_told(counted: Path, paste: Pasting) -> None:
-    made = {**CLICKS["clusters"]["primary"], "produced_by": {"asset": ["team", "clicks"]}}  # type: ignore[index]
-    declare(counted, CLUSTER, {**CLICKS, "clusters": {"primary": made}})
-    said = ok(run("why", "clicks", TIME))
-    land(counted)
-    paste(said, "feed notify")
-    assert status_of("clicks") == "AVAILABLE"
 
 
 @of("explain.sentences._obstruction: validate")

@@ -5,11 +5,14 @@ import pytest
 from sqlalchemy import delete
 
 from feed_assets.context.consolidation import Result
+from feed_assets.context.operation import resolve_subject
 from feed_assets.context.safe_mode import record_restore, set_safe_mode
 from feed_assets.definitions.verbs.schedules import apply_schedules, decide_schedules
 from feed_assets.entities.common import Kind
 from feed_assets.explain.explanations import explain, explain_instance, explain_process_instances
 from feed_assets.explain.records import Explanation, Reason, ReasonCode
+from feed_assets.instances.gates.actions import InstanceAction
+from feed_assets.instances.lists.control import control_instances
 from feed_assets.json_form import render_document
 from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.definitions.schedules import ScheduleView
@@ -464,3 +467,14 @@ def test_what_waits_for_a_feed_that_is_not_declared_any_more_is_explained_by_its
     assert "lacks 1 of 1 instances of feed clicks, which is not declared any more" in told
     assert f"no tick has polled {url} yet" in told or f"{url} did not exist" in told
     assert "feed notify clicks" not in told
+    command = "feed-assets entity touch process count --clusters primary --effective-from 2013-11-01T01:00Z"
+    (root,) = found.root_causes()
+    assert (root.name, root.blockers[0].command) == ("count", command), "nobody sends what is not declared any more"
+    subject = resolve_subject(context_of(lifecycle, at("01T01:30")), "count", at("01T01:00"))
+    done = control_instances(
+        context_of(lifecycle, at("01T01:30")), InstanceAction.RERUN, subject, author="ann", dry_run=True
+    )
+    told = "1 instance on primary waits for feed 'clicks', which is not declared any more"
+    gone = f"{told}; to follow what is declared: {command}"
+    assert done.obstacles == (gone,)
+    assert done.summary.endswith(gone)

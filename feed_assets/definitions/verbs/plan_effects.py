@@ -17,6 +17,7 @@ from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.common import Kind, MetadataEntry, iter_metadata, label_of
 from feed_assets.entities.conditions import condition_of, find_named
 from feed_assets.entities.feed import Feed, find_targets
+from feed_assets.entities.flow_names import declared_by
 from feed_assets.entities.locations.overlaps import NO_OVERLAPS
 from feed_assets.entities.metadata import MetadataKind, Origin
 from feed_assets.entities.process import Process
@@ -24,15 +25,20 @@ from feed_assets.entities.triggers import iter_names
 from feed_assets.issues import EntityKey, Issue, Severity, SourceMap
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_places import OWN_PATHS, FeedPlaces, describe_staying
+from feed_assets.log.instances.process_instances import ProcessInstances, UnstartedInstances
+from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.log.watermarks import NEWEST, PAST_A_TICK
 from feed_assets.plan.compile import compile_plan, compile_process
 from feed_assets.plan.differences import find_running
 from feed_assets.plan.edges import Key, TriggerInput, compile_trigger
 from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import BatchesDifference, EntityDifference, InputDifference, counted, render_length
+from feed_assets.releases.timeline import ReleaseTimeline
+from feed_assets.settings import DefinitionChanges
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.overlaps import find_nesting
 from feed_assets.triggers.cuts import Share
+from feed_assets.triggers.input_windows import find_gone
 from feed_assets.triggers.queue.changes import QueueChanges
 from feed_assets.triggers.queue.inputs import PendingEvents, TriggerInputs
 from feed_assets.triggers.queue.records import InputKey, Mark, QueueAction, RangeUse
@@ -44,6 +50,9 @@ LEFT_EVENTS = "left-events"
 TRIGGER_BEGUN = "trigger-begun"
 NEVER_CAME = "never-came"
 LONG_PAST = "long-past"
+STRANDED = "stranded"
+
+_WAITING = ProcessInstanceStatus.WAITING
 
 _A_TICK = timedelta(seconds=10)
 """From a tick to the next while a past is worked off; an estimate: the sensor pauses for four seconds."""
@@ -74,6 +83,34 @@ def find_staying(
                 message=f"{describe_staying(count)}: {store.url}{template} on {record.cluster}{shared}",
                 remedy=OWN_PATHS if is_shared else "Runs, listings, `why` and retention find them there.",
                 source=sources.locate((Kind.FEED.value, record.feed)),
+            )
+
+
+def find_stranded(context: EntityContext, before: Bundle, after: Bundle, sources: SourceMap) -> Iterator[Issue]:
+    """Yield a warning for each process whose waiting instances keep a release that lacks instances of a feed which a
+    valid change removes.
+    """
+    gone = {(feed.name, on) for feed in before.feeds for on in feed.clusters}
+    gone -= {(feed.name, on) for feed in after.feeds for on in feed.clusters}
+    if not gone or context.settings.definition_changes is DefinitionChanges.ALWAYS:
+        return
+    timeline = ReleaseTimeline(compile_plan(after, overlaps=NO_OVERLAPS), context.store.values)
+    with context.database.read() as connection:
+        timeline.refresh(connection, context.now)
+        waiting = {
+            key: [row.nominal_time for row in ProcessInstances(connection).unended(*key) if row.status is _WAITING]
+            for key in timeline.plan.processes
+            if UnstartedInstances(connection, *key).has_begun()  # else its release is replaced from the start
+        }
+        for (process, _), message in find_gone(connection, timeline, timeline.plan.feeds, waiting, context.now):
+            kind, name = declared_by(process)
+            yield Issue(
+                severity=Severity.WARNING,
+                code=STRANDED,
+                entity=label_of((kind, name)),
+                message=message,
+                remedy="Give it once the change is made.",
+                source=sources.locate((kind.value, name)),
             )
 
 

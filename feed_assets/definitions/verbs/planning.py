@@ -34,6 +34,7 @@ from feed_assets.definitions.verbs.plan_effects import (
     find_left_events,
     find_long_pasts,
     find_staying,
+    find_stranded,
     find_unseen_feeds,
 )
 from feed_assets.definitions.verbs.schedules import DELETED, TAKEN_OFF, end_work, settle_releases
@@ -367,6 +368,7 @@ def _planned(
         difference = replace(difference, batches=batches)
         with context.database.read() as connection:
             issues = [*issues, *find_staying(connection, before, after, loaded.sources, frozenset(by_key))]
+        issues = [*issues, *find_stranded(context, before, after, loaded.sources)]
     return PlannedChanges(
         difference=difference,
         issues=tuple(sorted(issues, key=order_of)),

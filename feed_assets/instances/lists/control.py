@@ -1,5 +1,6 @@
 """Kill, suspend, resume and rerun instances of processes, and copies, in a range of nominal times."""
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -23,10 +24,12 @@ from feed_assets.json_form import Hidden, shown
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances
-from feed_assets.log.records import FeedInstanceStatus, FeedKey, ProcessInstance, ProcessKey
+from feed_assets.log.records import FeedInstanceStatus, FeedKey, ProcessInstance, ProcessInstanceStatus, ProcessKey
+from feed_assets.plan.edges import Key
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.timing.dates import NEVER, render_datetime
 from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.triggers.input_windows import find_gone
 
 _MOMENT = timedelta(microseconds=1)
 
@@ -36,6 +39,7 @@ class Controlled:
     """The effects of an action on each instance of its range, oldest first. The caller ends the runs of `stopped`.
     `process` is the given name: of a process, a flow, or a copied feed. `restores` are commands that bring back evicted
     inputs of instances that are to run again, which else wait for them. `absent` are those that are not created.
+    `obstacles` say why instances that wait go on waiting.
     """
 
     action: InstanceAction
@@ -46,6 +50,7 @@ class Controlled:
     dry_run: bool = False
     restores: tuple[str, ...] = ()
     absent: Hidden[str] = ""
+    obstacles: Hidden[tuple[str, ...]] = ()
 
     @shown
     def changed(self) -> int:
@@ -77,9 +82,8 @@ class Controlled:
         would = "would change" if self.dry_run else "changed"
         said = f"{self.action.value}: {would} {self.changed} of {len(self.instances)} instances of {self.process}"
         said += f"; not created yet: {self.absent}" if self.absent else ""
-        return said + "".join(
-            f"; it waits for inputs that were evicted, to restore them: {each}" for each in self.restores
-        )
+        restored = (f"it waits for inputs that were evicted, to restore them: {each}" for each in self.restores)
+        return "; ".join([said, *restored, *self.obstacles])
 
 
 def control_instances(
@@ -136,15 +140,17 @@ def control_instances(
             next_step=later if absent else "Ask for other times.",
             fault=Fault.MISSING,
         )
-    restores: tuple[str, ...] = ()
+    done = Controlled(action=action, process=process, instances=(), find_sequence=context.find_sequence, absent=absent)
     if action is InstanceAction.RERUN:
         with context.read() as connection:
             require_queue(connection, rows)
             restores = _find_restores(context, connection, rows)
-    find = context.find_sequence
-    done = Controlled(
-        action=action, process=process, instances=(), restores=restores, find_sequence=find, absent=absent
-    )
+            waiting: dict[Key, list[datetime]] = defaultdict(list)
+            for row in rows:
+                if decide_action(action, row.status) is ProcessInstanceStatus.WAITING:
+                    waiting[row.process, row.cluster].append(row.nominal_time)
+            gone = find_gone(connection, context.timeline, context.plan.feeds, waiting, context.as_of)
+            done = replace(done, restores=restores, obstacles=tuple(text for _, text in gone))
     if dry_run:
         instances = tuple(ActionResult(instance=row, after=decide_action(action, row.status)) for row in rows)
         return replace(done, instances=instances, dry_run=True)

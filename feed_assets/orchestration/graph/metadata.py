@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import dagster as dg
 
-from feed_assets.command_lines import command_line
+from feed_assets.command_lines import command_line, render_selection
 from feed_assets.entities.content.columns import describe_column, parse_columns
 from feed_assets.entities.content.quality import Quality
 from feed_assets.entities.maps import EMPTY
@@ -327,11 +327,6 @@ def _why(kind: str, name: str, cluster: str, partition: str) -> str:
 def _materialize(asset: str, partition: str, pointer: str | None) -> Iterator[str]:
     if pointer is not None:
         yield f"dagster asset materialize {pointer} --select {render_selection(asset)} --partition {partition}"
-
-
-def render_selection(asset: str) -> str:
-    """Return the selection of an asset in a shell's command; `asset` is its key as Dagster writes it, `here/sums`."""
-    return f"'key:\"{asset}\"'"
 
 
 def _code(commands: list[str]) -> str:

@@ -16,11 +16,8 @@ import dagster as dg
 from feed_assets.orchestration.errors import PartitionKeyError
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.timing.dates import FixedOffset, is_fixed, is_regular, render_datetime
-from feed_assets.timing.sequence import InstanceSequence, Unit
+from feed_assets.timing.sequence import InstanceSequence, Unit, key_format, render_key, zone_of_keys
 
-_DAY = "%Y-%m-%d"
-_MINUTE = "%Y-%m-%d-%H:%M"
-_SECOND = "%Y-%m-%d-%H:%M:%S"
 _DAYS_OF_EVERY_MONTH = 28
 
 
@@ -39,7 +36,7 @@ class Grid:
     @property
     def key_zone(self) -> ZoneInfo:
         """The zone of partition keys: UTC for elapsed time, else the sequence's own."""
-        return self.sequence.timezone if self.sequence.frequency.is_calendar else _UTC
+        return zone_of_keys(self.sequence)
 
     @property
     def is_dynamic(self) -> bool:
@@ -61,7 +58,7 @@ class Grid:
 
     def key(self, nominal_time: datetime) -> str:
         """Return the partition key of an instance."""
-        return nominal_time.astimezone(self.key_zone).strftime(self.key_format)
+        return render_key(self.sequence, nominal_time)
 
     def nominal_time(self, key: str) -> datetime:
         """Return the nominal time of a partition key.
@@ -92,14 +89,11 @@ class Grid:
         return _definition(self)
 
 
-_UTC = ZoneInfo("UTC")
-
-
 @cache
 def grid(sequence: InstanceSequence, owner: str = "") -> Grid:
     """Return the grid of a sequence, of a certain owner if its instances come as they come."""
     cron = None if owner else exact_cron(sequence)
-    return Grid(sequence=sequence, cron=cron, key_format=_key_format(sequence), owner=owner)
+    return Grid(sequence=sequence, cron=cron, key_format=key_format(sequence), owner=owner)
 
 
 def feed_grid(record: FeedRecord) -> Grid:
@@ -110,13 +104,6 @@ def feed_grid(record: FeedRecord) -> Grid:
 def process_grid(process: ProcessRecord) -> Grid:
     """Return the grid of a process."""
     return grid(process.sequence, "" if process.is_enumerated else f"process/{process.process}@{process.cluster}")
-
-
-def _key_format(sequence: InstanceSequence) -> str:
-    if sequence.frequency.unit is Unit.SECONDS:
-        return _SECOND
-    wall = sequence.wall_start
-    return _DAY if sequence.frequency.is_calendar and (wall.hour, wall.minute) == (0, 0) else _MINUTE
 
 
 @cache

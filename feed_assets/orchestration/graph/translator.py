@@ -6,6 +6,7 @@ from typing import Literal, TypedDict
 
 import dagster as dg
 
+from feed_assets.command_lines import render_selection
 from feed_assets.entities.maps import EMPTY
 from feed_assets.entities.workflow import WorkflowEngine
 from feed_assets.errors import describe_error
@@ -21,7 +22,6 @@ from feed_assets.orchestration.graph.metadata import (
     feed_url,
     owners_of,
     process_metadata,
-    render_selection,
     tags_of,
     values_of,
     with_process,

@@ -7,19 +7,22 @@ from feed_assets.context.heartbeat import note_tick
 from feed_assets.definitions.edits import Put, Remove
 from feed_assets.definitions.store import record_declared
 from feed_assets.definitions.verbs.context import EntityContext, open_entity_context
-from feed_assets.definitions.verbs.plan_effects import FORMER_PLACE, LONG_PAST, NEVER_CAME
+from feed_assets.definitions.verbs.plan_effects import FORMER_PLACE, LONG_PAST, NEVER_CAME, STRANDED
 from feed_assets.definitions.verbs.planning import PlannedChanges, plan_edits, plan_folder, read_edits
+from feed_assets.definitions.verbs.schedules import apply_releases, load_timeline
 from feed_assets.entities.cluster import Cluster
 from feed_assets.loading.entity_files import read_entity_files
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.feed_places import FeedPlaces, describe_staying
-from feed_assets.log.records import FeedEventKind, FeedInstance, FeedInstanceStatus, NewFeedEvent
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import FeedEventKind, FeedInstance, FeedInstanceStatus, NewFeedEvent, ProcessInstanceStatus
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.release_fingerprint import Step
 from feed_assets.plan.rendering import Effect, EntityChange, render_difference
 from feed_assets.settings import Settings, load_settings
 from feed_assets.sql.database import Database
+from tests.context.contexts import row
 from tests.databases import open_migrated
 
 NOW = datetime(2013, 11, 3, 0, 30, tzinfo=UTC)
@@ -323,3 +326,24 @@ def test_a_start_years_ago_is_told_with_the_time_that_its_past_takes(context: En
         (folder / f"{name}.yaml").write_text(text)
     context.store.record_found(NOW)
     assert not [issue for issue in put(context, CLICKS, old[1] + "parallel: 3\n").issues if issue.code == LONG_PAST]
+
+
+@pytest.mark.parametrize("is_begun", [True, False])
+def test_a_plan_says_which_waiting_instances_lack_a_feed_that_it_removes(
+    context: EntityContext, database: Database, folder: Path, is_begun: bool
+) -> None:
+    context.store.record_found(NOW)
+    apply_releases(context, load_timeline(context))
+    first = NOW.replace(hour=0, minute=0) - timedelta(hours=3)
+    waiting, done = ProcessInstanceStatus.WAITING, ProcessInstanceStatus.SUCCEEDED
+    with database.begin() as connection:
+        rows = [(first, done)] if is_begun else []
+        rows += [(first + timedelta(hours=hours), waiting) for hours in (1, 2)]
+        ProcessInstances(connection).add_waiting([row("count", time, status) for time, status in rows])
+    (folder / "clicks.yaml").write_text(FEED.format(name="views"))
+    (folder / "count.yaml").write_text(PROCESS.replace("feed: clicks", "feed: views"))
+    found = [each for each in plan_folder(context).issues if each.code == STRANDED]
+    assert len(found) == is_begun, "without a run, the release is replaced from the start"
+    for each in found:
+        assert each.message.startswith("2 instances on primary wait for feed 'clicks', which is not declared any more;")
+        assert "entity touch process count --clusters primary --effective-from 2013-11-02T22:00Z" in each.message
