@@ -37,11 +37,11 @@ from feed_assets.json_form import Hidden, shows
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances
-from feed_assets.log.records import CONTENT, FeedEvent, FeedKey, ProcessKey
+from feed_assets.log.records import FeedEvent, FeedKey, ProcessKey
 from feed_assets.log.run_names import find_run
 from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.sql.database import lock_definitions
-from feed_assets.timing.dates import parse_datetime, render_datetime
+from feed_assets.timing.dates import NEVER, parse_datetime, render_datetime
 
 
 @shows("said", "value, origin, author")
@@ -300,7 +300,7 @@ def find_recorded(connection: Connection, plan: Plan, target: Target) -> dict[st
     is stored twice: it is read when somebody asks, so that a publication costs nothing more, and an instance that
     retention has removed says so.
 
-    Costs at most four statements, for a feed one for each of its clusters.
+    Costs at most four statements, for a feed one for each of its clusters and one more.
     """
     kind, name, *below = target.path.split("/")
     if kind == Kind.FEED and not below:
@@ -319,12 +319,13 @@ def find_recorded(connection: Connection, plan: Plan, target: Target) -> dict[st
 
 
 def _iter_feed(connection: Connection, plan: Plan, name: str) -> Iterator[tuple[str, object]]:
-    log = EventLog(connection)
+    instances = FeedInstances(connection)
     clusters = [cluster for feed, cluster in plan.feeds if feed == name]
-    newest = {cluster: event for cluster in clusters if (event := log.newest(name, cluster, CONTENT)) is not None}
-    if newest:
-        yield "newest-instance", by_cluster({each: render_datetime(newest[each].nominal_time) for each in newest})
-        yield "newest-at", by_cluster({each: _time(newest[each].recorded_at) for each in newest})
+    keys = [FeedKey(name, on, time) for on in clusters for time in instances.latest_available(name, on, NEVER, 1)]
+    if newest := {key.cluster: row for key, row in sorted(instances.get_many(keys).items())}:
+        times = {each: render_datetime(row.nominal_time) for each, row in newest.items()}
+        yield "newest-instance", by_cluster({each: times.get(each, "none") for each in clusters})
+        yield "newest-at", by_cluster({each: _time(newest[each].available_at) for each in newest})
 
 
 def _iter_feed_instance(

@@ -205,7 +205,8 @@ def _print(operation: Operation, result: Any, output: str) -> None:
         if output == Output.TABLE and (heading := getattr(result, "heading", "")):
             say_state(heading)
         columns = getattr(result, "shown_columns", operation.table)
-        print_records(columns, rows_of(operation, result), output, spare=operation.spare)
+        if columns:
+            print_records(columns, rows_of(operation, result), output, spare=operation.spare)
     else:
         for line in iter_lines(operation, result, output if output in operation.forms else operation.text):
             say(line)

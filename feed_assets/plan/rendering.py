@@ -377,6 +377,9 @@ def _lines(difference: PlanDifference) -> Iterator[str]:
     for entity in difference.entities:
         yield from _entity_lines(entity)
     follows = [_process_line(process) for process in difference.processes]
+    paths = {(entity.key[1], field.change.path[:2]) for entity in difference.entities for field in entity.fields}
+    moved = sorted({name for name, path in paths if len(path) > 1 and path[0] == "late_process"})
+    follows += [f"process {name!r}: late checks that are scheduled stay, those after them follow" for name in moved]
     follows += [_instances_line(each) for each in difference.instances]
     follows += [_batches_line(each) for each in difference.batches]
     follows += [_retention_line(each) for each in difference.retention]

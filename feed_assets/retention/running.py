@@ -219,7 +219,7 @@ class UnrestoredPath:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoResult:
     """The effects of an undo, and the holds that protect restored instances from the next sweep (see `HoldChange`).
-    `restored` paths are restored, or would be. `is_shared`: other workers lease a part of the sweep.
+    `restored` paths of `feeds` are restored, or would be. `is_shared`: other workers lease a part of the sweep.
     """
 
     sweep: Sweep
@@ -229,6 +229,7 @@ class UndoResult:
     holds: tuple[Hold, ...] = ()
     unsettled: tuple[UnsettledStore, ...] = ()
     dry_run: bool = False
+    feeds: Hidden[tuple[str, ...]] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -236,6 +237,11 @@ class UndoResult:
         return (self.render_summary(), *(each.sentence for each in self.unsettled))
 
     has_failed = property(lambda self: not self.is_complete)
+
+    @property
+    def shown_columns(self) -> str:
+        """The columns of what could not be restored; none without that."""
+        return "path, outcome, reason" if self.left else ""
 
     @shown
     def is_complete(self) -> bool:
@@ -245,7 +251,8 @@ class UndoResult:
     def render_summary(self) -> str:
         """Return one line: the numbers of restored and unrestored paths, and the end of the hold."""
         would = "would restore" if self.dry_run else "restored"
-        text = f"undo of {self.sweep.sweep_id}: {would} {self.restored:,} paths"
+        text = f"undo of {self.sweep.sweep_id}: {would} {counted(self.restored, 'path')}"
+        text += f" of {', '.join(self.feeds)}" if self.restored else ""
         if self.left:
             text += f", could not restore {len(self.left):,}"
         if self.is_shared:
@@ -316,8 +323,9 @@ def undo_removals(
     selection = RestoreSelection(feeds=frozenset(feeds) or None, times=moments or None)
     if sweep.state in UNDOABLE:
         require_undoable(sweep_context, sweep, selection)
+    preview = _preview(context, sweep, selection)
     if dry_run:
-        return _preview(context, sweep, selection)
+        return preview
     held = HoldChange(holds=())
     if with_hold and sweep.state in UNDOABLE - {SweepState.UNDONE}:
         held = hold_restored(context, sweep, feeds or None, moments or None, author, _held_until(context, sweep))
@@ -331,6 +339,7 @@ def undo_removals(
         is_shared=not undone.is_complete,
         holds=held.holds,
         unsettled=held.unsettled,
+        feeds=preview.feeds,
     )
 
 
@@ -343,8 +352,9 @@ def _held_until(context: OperationContext, sweep: Sweep) -> datetime:
 def _preview(context: OperationContext, sweep: Sweep, selection: RestoreSelection) -> UndoResult:
     with context.database.read() as connection:
         outcomes = SweepChunks(connection, sweep.sweep_id).count_outcomes(selection.feeds, selection.times)
-    removed = sum(count for (_, outcome), count in outcomes.items() if outcome in REMOVED_OUTCOMES)
-    return UndoResult(sweep=sweep, restored=removed, dry_run=True)
+    removed = {key: count for key, count in outcomes.items() if key[1] in REMOVED_OUTCOMES}
+    feeds = tuple(sorted({feed for feed, _ in removed}))
+    return UndoResult(sweep=sweep, restored=sum(removed.values()), dry_run=True, feeds=feeds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

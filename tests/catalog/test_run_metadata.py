@@ -78,7 +78,9 @@ def test_what_the_code_says_is_written_when_the_instance_succeeds(tmp_path: Path
     assert facts.items() <= made.items()
     assert (made["status"], made["rows"], made["files"], made["process"]) == ("AVAILABLE", "1", "1", "count")
     assert made["run"] == "run-1"
-    assert system_of(lifecycle, "feed/counts")["newest-instance"] == "2013-11-01T00:00Z"
+    run(lifecycle, say, 1, "run-2")
+    run(lifecycle, say, 0, "run-3")
+    assert system_of(lifecycle, "feed/counts")["newest-instance"] == "2013-11-01T01:00Z", "not what came last"
 
 
 def test_what_an_attempt_said_that_failed_or_was_killed_is_not_written(lifecycle: LifecycleHarness) -> None:

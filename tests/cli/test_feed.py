@@ -1,3 +1,4 @@
+import shlex
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,10 @@ def test_a_notice_is_recorded_once(submitted: Path, instance: str) -> None:
     assert first.stdout == "feed 'clicks' on primary at 2013-11-03T05:00Z: recorded, 4 bytes in 1 file\n"
     assert again.stdout == first.stdout
     assert "known already" in run("feed", "notify", "clicks", instance).stdout
+    (submitted / FOLDER / "part.csv").write_text("other data")
+    told = run("feed", "notify", "clicks", instance).stdout
+    assert "known already, 4 bytes in 1 file; it has other content now, 10 bytes, to record it: feed-assets" in told
+    assert run(*shlex.split(told.partition("record it: feed-assets ")[2])).stdout.endswith("10 bytes in 1 file\n")
 
 
 def test_a_trusted_notice_needs_no_data(submitted: Path) -> None:

@@ -101,6 +101,17 @@ def test_soft_fields_make_no_new_release() -> None:
     assert only_process(difference((CLICKS, COUNTS, COUNT), (CLICKS, COUNTS, soft))).step is Step.IN_PLACE
 
 
+def test_a_changed_delay_says_that_scheduled_late_checks_stay() -> None:
+    late = [
+        with_fields(COUNT, late_process={"policy": "final", "delay": f"hours({hours})", "inputs": ["clicks"]})
+        for hours in (1, 2)
+    ]
+    found = difference((CLICKS, COUNTS, late[0]), (CLICKS, COUNTS, late[1]))
+    assert "process 'count': late checks that are scheduled stay, those after them follow" in render_difference(found)
+    other = difference((CLICKS, COUNTS, late[0]), (CLICKS, COUNTS, with_fields(late[0], description="of clicks")))
+    assert "late checks" not in render_difference(other)
+
+
 def test_another_window_makes_a_new_release_from_the_first_instance_ahead() -> None:
     wider = process("count", inputs={"clicks": "now(-1,0) now(0,0)"}, outputs={"counts": "now(0,0)"})
     found = difference((CLICKS, COUNTS, COUNT), (CLICKS, COUNTS, wider), as_of=at("03T04:30"))

@@ -204,8 +204,10 @@ def test_an_undo_brings_all_back_and_holds_it(project: Path) -> None:
 
     result = run("retention", "undo", sweep)
 
-    assert (result.exit_code, rows(result.stdout)) == (0, [])
-    assert result.stderr == (f"undo of {sweep}: restored 6 paths; held until 2013-11-10T12:00Z by 'undo-{sweep}'\n")
+    assert (result.exit_code, result.stdout) == (0, ""), "no table without a row"
+    assert result.stderr == (
+        f"undo of {sweep}: restored 6 paths of clicks; held until 2013-11-10T12:00Z by 'undo-{sweep}'\n"
+    )
     assert tree_of(project / "data") == before
     assert state(sweep) == "UNDONE"
     assert retention("plan", "--feed", "clicks")["feeds"][0]["kept"] == {"hold": 6}
@@ -257,7 +259,7 @@ def test_an_undo_replaces_nothing_and_says_so(project: Path) -> None:
     result = run("retention", "undo", sweep)
 
     assert (result.exit_code, rows(result.stdout)[0][:2]) == (1, [EXPIRED[0], "OCCUPIED"])
-    assert "restored 5 paths, could not restore 1" in result.stderr
+    assert "restored 5 paths of clicks, could not restore 1" in result.stderr
     assert (folder / "part.csv").read_text() == "newer"
 
 
@@ -333,7 +335,7 @@ def test_a_dry_run_says_what_would_be_done(project: Path) -> None:
     assert retention("run", asking, "--dry-run", exit_code=1)["refused"][0].startswith(f"sweep {asking}: ")
     assert retention("approve", asking, "--dry-run")["sweep"]["state"] == "PLANNED"
     done = swept()
-    assert run("retention", "undo", done, "--dry-run").stderr == f"undo of {done}: would restore 6 paths\n"
+    assert run("retention", "undo", done, "--dry-run").stderr == f"undo of {done}: would restore 6 paths of clicks\n"
     assert run("retention", "purge", "--now", "--dry-run").stderr.startswith("would purge 1 sweep")
 
 

@@ -26,11 +26,11 @@ from feed_assets.instances.arrival.polling import PollResult, decide_poll_result
 from feed_assets.instances.arrival.recording import Signal, content_digest, record_signals
 from feed_assets.instances.arrival.store_polls import Candidate
 from feed_assets.instances.arrival.stored_data import record_vanished
-from feed_assets.json_form import NominalTime
+from feed_assets.json_form import Hidden, NominalTime
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.feed_places import OWN_PATHS, FeedPlaces
-from feed_assets.log.records import MESSAGE, FeedEvent, FeedEventKind, FeedInstance, FeedInstanceStatus
+from feed_assets.log.records import MESSAGE, FeedEvent, FeedEventKind, FeedInstance, FeedInstanceStatus, FeedKey
 from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import counted
 from feed_assets.sql.database import lock_log
@@ -73,7 +73,9 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeResult:
-    """The outcome of a notice; bytes and files are None if storage was not checked."""
+    """The outcome of a notice; bytes and files are None if storage was not checked. `other` says that a known instance
+    has other content now.
+    """
 
     feed: str
     cluster: str
@@ -83,6 +85,7 @@ class NoticeResult:
     bytes: int | None
     files: int | None
     dry_run: bool = False
+    other: Hidden[str] = ""
 
     @property
     def tick_clusters(self) -> tuple[str, ...]:
@@ -95,7 +98,7 @@ class NoticeResult:
         size = "" if self.files is None else f", {counted(self.bytes or 0, 'byte')} in {counted(self.files, 'file')}"
         would = "would be " if self.dry_run and self.outcome is not NoticeOutcome.KNOWN else ""
         time = render_datetime(self.nominal_time)
-        return f"feed {self.feed!r} on {self.cluster} at {time}: {would}{self.outcome.value}{size}"
+        return f"feed {self.feed!r} on {self.cluster} at {time}: {would}{self.outcome.value}{size}{self.other}"
 
 
 def record_notice(context: OperationContext, notice: Notice, *, dry_run: bool = False) -> NoticeResult:
@@ -118,15 +121,17 @@ def record_notice(context: OperationContext, notice: Notice, *, dry_run: bool = 
     _check_notice(context, record, notice, time)
     with context.database.read() as connection:
         known = _find_known(connection, record, notice, time)
+    seen_now: dict[FeedKey, Look] = {}
     if isinstance(known, FeedInstance) and not notice.is_trusted:
         wanted, origin = [Candidate(record=record, nominal_time=time)], notice_origin(notice.author)
-        known = None if look_for_vanished(context, wanted, origin, dry_run=dry_run) else known
+        known = None if look_for_vanished(context, wanted, origin, dry_run=dry_run, seen=seen_now) else known
     if known is not None and not (notice.is_again and isinstance(known, FeedInstance)):
         _require_size(record, notice, time, known)
         outcome = NoticeOutcome.KNOWN
         if isinstance(known, FeedEvent) and not dry_run:
             outcome = NoticeOutcome.CHANGED if known.kind is FeedEventKind.CHANGED else NoticeOutcome.RECORDED
-        return _result(context, record, time, outcome, known.bytes, known.files, dry_run=dry_run)
+        result = _result(context, record, time, outcome, known.bytes, known.files, dry_run=dry_run)
+        return replace(result, other=_describe_other(record, notice, known, seen_now.values()))
     _require_own_path(context, record, notice, time)
     look = _look(context, record, notice, time)
     seen = _seen(record, notice, time, look, context.as_of)
@@ -305,6 +310,14 @@ def _require_size(record: FeedRecord, notice: Notice, time: datetime, known: Fee
         _refuse(notice, record, time, reason, f"Correct the size; or, if it has other content now: {again}")
 
 
+def _describe_other(record: FeedRecord, notice: Notice, known: FeedEvent | FeedInstance, looks: Iterable[Look]) -> str:
+    """Return that storage has another size than a known arrival, and what records it; nothing if it has not."""
+    again = _notify(replace(notice, key=None, bytes=None, is_again=True), record.cluster)
+    found = (each.bytes for each in looks if each.availability is Availability.AVAILABLE and each.bytes != known.bytes)
+    told = (f"; it has other content now, {counted(size, 'byte')}, to record it: {again}" for size in found)
+    return next(told, "")
+
+
 def _look(context: OperationContext, record: FeedRecord, notice: Notice, time: datetime) -> Look:
     path = record.path(time)
     if notice.is_trusted:
@@ -367,11 +380,16 @@ def _seen(record: FeedRecord, notice: Notice, time: datetime, look: Look, as_of:
 
 
 def look_for_vanished(
-    context: OperationContext, candidates: Iterable[Candidate], origin: str, *, dry_run: bool = False
+    context: OperationContext,
+    candidates: Iterable[Candidate],
+    origin: str,
+    *,
+    dry_run: bool = False,
+    seen: dict[FeedKey, Look] | None = None,
 ) -> int:
-    """Look at instances that may be gone, and record those that are; return how many."""
-    places = (context.database, context.stores)
-    return len(record_vanished(*places, candidates, context.as_of, context.real_now, origin, dry_run=dry_run))
+    """Look at instances that may be gone, and record those that are; return how many. `seen` is given all looks."""
+    places = (context.database, context.stores, candidates, context.as_of, context.real_now, origin)
+    return len(record_vanished(*places, dry_run=dry_run, seen=seen))
 
 
 def notice_origin(author: str) -> str:

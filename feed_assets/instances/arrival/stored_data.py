@@ -65,11 +65,13 @@ def record_vanished(
     origin: str,
     *,
     dry_run: bool = False,
+    seen: dict[FeedKey, Look] | None = None,
 ) -> Mapping[FeedKey, Candidate]:
     """Look at those of some instances that are AVAILABLE by the record; record those that are gone as MISSING, with an
     event VANISHED each, and return them. What somebody has moved to where its feed has its data now is recorded there.
 
     Instances on which somebody works are left alone, and those whose storage was never looked at, by a trusted notice.
+    `seen` is given what was looked at.
 
     Raises:
         StorageAwayError: nothing at all lies below the root of a store, so it has lost nothing; what others have lost
@@ -85,6 +87,8 @@ def record_vanished(
     for key in rows:
         by_key[key] = replace(by_key[key], record=find_record(stores, there[key], by_key[key].record, key.nominal_time))
     looks = dict(zip(rows, poll_instances(stores, [by_key[key] for key in rows]), strict=True))
+    if seen is not None:
+        seen.update(looks)
     gone = {key: by_key[key] for key, look in looks.items() if _is_gone(by_key[key], look)}
     # A metastore that has answered is no empty mount point.
     roots = {each.record.store for each in gone.values() if each.record.table is None}
