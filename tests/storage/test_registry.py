@@ -148,7 +148,7 @@ def test_credentials_are_those_of_the_session_and_of_a_profile(
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     (look,) = open_store(f"s3://{BUCKET}/profile", own).look(["x"], None)
-    assert "no credentials were found for it" in str(look.obstacle)
+    assert "there are no credentials: no key and secret" in str(look.obstacle)
     assert "no AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment or .env" in str(look.obstacle)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "somebody")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "something")

@@ -55,7 +55,10 @@ _MESSAGE = re.compile(r"<Message>([^<\n]*)")  # "<Message>The specified bucket d
 _CODE = re.compile(r"<Code>(\w+)</Code>")  # "<Code>NoSuchBucket</Code>"
 _NO_BUCKET = frozenset({"NoSuchBucket", "ContainerNotFound"})
 _NO_ACCESS = frozenset({"InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "AuthenticationFailed"})
-NO_CREDENTIALS = "there are no credentials"
+NO_CREDENTIALS = (
+    "there are no credentials: no key and secret in storage_options, no AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY "
+    "in the environment or .env, no profile in ~/.aws, no role of this machine"
+)
 _NOT_SENT = "error sending request"
 _NO_TOKEN = "Error performing token request"
 _UNAVAILABLE = re.compile(r"status code: 50[234]\b")  # "Server returned non-2xx status code: 503 Service Unavailable"
@@ -90,8 +93,7 @@ class ObstoreClient(ObjectClient):
             )
         if NO_CREDENTIALS in f"{error} {said}":
             return RootRefusedError(
-                f"no credentials were found for it{at}: no key and secret in storage_options, no AWS_ACCESS_KEY_ID and "
-                "AWS_SECRET_ACCESS_KEY in the environment or .env, no profile in ~/.aws, no role of this machine",
+                NO_CREDENTIALS,
                 "Write them in one of these places, or anon: true in storage_options for what everybody may read.",
             )
         if code in _NO_ACCESS or isinstance(error, PermissionError):
