@@ -92,11 +92,11 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "retention plan": ("--dry-run", "--feed source-0001 --dry-run"),
     "retention purge": ("--dry-run",),
     "search": ("source",),
-    "sla alerts": ("--start {old}",),
+    "sla alerts": ("", "--start {old}"),
     "sla backlog": ("",),
     "sla forecast": ("", "--name process-0001"),
     "sla history": ("--start {old}",),
-    "why": ("process-0001 {time}", "source-0001 {time}"),
+    "why": ("process-0001 {time}", "source-0001 {time}", "process-0001", "source-0001"),
 }
 """What is measured of each operation."""
 _SLA = "{should_start_in: hours(1), should_end_in: hours(3)}"
