@@ -67,7 +67,7 @@ def test_instances_follow_the_release_that_governs_them(lifecycle: LifecycleHarn
     lifecycle.declare(
         feed("clicks"),
         feed("counts"),
-        process("count", "minutes(30)", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"}, parallel=3),
+        process("count", "minutes(30)", inputs={"clicks": "now(0,0)"}, parallel=3),
     )
     lifecycle.tick(at("01T02:40"))
     assert list(lifecycle.statuses("count")) == [*hours(2), at("01T01:30"), at("01T02:00"), at("01T02:30")]

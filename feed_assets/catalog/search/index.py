@@ -6,6 +6,7 @@ executing it for few rows.
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -40,7 +41,6 @@ from feed_assets.catalog.search.records import (
 )
 from feed_assets.catalog.tables import HAS_NUMBER, entity_metadata, metadata_entities, search_tokens
 from feed_assets.entities.metadata import MetadataKind, Scope
-from feed_assets.errors import find_similar
 from feed_assets.sql.rows import TableStore
 
 LIMIT, OFFSET, KINDS, ENTITIES = "page_limit", "page_offset", "of_kinds", "of_entities"
@@ -250,7 +250,7 @@ class SearchIndex(TableStore):
         beginning = word[:_SURE]
         statement = select(_T.token).distinct().where(_T.token.between(beginning, beginning + LAST), _IS_SHOWN)
         known = self._connection.scalars(statement.order_by(_T.token).limit(_NEIGHBOURS))
-        return find_similar(word, known, n=2, cutoff=0.75)
+        return get_close_matches(word, known.all(), n=2, cutoff=0.75)
 
     def fields_of(self, chosen: SearchFilter, entities: Collection[int]) -> dict[int, list[str]]:
         """Return the fields in which entities meet the terms."""
