@@ -116,7 +116,8 @@ def test_without_a_place_for_the_state_the_places_that_were_tried_are_named(prep
     (prepared / "feed_assets.yaml").write_text("")
     result = run("entity", "list")
     assert result.exit_code == 2
-    assert "setting 'state': the location of the state is not configured. Tried" in result.stderr
+    assert "setting 'state': the location of the state is not configured." in result.stderr
+    assert "Tried in this order: the command line" in result.stderr
 
 
 def test_the_author_is_the_user_of_the_system_if_nobody_says_otherwise(

@@ -93,7 +93,7 @@ def adapt_script(text: str, outputs: Collection[str]) -> str:
     a query is an output instead of what is inserted into its table.
 
     >>> adapt_script("INSERT INTO TABLE ${falcon_out_database}.${falcon_out_table} SELECT '${day}' FROM a", ["out"])
-    "SELECT :day FROM a"
+    'SELECT :day FROM a'
     """
     text = _FILTER.sub("true", _TABLE.sub(r"\1", text))
     text = _PARAMETER.sub(r":\2", text)

@@ -61,7 +61,7 @@ def read_xml(text: str) -> XmlElement | Problem:
         return exc.problem
     except expat.ExpatError as exc:
         reason = expat.errors.messages.get(exc.code, "it is not well-formed")
-        has_no_break = "\xa0" in text.split("\n")[exc.lineno - 1]
+        has_no_break = "\xa0" in "".join(text.splitlines()[exc.lineno - 1 : exc.lineno])  # it may be behind the last
         return Problem(
             code="xml-syntax",
             message=f"the file is not XML from here on: {reason}",

@@ -6,7 +6,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from feed_assets.loading.bundles import load_files
@@ -350,6 +350,7 @@ def _escaped(text: str) -> str:
 
 @settings(max_examples=300, deadline=None)
 @given(text=st.one_of(_mutated(), _revalued(), _ANY))
+@example(text="\r")
 def test_whatever_is_read_is_an_entity_or_issues_with_a_place(text: str) -> None:
     (document,) = iter_entities("a.xml", text, VALUES)
     assert (document.entity is None) == bool(document.issues)
