@@ -1,6 +1,7 @@
 """Decide which versions must be added to the record of definitions to match the files, and add them."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from datetime import datetime
 
 from sqlalchemy import Connection
@@ -76,19 +77,27 @@ def find_renamed(gone: Iterable[AnyEntity], come: Iterable[AnyEntity]) -> list[t
     """Return those entities that seem to have come back under another name: a feed with its data at the same place, a
     process with the same definition.
     """
-    new = list(come)
-    return [(old, each) for old in gone for each in new if _is_renamed(old, each)]
+    by_sign: dict[Hashable, list[AnyEntity]] = defaultdict(list)
+    for each in come:
+        for sign in _signs(each):
+            by_sign[sign].append(each)
+    return [
+        (old, each)
+        for old in gone
+        for each in {each.key: each for sign in _signs(old) for each in by_sign.get(sign, ())}.values()
+    ]
 
 
-def _is_renamed(old: AnyEntity, new: AnyEntity) -> bool:
-    match old, new:
-        case Feed(), Feed() if old.has_data or new.has_data:
-            places = ((feed.data_on(on) or feed.table_on(on) for feed in (old, new)) for on in old.clusters)
-            return any(one is not None and one == other for one, other in places)
-        case (Feed(), Feed()) | (Process(), Process()):
-            return entity_digest(new.model_copy(update={"name": old.name})) == entity_digest(old)
+def _signs(entity: AnyEntity) -> Iterator[Hashable]:
+    """Yield what an entity has in common with itself under another name: its places, else its definition."""
+    match entity:
+        case Feed(has_data=True):
+            places = ((cluster, entity.data_on(cluster) or entity.table_on(cluster)) for cluster in entity.clusters)
+            yield from (place for place in places if place[1] is not None)
+        case Feed() | Process():
+            yield entity.kind, entity_digest(entity.model_copy(update={"name": ""}))
         case _:
-            return False
+            pass
 
 
 def is_in_folder(version: DefinitionVersion) -> bool:
