@@ -198,7 +198,7 @@ process_instances = define_table(
     Column("notice_at", UtcDateTime),
     Column("attempt", Integer, nullable=False),
     Column("release", Integer),
-    Column("retries", SmallInteger, nullable=False, server_default=text("0")),
+    Column("retries", Integer, nullable=False, server_default=text("0")),  # a policy may allow 65,535
     Column("deaths", SmallInteger, nullable=False, server_default=text("0")),
     Column("process", Text, nullable=False, info=NAMES_PROCESS),
     Column("cluster", Text, nullable=False),
