@@ -80,12 +80,20 @@ def compare_script(process: Process, source: str) -> tuple[str, ...]:
     """
     path = Path(process.workflow.path)
     places = (path, Path(source).parent / path.name)
-    found = next((place for place in places if place.is_file()), None)
-    if process.workflow.engine is not WorkflowEngine.SQL or found is None:
+    text = next((text for place in places if (text := _read_script(place)) is not None), None)
+    if process.workflow.engine is not WorkflowEngine.SQL or text is None:
         return ()
-    text, name = found.read_text("utf-8", "replace"), f"{path.stem}.sql"
+    name = f"{path.stem}.sql"
     changed = adapt_script(text, process.outputs)
     return tuple(unified_diff(text.splitlines(), changed.splitlines(), path.name, name, lineterm=""))
+
+
+def _read_script(path: Path) -> str | None:
+    """Return a script; None if there is no such file, or it cannot be read."""
+    try:
+        return path.read_text("utf-8", "replace") if path.is_file() else None
+    except OSError:  # such as a name that is too long, or a file of somebody else
+        return None
 
 
 def adapt_script(text: str, outputs: Collection[str]) -> str:

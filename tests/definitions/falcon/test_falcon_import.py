@@ -13,7 +13,7 @@ from feed_assets.definitions.falcon.importing import (
     import_documents,
     parse_mapping,
 )
-from feed_assets.definitions.falcon.reviewing import adapt_script
+from feed_assets.definitions.falcon.reviewing import adapt_script, compare_script
 from feed_assets.definitions.folder import DefinitionFolder, open_folder
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import DefinitionsError, EntityNotFoundError
@@ -21,6 +21,7 @@ from feed_assets.entities.workflow import Workflow, WorkflowEngine
 from feed_assets.loading.documents import NoteKind
 from feed_assets.loading.entity_files import EntityFile, read_entity_files
 from feed_assets.log.definitions.records import DocumentFormat
+from tests.instances.harness import process
 from tests.loading.bundles import load_bundle
 
 DOCUMENTS = Path(__file__).parents[2] / "loading" / "falcon" / "documents"
@@ -454,3 +455,8 @@ def test_groups_have_no_blanks_between_them(tmp_path: Path) -> None:
         "0.xml:1: feed 'sums': <groups> is 'group8,   group9': Falcon's schema has no blanks between groups. "
         "Write group8,group9."
     )
+
+
+def test_a_script_whose_name_is_too_long_for_a_file_is_none(tmp_path: Path) -> None:
+    work = process("p", workflow={"engine": "sql", "path": "a" * 5_000})
+    assert compare_script(work, str(tmp_path / "p.xml")) == ()
