@@ -65,8 +65,16 @@ from feed_assets.instances.attempts.work_data import (
 from feed_assets.instances.errors import OutputOutsideValidityError
 from feed_assets.instances.late.lateness import choose_workflow
 from feed_assets.instances.leasing import Leased
-from feed_assets.instances.steps.engine import StepsEngine, find_basis
-from feed_assets.instances.steps.frames import AttemptStep, OnStep, StepKind, StepPart, discard_frames, measure_inputs
+from feed_assets.instances.steps.engine import Basis, RecordedSteps, StepLog, StepsEngine, find_basis
+from feed_assets.instances.steps.frames import (
+    AttemptStep,
+    OnStep,
+    StepFrames,
+    StepKind,
+    StepPart,
+    discard_frames,
+    measure_inputs,
+)
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, Lease, ProcessInstanceStatus, ProcessKey
 from feed_assets.plan.edges import OutputEdge
 from feed_assets.plan.records import FeedRecord, ProcessRecord
@@ -85,23 +93,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """One output of an attempt: the feed instance, its staging, and what stands in its place.
-
-    If it `is_adopted`, what stands there becomes the instance.
-    """
+class StagedOutput:
+    """One output of a work: the feed instance, and its staging. If it `is_adopted`, the work does not write it."""
 
     edge: OutputEdge
     record: FeedRecord
     store: InstanceStore
     staging: StagingPlace
-    lease: Lease
-    place: OutputPlace
-    is_adopted: bool
-
-    @property
-    def nominal_time(self) -> datetime:
-        return self.lease.nominal_time
+    nominal_time: datetime
+    is_adopted: bool = False
 
     @property
     def path(self) -> str:
@@ -130,6 +130,23 @@ class Target:
             files = self.store.staged_files(self.path, self.staging.token)
             self.store.keep_staged(self.path, self.staging.token, name_kept(files, judged.kept))
 
+    def judge(self, reports: Mapping[str, OutputReport]) -> Verdict | None:
+        """Decide whether what the work has written is good enough; None if it is held to no quality."""
+        quality, report = self.record.quality, reports.get(self.edge.name)
+        if quality is None or self.is_adopted or report is None or report.judged is None:
+            return None
+        return decide_verdict(self.edge, self.nominal_time, quality, report.judged)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target(StagedOutput):
+    """One output of an attempt, with its lease and what stands in its place: that becomes the instance if it
+    `is_adopted`.
+    """
+
+    lease: Lease
+    place: OutputPlace
+
 
 def stage_target(
     context: AttemptContext,
@@ -156,11 +173,18 @@ def stage_target(
     staging = store.stage(record.path(lease.nominal_time), f"{context.run_id}.{lease.token}.{attempt}")
     stack.callback(store.discard, staging)
     return Target(
-        edge=edge, record=record, store=store, staging=staging, lease=lease, place=place, is_adopted=is_adopted
+        edge=edge,
+        record=record,
+        store=store,
+        staging=staging,
+        nominal_time=lease.nominal_time,
+        is_adopted=is_adopted,
+        lease=lease,
+        place=place,
     )
 
 
-def output_targets(targets: Sequence[Target]) -> tuple[OutputTarget, ...]:
+def output_targets(targets: Sequence[StagedOutput]) -> tuple[OutputTarget, ...]:
     """Return the outputs for the work; each has the quarantine of its bad rows, if both are written."""
     adopted = {each.edge.name for each in targets if each.is_adopted}
     quarantines = {
@@ -191,11 +215,7 @@ def judge_targets(
     reports: Mapping[str, OutputReport],
 ) -> dict[str, Verdict]:
     """Decide about each output of an attempt that is held to a quality, by its name, and record the figures."""
-    verdicts: dict[str, Verdict] = {}
-    for target in targets:
-        quality, report = target.record.quality, reports.get(target.edge.name)
-        if quality is not None and not target.is_adopted and report is not None and report.judged is not None:
-            verdicts[target.edge.name] = decide_verdict(target.edge, target.nominal_time, quality, report.judged)
+    verdicts = {each.edge.name: verdict for each in targets if (verdict := each.judge(reports)) is not None}
     if verdicts:
         with context.database.begin() as connection:
             leased.check_in(connection)
@@ -246,17 +266,32 @@ ALL_TIMES = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Finished:
-    """A work that has ended, with what it was made from; nothing of it is published."""
+class Task:
+    """What an instance is made from: the process with the properties of this attempt, its inputs and its events.
+
+    `access` says how each input is read. With `pinned`, files of the release replace those that have changed.
+    """
 
     process: ProcessRecord
     nominal_time: datetime
     attempt: int
+    workflow: Workflow
+    states: Sequence[InputState]
+    data: tuple[InputData, ...]
+    values: TextContext
+    access: Mapping[str, str]
+    events: Mapping[str, tuple[InputEvent, ...]]
+    pinned: PinnedWork
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Finished:
+    """A work that has ended, with what it was made from; nothing of it is published."""
+
+    task: Task
     began: datetime
     inputs: Sequence[InputState]
     late: tuple[str, ...]
-    events: Mapping[str, tuple[InputEvent, ...]]
-    access: Mapping[str, str]
     report: WorkReport
 
 
@@ -337,12 +372,7 @@ class InstanceRunner:
             events = find_batch_events(connection, process, nominal_time)
         workflow = choose_workflow(process, late)
         inputs = open_gate(self.context, leased, process, nominal_time, begun.inputs)
-        values = text_context(self.context.plan, process, nominal_time)
-        reader = stack.enter_context(InputReader(self.context.plan, self.context.database, self.context.stores, values))
-        readable = [state for state in inputs if self.context.plan.feeds[state.edge.feed_key].has_data]
-        data = tuple(map(reader.read, readable))
-        if process.on_timeout is OnTimeout.RUN:
-            data = tuple(replace(each, optional=True) for each in data)
+        task = self.prepare(stack, process, nominal_time, attempt, workflow, inputs, events, pinned)
         if self.on_step is not None:
             with self.context.database.read() as connection:
                 parts = measure_inputs(connection, inputs)
@@ -353,30 +383,58 @@ class InstanceRunner:
             for edge in process.outputs
         ]
         own = [target for target in targets if target.edge.quarantine_of is None]
-        work = self._work(process, workflow, nominal_time, attempt, data, targets, with_inputs(values, data))
         report = WorkReport(outputs=())
         if not all(target.is_adopted for target in own) or not own:
-            watch = Stopwatch()
-            newest = partial(find_newest_event, self.context, process, nominal_time)
-            check = partial(check_reported, self.context.database, self.context.declared)
-            work = replace(work, pinned=pinned.contents, events=events, newest_event=newest, check_reported=check)
-            engine = self._engine(leased, process, workflow, readable, work)
-            report = self._run_work(engine, work, pinned)
-            staged = (StepPart(name=output.name, rows=output.rows) for output in report.outputs)
-            if not workflow.steps:
-                self._tell(StepKind.WORK, nominal_time, watch, *staged)
-        finished = _Finished(
+            report = self.make(task, targets, partial(self._engine, leased, task))
+        finished = _Finished(task=task, began=began, inputs=inputs, late=late, report=report)
+        return self._publish_all(leased, finished, targets, on_published), report.reported
+
+    def prepare(
+        self,
+        stack: ExitStack,
+        process: ProcessRecord,
+        nominal_time: datetime,
+        attempt: int,
+        workflow: Workflow,
+        inputs: Sequence[InputState],
+        events: Mapping[str, tuple[InputEvent, ...]],
+        pinned: PinnedWork,
+    ) -> Task:
+        """Return what an instance is made from. What Spark cannot reach is copied, and `stack` removes the copies."""
+        values = text_context(self.context.plan, process, nominal_time)
+        reader = stack.enter_context(InputReader(self.context.plan, self.context.database, self.context.stores, values))
+        readable = [state for state in inputs if self.context.plan.feeds[state.edge.feed_key].has_data]
+        data = tuple(map(reader.read, readable))
+        if process.on_timeout is OnTimeout.RUN:
+            data = tuple(replace(each, optional=True) for each in data)
+        return Task(
             process=process,
             nominal_time=nominal_time,
             attempt=attempt,
-            began=began,
-            inputs=inputs,
-            late=late,
-            events=events,
+            workflow=workflow,
+            states=readable,
+            data=data,
+            values=with_inputs(values, data),
             access=reader.access_modes(),
-            report=report,
+            events=events,
+            pinned=pinned,
         )
-        return self._publish_all(leased, finished, targets, on_published), report.reported
+
+    def make(self, task: Task, targets: Sequence[StagedOutput], open_with: Callable[[Work], Engine]) -> WorkReport:
+        """Run the work of an instance: its outputs are staged then. Nothing is recorded or published.
+
+        Raises:
+            EngineError: the work failed.
+        """
+        watch = Stopwatch()
+        newest = partial(find_newest_event, self.context, task.process, task.nominal_time)
+        check = partial(check_reported, self.context.database, self.context.declared)
+        work = replace(self._work(task, targets), newest_event=newest, check_reported=check)
+        report = self._run_work(open_with(work), work, task.pinned)
+        staged = (StepPart(name=output.name, rows=output.rows) for output in report.outputs)
+        if not task.workflow.steps:
+            self._tell(StepKind.WORK, task.nominal_time, watch, *staged)
+        return report
 
     def _publish_all(
         self, leased: Leased, finished: _Finished, targets: Sequence[Target], on_published: OnPublished
@@ -386,7 +444,8 @@ class InstanceRunner:
         Raises:
             QualityError: the rows of an output are not good enough.
         """
-        process, nominal_time, report = finished.process, finished.nominal_time, finished.report
+        task, report = finished.task, finished.report
+        process, nominal_time = task.process, task.nominal_time
         reports = {output.name: output for output in report.outputs}
         left_out = [target.edge for target in targets if target.is_left_out(reports)]
         names = [edge.name for edge in left_out if edge.quarantine_of is None]
@@ -394,7 +453,7 @@ class InstanceRunner:
             self._tell(StepKind.LEFT_OUT, nominal_time, Stopwatch(), *(StepPart(name=name) for name in names))
             report = replace(report, details={**report.details, "left_out": ", ".join(names)})
         key = ProcessKey(*process.key, nominal_time)
-        verdicts = judge_targets(self.context, leased, key, finished.attempt, targets, reports)
+        verdicts = judge_targets(self.context, leased, key, task.attempt, targets, reports)
         refusal = find_refusal(process.process, process.cluster, nominal_time, verdicts)
         published = []
         for target in targets:
@@ -403,9 +462,7 @@ class InstanceRunner:
             own = None if target.is_adopted else target.find_report(reports)
             if own is not None and own.judged is not None:
                 target.keep(own.judged)
-            manifest = publish_target(
-                self.context, leased, target, process, nominal_time, self.on_step, finished.events
-            )
+            manifest = publish_target(self.context, leased, target, process, nominal_time, self.on_step, task.events)
             done = Published(
                 record=target.record,
                 output=target.edge.name,
@@ -419,13 +476,13 @@ class InstanceRunner:
                 late=finished.late,
                 details={
                     **report.details,
-                    **finished.access,
+                    **task.access,
                     **target.place.details,
                     **({"existing": "adopted"} if target.is_adopted else {}),
                 },
-                attempt=finished.attempt,
+                attempt=task.attempt,
                 seconds=(self.context.real_clock.now() - finished.began).total_seconds(),
-                events=finished.events,
+                events=task.events,
                 message=own.message if own else EventMessage(),
                 verdict=verdicts.get(target.edge.name),
                 facts=report.reported.facts,
@@ -451,20 +508,21 @@ class InstanceRunner:
         changed = {"changed_since_release": ", ".join(pinned.changed)} if pinned.changed else {}
         return replace(report, details={**report.details, **run, **changed})
 
-    def _engine(
-        self, leased: Leased, process: ProcessRecord, workflow: Workflow, inputs: Sequence[InputState], work: Work
-    ) -> Engine:
+    def open_steps(self, task: Task, frames: StepFrames, log: StepLog, basis: Basis) -> Engine:
+        """Return the engine of a work with steps."""
+        on_end = partial(self._tell_step, task.nominal_time)
+        return StepsEngine(frames=frames, log=log, workflow=task.workflow, basis=basis, on_end=on_end)
+
+    def _engine(self, leased: Leased, task: Task, work: Work) -> Engine:
+        process, workflow = task.process, task.workflow
         if self.engines is not None:
             return self.engines(work.engine)
         if workflow.steps:
-            key = ProcessKey(*process.key, work.nominal_time)
-            return StepsEngine(
-                context=self.context,
-                leased=leased,
-                workflow=workflow,
-                basis=find_basis(self.context, process, workflow, inputs, key),
-                on_end=partial(self._tell_step, work.nominal_time),
+            basis = find_basis(
+                self.context, process, workflow, task.states, ProcessKey(*process.key, work.nominal_time)
             )
+            log = RecordedSteps(context=self.context, leased=leased)
+            return self.open_steps(task, StepFrames.of(self.context), log, basis)
         if process.mirror is None:
             return open_engine(work.engine)
         return MirrorEngine(
@@ -477,16 +535,9 @@ class InstanceRunner:
             on_progress=self.on_progress,
         )
 
-    def _work(
-        self,
-        process: ProcessRecord,
-        workflow: Workflow,
-        nominal_time: datetime,
-        attempt: int,
-        data: tuple[InputData, ...],
-        targets: Sequence[Target],
-        values: TextContext,
-    ) -> Work:
+    def _work(self, task: Task, targets: Sequence[StagedOutput]) -> Work:
+        process, workflow, nominal_time = task.process, task.workflow, task.nominal_time
+        data, values = task.data, task.values
         outputs = output_targets(targets)
         return Work(
             process=process.process,
@@ -494,7 +545,7 @@ class InstanceRunner:
             nominal_time=nominal_time,
             timezone=process.sequence.timezone,
             run_id=self.context.run_id,
-            attempt=attempt,
+            attempt=task.attempt,
             inputs=data,
             outputs=outputs,
             engine=workflow.engine,
@@ -512,6 +563,8 @@ class InstanceRunner:
                 more={**dict(self.context.plan.clusters[process.cluster].spark_submit), **workflow.submit},
             ),
             catalog=self.context.plan.clusters[process.cluster].catalog,
+            pinned=task.pinned.contents,
+            events=task.events,
             made_up=made_up_rows(workflow, [target.nominal_time for target in targets]),
         )
 

@@ -8,7 +8,7 @@ count when the row of the step says so, after they are complete: a worker that d
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -170,11 +170,60 @@ def plan_steps(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepsEngine(Engine):
-    """Runs the steps of one attempt. `on_end` is told each step, kept ones too, with its seconds and its frames."""
+class StepLog:
+    """The steps of an attempt whose record nobody needs: none has been finished before, and none is written down."""
+
+    def former(self, key: ProcessKey, attempt: int) -> FormerSteps:  # noqa: ARG002
+        """Return the steps of the attempt before."""
+        return FormerSteps(runs=(), finished={})
+
+    def add(self, runs: Sequence[StepRun]) -> None:
+        """Note the steps of the attempt."""
+
+    def begin(self, run: StepRun) -> bool:  # noqa: ARG002
+        """Note that a step begins; return False if it must not."""
+        return True
+
+    def end(self, run: StepRun, status: StepStatus, **changes: object) -> None:
+        """Note how a step has ended, with its `frames` or a `reason`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedSteps(StepLog):
+    """The steps of an attempt in the record, as long as it holds its leases."""
 
     context: AttemptContext
     leased: Leased
+
+    def former(self, key: ProcessKey, attempt: int) -> FormerSteps:
+        with self.context.database.read() as connection:
+            return FormerSteps.load(connection, key, attempt)
+
+    def add(self, runs: Sequence[StepRun]) -> None:
+        with self._checked_in() as connection:
+            Steps(connection).add(runs)
+
+    def begin(self, run: StepRun) -> bool:
+        with self._checked_in() as connection:
+            return Steps(connection).begin(run.key, run.attempt, run.step, self.context.clock.now())
+
+    def end(self, run: StepRun, status: StepStatus, **changes: object) -> None:
+        with self._checked_in() as connection:
+            Steps(connection).end(run, status, self.context.clock.now(), **changes)
+
+    @contextmanager
+    def _checked_in(self) -> Iterator[Connection]:
+        with self.context.database.begin() as connection:
+            self.leased.check_in(connection)
+            yield connection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepsEngine(Engine):
+    """Runs the steps of one attempt. `on_end` is told each step, kept ones too, with its seconds and its frames."""
+
+    frames: StepFrames
+    log: StepLog
     workflow: Workflow
     basis: Basis
     on_end: Callable[[str, float, Sequence[StepPart]], None]
@@ -205,22 +254,19 @@ class StepsEngine(Engine):
 
     def _begin_attempt(self, work: Work) -> list[StepRun]:
         """Record the steps of the attempt: those that are kept, and those to run; return them in order."""
-        key, frames = ProcessKey(work.process, work.cluster, work.nominal_time), StepFrames.of(self.context)
-        with self.context.database.read() as connection:
-            former = FormerSteps.load(connection, key, work.attempt)
-        runs = plan_steps(self.workflow.steps, key, work.attempt, self.basis, former, frames.find_loss)
-        with self.context.database.begin() as connection:
-            self.leased.check_in(connection)
-            Steps(connection).add(runs)
+        key = ProcessKey(work.process, work.cluster, work.nominal_time)
+        former = self.log.former(key, work.attempt)
+        runs = plan_steps(self.workflow.steps, key, work.attempt, self.basis, former, self.frames.find_loss)
+        self.log.add(runs)
         kept = {run.step for run in runs if run.status is StepStatus.KEPT}
-        frames.discard(run for run in former.runs if run.step not in kept)
+        self.frames.discard(run for run in former.runs if run.step not in kept)
         return runs
 
     def _work_of(self, run: StepRun, work: Work, done: Mapping[str, StepResult]) -> Work:
         """Return a step as a work, with a new staging for its frames unless it is a last one."""
         step = self.workflow.steps[run.step]
         is_last = run.step in last_steps(self.workflow.steps)
-        place = StepPlace(name=run.step, frames_url=None if is_last else StepFrames.of(self.context).stage(run))
+        place = StepPlace(name=run.step, frames_url=None if is_last else self.frames.stage(run))
         frames = [
             frame_input(work, before, name, done[before].url, done[before].made_of(name))
             for before in step.after
@@ -240,10 +286,8 @@ class StepsEngine(Engine):
     def _run_step(
         self, run: StepRun, part: Work, earlier: Mapping[str, OutputReport], session: "Callable[[], SparkSession]"
     ) -> WorkReport:
-        with self.context.database.begin() as connection:
-            self.leased.check_in(connection)
-            if not Steps(connection).begin(run.key, run.attempt, run.step, self.context.clock.now()):
-                raise StepRefusedError(process=run.process, nominal_time=run.nominal_time, step=run.step)
+        if not self.log.begin(run):
+            raise StepRefusedError(process=run.process, nominal_time=run.nominal_time, step=run.step)
         try:
             report = open_engine(part.engine).run(part, session)
             for output in report.outputs if _is_last(part) else ():
@@ -260,17 +304,14 @@ class StepsEngine(Engine):
         return report
 
     def _end(self, run: StepRun, status: StepStatus, reason: str) -> None:
-        with suppress(FencedOutError), self.context.database.begin() as connection:
-            self.leased.check_in(connection)
-            Steps(connection).end(run, status, self.context.clock.now(), reason=reason)
-        StepFrames.of(self.context).discard([replace(run, status=status)])
+        with suppress(FencedOutError):
+            self.log.end(run, status, reason=reason)
+        self.frames.discard([replace(run, status=status)])
 
     def _finish(self, run: StepRun, part: Work, report: WorkReport) -> StepResult:
         """Record that a step has finished. Its frames are complete now, and count from now on."""
-        result = StepFrames.of(self.context).describe(run, part, report)
-        with self.context.database.begin() as connection:
-            self.leased.check_in(connection)
-            Steps(connection).end(run, StepStatus.SUCCEEDED, self.context.clock.now(), frames=result.render())
+        result = self.frames.describe(run, part, report)
+        self.log.end(run, StepStatus.SUCCEEDED, frames=result.render())
         return result
 
     def _all_outputs(self, work: Work, reports: Mapping[str, OutputReport]) -> tuple[OutputReport, ...]:

@@ -133,10 +133,11 @@ class StepResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepFrames:
-    """The stagings of the steps of processes; `plan` has the storage of their cluster."""
+    """The stagings of the steps of processes, named by a `token`; `plan` has the storage of their cluster."""
 
     stores: StorePool
     plan: Plan
+    token: str = "steps"
 
     @classmethod
     def of(cls, context: AttemptContext) -> Self:
@@ -144,7 +145,7 @@ class StepFrames:
 
     def stage(self, run: StepRun) -> str:
         """Make an empty staging for the frames of a step; return its URL."""
-        return self.stores.get(self.plan.clusters[run.cluster].store).stage(*_place(run)).url
+        return self.stores.get(self.plan.clusters[run.cluster].store).stage(*self._place(run)).url
 
     def describe(self, run: StepRun, part: Work, report: WorkReport) -> StepResult:
         """Return what a step has yielded, with the digest of its files."""
@@ -172,15 +173,20 @@ class StepFrames:
             is_nowhere = run.status is StepStatus.PENDING or (run.is_done and not StepResult.of(run).url)
             if is_nowhere or run.cluster not in self.plan.clusters:
                 continue
-            path, token = _place(run)
+            path, token = self._place(run)
             staging = StagingPlace(path=path, token=token, url="", local_path=Path())
             try:
                 self.stores.get(self.plan.clusters[run.cluster].store).discard(staging)
             except StorageError as exc:
                 _logger.warning("frames of step %s of process '%s' are left: %s", run.step, run.process, exc)
 
+    def _place(self, run: StepRun) -> tuple[str, str]:
+        """Return the path and the token of the staging of a step."""
+        instance = f"{run.cluster}/{run.process}/{run.nominal_time:%Y%m%dT%H%M%SZ}"
+        return f"steps/{instance}/{run.step}", f"{self.token}.{run.made_in}"
+
     def _digest(self, run: StepRun) -> str:
-        files = self.stores.get(self.plan.clusters[run.cluster].store).staged_files(*_place(run))
+        files = self.stores.get(self.plan.clusters[run.cluster].store).staged_files(*self._place(run))
         return hashlib.sha256(json.dumps(sorted(files.items())).encode()).hexdigest()[:32]
 
 
@@ -189,9 +195,3 @@ def discard_frames(context: AttemptContext, key: ProcessKey) -> None:
     with context.database.read() as connection:
         runs = Steps(connection).of(key)
     StepFrames.of(context).discard(run for run in runs if run.attempt == runs[-1].attempt)
-
-
-def _place(run: StepRun) -> tuple[str, str]:
-    """Return the path and the token of the staging of a step."""
-    instance = f"{run.cluster}/{run.process}/{run.nominal_time:%Y%m%dT%H%M%SZ}"
-    return f"steps/{instance}/{run.step}", f"steps.{run.made_in}"
