@@ -179,7 +179,7 @@ class Retention(EntityModel):
     processes `until_read_by` have read it and the clusters `until_replicated_to` have it. `frequency` is the interval
     between sweeps. Removed data stay in the trash for the time `trash` and are then deleted. `archive_to` is a path
     template below the cluster's storage, or a URL; it is only for the action `archive`. `type` is Falcon's, and has one
-    value.
+    value. Of a feed with a current instance `versions` former ones stay in the trash, and nothing else is retained.
 
     Differs from Falcon: retention continues after the end of the validity, unless `after_validity` is false.
 
@@ -199,6 +199,7 @@ class Retention(EntityModel):
     after_validity: bool = True
     frequency: FrequencyField | None = None
     trash: FrequencyField = Frequency(unit=Unit.DAYS, count=7)
+    versions: Annotated[Count, Field(ge=0)] = 0
     sweep_limits: SweepLimits = SweepLimits()
 
     @model_validator(mode="after")

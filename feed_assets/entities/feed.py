@@ -1,7 +1,7 @@
 """Feeds: a feed is a periodic data set on one or more clusters, with the policies for its instances."""
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Self
 from zoneinfo import ZoneInfo
@@ -57,13 +57,15 @@ class FeedFormat(StrEnum):
 
 
 class Instances(StrEnum):
-    """How instances come into being: one every `frequency`, or whenever somebody makes one.
+    """How instances come into being: one every `frequency`, or whenever somebody makes one; or there is one for ever.
 
     An instance that comes as it comes has the second of its coming as its time. Nobody expects it, so none is missing.
+    The `current` instance has the start of the validity as its time; whatever stands in its place later is a version.
     """
 
     ON_SCHEDULE = "on-schedule"
     AS_THEY_COME = "as-they-come"
+    CURRENT = "current"
 
 
 class ClusterRole(StrEnum):
@@ -173,17 +175,24 @@ class FeedCluster(EntityModel):
     version: Version = 0
 
 
-_SECOND = Frequency(unit=Unit.SECONDS, count=1)
+_FREQUENCIES = {
+    Instances.AS_THEY_COME: Frequency(unit=Unit.SECONDS, count=1),
+    Instances.CURRENT: Frequency(unit=Unit.MINUTES, count=5),
+}
+"""The frequencies of feeds that need not write one."""
+
+_FAR = datetime(9000, 1, 1, tzinfo=UTC)
+"""The time of the instance after a current one: later than any other, and early enough for windows around it."""
 
 
 def _frequency_is_optional(schema: dict[str, Any]) -> None:
-    """Let a schema do without a frequency where instances come as they come."""
+    """Let a schema do without a frequency where instances are not on schedule."""
     schema["required"].remove("frequency")
     schema["anyOf"] = [{"required": [key]} for key in ("frequency", "instances", "signal", "asset")]
 
 
 class Feed(Entity):
-    """A data set in instances, one every `frequency`, or `instances: as-they-come`.
+    """A data set in instances, one every `frequency`, or `instances: as-they-come`, or `current`: one that changes.
 
     Instances exist from their nominal time on. `columns` (in YAML `schema`) is Spark DDL; `options` go to Spark's
     reader and writer. An instance is available when its directory contains `availability_flag`; without a flag, when it
@@ -198,6 +207,7 @@ class Feed(Entity):
     files in an `inbox`. A `signal` has no
     data: each of its instances is news, such as an approval. The instances of an `asset` are its materializations in
     Dagster, whatever they hold. Both come as they come.
+    The place of a current instance is looked at every `watch`, else every `frequency`.
 
     >>> Feed(name="clicks", frequency="hours(1)", locations={"data": "/clicks/${YEAR}/${MONTH}/${DAY}/${HOUR}"},
     ...      clusters={"primary": {"validity": {"start": "2015-01-01T00:00Z"}}}).frequency.render()
@@ -237,13 +247,15 @@ class Feed(Entity):
     @model_validator(mode="before")
     @classmethod
     def _default_instances(cls, content: object) -> object:
-        """Complete what follows from a signal or an asset, and the frequency of instances that come as they come."""
+        """Complete what follows from a signal or an asset, and the frequency of instances that are not on schedule."""
         if not isinstance(content, Mapping):
             return content
         has_data = not (content.get("signal") or content.get("asset"))
         defaults: dict[str, str] = {} if has_data else {"instances": Instances.AS_THEY_COME}
-        if (content.get("instances") or defaults.get("instances")) == Instances.AS_THEY_COME:
-            defaults["frequency"] = _SECOND.render()
+        written = content.get("instances") or defaults.get("instances")
+        for kind, frequency in _FREQUENCIES.items():
+            if kind == written:
+                defaults["frequency"] = frequency.render()
         return {**content, **{key: value for key, value in defaults.items() if content.get(key) is None}}
 
     @model_validator(mode="after")
@@ -263,7 +275,12 @@ class Feed(Entity):
     @property
     def is_expected(self) -> bool:
         """Whether instances are due at their nominal time."""
-        return self.instances is Instances.ON_SCHEDULE
+        return self.instances is not Instances.AS_THEY_COME
+
+    @property
+    def is_current(self) -> bool:
+        """Whether there is one instance for ever, in whose place one version follows another."""
+        return self.instances is Instances.CURRENT
 
     def locations_on(self, cluster: str) -> Locations | None:
         """Return the locations in force on a cluster; None if the feed is a table, or has no location."""
@@ -312,8 +329,16 @@ class Feed(Entity):
         return self.clusters[cluster].sla or self.sla
 
     def sequence_on(self, cluster: str) -> InstanceSequence:
-        """Return the instances on a cluster."""
-        return self.clusters[cluster].validity.sequence(self.frequency, self.timezone)
+        """Return the instances on a cluster. Of a current feed there is one: the next is farther than any time."""
+        validity = self.clusters[cluster].validity
+        if self.is_current:
+            return validity.sequence(_up_to_far(validity.start), "UTC")
+        return validity.sequence(self.frequency, self.timezone)
+
+
+def _up_to_far(start: datetime) -> Frequency:
+    """Return the frequency of the instance at a time and the one that never comes."""
+    return Frequency(unit=Unit.MINUTES, count=(_FAR - start) // timedelta(minutes=1))
 
 
 def find_sources(feed: Feed) -> tuple[str, ...]:
@@ -335,14 +360,15 @@ def flow_sequence(feed: Feed, source: str, target: str) -> InstanceSequence | No
     Differs from Falcon: a copy has the nominal time of the copied instance, not one that is later by the delay.
     """
     of_target, of_source = feed.sequence_on(target), feed.sequence_on(source)
-    first = of_target.ceil(of_source.start)
+    first = max(of_target.start, of_source.start) if feed.is_current else of_target.ceil(of_source.start)
     if first is None or are_validities_apart(feed, source, target):
         return None
     ends = [each.end for each in (of_source, of_target) if each.end is not None]
     end = min(ends) - flow_delay(feed, source) if ends else None
     if end is not None and end <= first:
         return None
-    return InstanceSequence(start=first, frequency=feed.frequency, timezone=of_target.timezone, end=end)
+    frequency = _up_to_far(first) if feed.is_current else feed.frequency
+    return InstanceSequence(start=first, frequency=frequency, timezone=of_target.timezone, end=end)
 
 
 def flow_delay(feed: Feed, source: str) -> timedelta:

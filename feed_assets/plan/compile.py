@@ -416,9 +416,11 @@ class _Compiler:
             produced_by=entry.produced_by.asset if entry.produced_by else feed.asset,
             is_expected=feed.is_expected,
             has_data=feed.has_data,
-            watch=feed.watch,
+            watch=feed.watch or (feed.frequency if feed.is_current else None),
             inbox=_compile_inbox(feed, on) if entry.type is not ClusterRole.TARGET else None,
             quality=feed.quality,
+            is_current=feed.is_current,
+            versions=entry.retention.versions if entry.retention is not None else 0,
         )
 
     def _facts(self, entity: Entity) -> EntityFacts:

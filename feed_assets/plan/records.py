@@ -219,7 +219,8 @@ class FeedRecord:
     Instances are `is_expected` at their nominal times, or come as they come. Without `has_data` each is only the news
     that something happened, and the location means nothing. `watch` is how often the location is looked at for
     instances that come as they come; those of an `inbox` are made of the files that are put there. `quality` is what
-    processes that write it are held to.
+    processes that write it are held to. If it `is_current`, its sequence has one instance, in whose place one version
+    follows another, `watch` is how often it is looked at, and `versions` former ones stay in the trash.
     """
 
     feed: str
@@ -248,6 +249,8 @@ class FeedRecord:
     watch: Frequency | None = None
     inbox: InboxRecord | None = None
     quality: Quality | None = None
+    is_current: bool = False
+    versions: int = 0
 
     @property
     def key(self) -> Key:
@@ -267,6 +270,11 @@ class FeedRecord:
     def is_polled(self) -> bool:
         """Whether its instances are looked for from their nominal time on: nobody says when they arrive."""
         return self.is_expected and self.is_external and self.produced_by is None
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether its location is looked at for instances that come as they come."""
+        return self.watch is not None and not self.is_current
 
     @property
     def producer(self) -> str:
@@ -436,7 +444,7 @@ class Plan:
         outside = [feed for feed in self.feeds.values() if feed.is_external]
         announced = _by_cluster(feed for feed in outside if feed.produced_by is not None)
         object.__setattr__(self, "_announced", announced)
-        object.__setattr__(self, "_watched", _by_cluster(feed for feed in outside if feed.watch is not None))
+        object.__setattr__(self, "_watched", _by_cluster(feed for feed in outside if feed.is_watched))
         object.__setattr__(self, "_with_inbox", _by_cluster(feed for feed in outside if feed.inbox is not None))
         stored = sorted((feed for feed in self.feeds.values() if feed.has_data), key=attrgetter("second_of_day"))
         object.__setattr__(self, "_stored", _by_cluster(stored))

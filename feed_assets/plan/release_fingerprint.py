@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.common import Kind
-from feed_assets.entities.feed import Feed
+from feed_assets.entities.feed import Feed, Instances
 from feed_assets.entities.process import Process
 from feed_assets.issues import FieldPath
 from feed_assets.timing.dates import render_datetime
@@ -326,5 +326,5 @@ def _feed_facts(bundle: Bundle, name: str, cluster: str) -> dict[str, object]:
         "place": place,
         "format": feed.format.value,
         "options": dict(feed.options),
-        **({} if feed.is_expected else {"instances": feed.instances.value}),
+        **({} if feed.instances is Instances.ON_SCHEDULE else {"instances": feed.instances.value}),
     }

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 
 from feed_assets.entities.content.columns import find_unknown_type, parse_columns, suggest_type
 from feed_assets.entities.errors import ColumnsError
-from feed_assets.entities.feed import ClusterRole, Feed, Inbox
+from feed_assets.entities.feed import ClusterRole, Feed, Inbox, Instances
 from feed_assets.entities.locations.overlaps import FixedPlace
 from feed_assets.issues import FieldPath
 from feed_assets.timing.dates import render_datetime
@@ -58,6 +58,10 @@ def check_producer(scope: Scope, feed: Feed) -> Iterator[Complaint]:
 
 _SCHEDULED = _Parts(feed=("sla", "late_arrival"), cluster=("sla", "produced_by", "delay"))
 _UNSCHEDULED = _Parts(feed=("watch", "inbox"))
+_DATED = _Parts(
+    feed=("inbox", "sla", "late_arrival", "lifecycle", "signal", "asset"),
+    cluster=("sla", "produced_by", "delay", "lifecycle"),
+)
 _DATA = _Parts(
     feed=(
         "columns",
@@ -77,8 +81,12 @@ _DATA = _Parts(
 
 def check_instances(_: Scope, feed: Feed) -> Iterator[Complaint]:
     """Instances on schedule are at whole minutes; those that come as they come have nothing that asks for punctuality,
-    and without data nothing that concerns data.
+    and without data nothing that concerns data. What counts from a time has no meaning for a current instance.
     """
+    if feed.is_current:
+        remedy = "Remove it; processes that read it follow its versions with trigger: {on_update: rerun}."
+        yield from _refused(feed, _DATED, "its one instance has no time of its own", remedy)
+        return
     if feed.is_expected:
         if feed.frequency.unit is Unit.SECONDS:
             yield Complaint(
@@ -105,10 +113,10 @@ def check_instances(_: Scope, feed: Feed) -> Iterator[Complaint]:
 
 def check_watch(scope: Scope, feed: Feed) -> Iterator[Complaint]:
     """A location can be watched if it is of files, and somebody else puts them there."""
-    if feed.watch is None or feed.is_expected or not feed.has_data:
+    if feed.watch is None or feed.instances is Instances.ON_SCHEDULE or not feed.has_data:
         return
     tables = [name for name in feed.clusters if feed.table_on(name) is not None]
-    if tables:
+    if tables and not feed.is_current:
         yield Complaint(
             path=("watch",),
             message=f"a table cannot be watched, such as that on {tables[0]}: each look would list all its partitions",

@@ -35,7 +35,7 @@ def _iter_windows(scope: Scope, process: Process) -> Iterator[_READS]:
         window = scope.find_window(process, name)
         cluster = next((each for each in process.clusters if scope.find_feed_on(item.feed, each)), "")
         feed = scope.find_feed_on(item.feed, cluster)
-        if window is not None and feed is not None and feed.is_expected:
+        if window is not None and feed is not None and feed.is_expected and not feed.is_current:
             yield name, window, feed, scope.sequence_on(feed, cluster).endless, scope.sequence_on(process, cluster)
 
 
@@ -128,7 +128,7 @@ def check_written_once(scope: Scope, process: Process) -> Iterator[Complaint]:
         window = scope.find_output(process, name)
         for cluster in process.clusters:
             feed = scope.find_feed_on(item.feed, cluster)
-            if feed is None or window is None or not feed.is_expected:
+            if feed is None or window is None or not feed.is_expected or feed.is_current:
                 continue
             own, sequence = scope.sequence_on(process, cluster), scope.sequence_on(feed, cluster)
             written = [_read(window, own.at(number), sequence) for number in own.clip(_SAMPLE)[:3]]

@@ -87,18 +87,28 @@ def check_data_location(_: Scope, feed: Feed) -> Iterator[Complaint]:
 
 
 def check_variables(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """F19: the data path of a feed, or the partition of its table, must contain the time of the instance.
+    """F19: the data path of a feed, or the partition of its table, must contain the time of the instance. The place of
+    a current instance must not.
 
     Differs from Falcon: this also holds for feeds that are neither imported nor exported.
     """
     for path, data in _data_paths(feed):
         variables = variables_of(data)
+        if feed.is_current:
+            if variables:
+                yield Complaint(
+                    path=path,
+                    message=f"{'.'.join(path)} {data!r} has {listed(variables)}, but instances: current has one place",
+                    remedy=f"Write {_without_variables(data)}, or remove instances: current and write frequency.",
+                )
+            continue
         if variables is not None and not variables:
             yield Complaint(
                 path=path,
                 message=f"{'.'.join(path)} {data!r} has no time variable: all instances have the same "
                 f"{'partition' if path[-1] == 'table' else 'path'}",
-                remedy="Add ${YEAR} and as many of ${MONTH}, ${DAY}, ${HOUR}, ${MINUTE} as the frequency needs.",
+                remedy="Add ${YEAR} and as many of ${MONTH}, ${DAY}, ${HOUR}, ${MINUTE} as the frequency needs, or "
+                "instances: current for data that are replaced in their place.",
             )
 
 
@@ -185,6 +195,18 @@ def variables_of(text: str | None) -> tuple[TimeVariable, ...] | None:
     except (TemplateError, TableAddressError):
         return None
     return template.variables
+
+
+def _without_variables(text: str) -> str:
+    """Return a place without its time: the segments, or the keys of a table, that have none.
+
+    >>> _without_variables("/ref/countries/${YEAR}-${MONTH}"), _without_variables("catalog:ref:lands#ds=${YEAR};of=eu")
+    ('/ref/countries', 'catalog:ref:lands#of=eu')
+    """
+    place, _, keys = text.partition("#")
+    path = "/".join(part for part in place.split("/") if not variables_of(part))
+    kept = ";".join(part for part in keys.split(";") if part and not variables_of(part))
+    return f"{path}#{kept}" if kept else path
 
 
 def default_place(feed: Feed) -> str | None:

@@ -63,14 +63,37 @@ _LIMITS = "limit, max_instances or max_bytes"
 
 
 def check_limit(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """Retention must limit age, number or size; so must a retention stage."""
+    """Retention must limit age, number or size; so must a retention stage. Of a current instance it counts versions."""
     for name, retention in _retentions(feed):
+        if feed.is_current:
+            yield from _check_versions(name, retention)
+            continue
+        if retention.versions:
+            yield Complaint(
+                path=_at(name, "versions"),
+                message="retention.versions has no meaning: only what is replaced in its place has versions",
+                remedy=f"Write {_LIMITS}, or instances: current.",
+            )
         has_limit = (retention.limit, retention.max_instances, retention.max_bytes) != (None, None, None)
         if not has_limit and feed.retention_stage_on(name) is None:
             yield Complaint(
                 path=_at(name),
                 message=f"the retention on {name} has no limit: nothing would ever be removed",
                 remedy=f"Write {_LIMITS}, or remove retention.",
+            )
+
+
+_OF_VERSIONS = frozenset({"type", "versions", "trash"})
+
+
+def _check_versions(cluster: str, retention: Retention) -> Iterator[Complaint]:
+    """A current instance has no age, and there are no others."""
+    for name, field in Retention.model_fields.items():
+        if name not in _OF_VERSIONS and getattr(retention, name) != field.default:
+            yield Complaint(
+                path=_at(cluster, name),
+                message=f"retention.{name} has no meaning: the feed has one instance, which stays",
+                remedy="Write retention: {versions: 3}, so many former versions stay in the trash, or remove it.",
             )
 
 

@@ -68,9 +68,8 @@ def check_window_range(scope: Scope, process: Process) -> Iterator[Complaint]:
             if start is None or end is None:
                 yield _out_of_calendar(("inputs", name), item.start, item.end)
                 continue
-            yield from _range_complaints(
-                name, item.feed, cluster, begun, (start, end), scope.sequence_on(feed, cluster)
-            )
+            span = (end, end) if feed.is_current else (start, end)
+            yield from _range_complaints(name, item.feed, cluster, begun, span, scope.sequence_on(feed, cluster))
 
 
 def check_window_counts(scope: Scope, process: Process) -> Iterator[Complaint]:
@@ -117,7 +116,7 @@ def check_batch_outputs(scope: Scope, process: Process) -> Iterator[Complaint]:
     """Two batches within one instance of a regular feed would replace each other."""
     for name, item in process.outputs.items() if process.makes_batches else ():
         feed = scope.bundle.find_feed(item.feed)
-        if feed is not None and feed.is_expected:
+        if feed is not None and feed.is_expected and not feed.is_current:
             yield Complaint(
                 path=("outputs", name, "feed"),
                 message=f"outputs.{name} writes feed {item.feed!r}, whose instances are on schedule: batches that come "
@@ -377,7 +376,9 @@ def check_days(scope: Scope, process: Process) -> Iterator[Complaint]:
     for path, name, window in used:
         for cluster in process.clusters:
             feed = scope.find_feed_on(name, cluster)
-            if feed is None or window is None or feed.timezone == zone or not feed.frequency.is_calendar:
+            if feed is None or window is None or feed.timezone == zone:
+                continue
+            if feed.is_current or not feed.frequency.is_calendar:
                 continue
             sequence, own = scope.sequence_on(feed, cluster), scope.sequence_on(process, cluster)
             found = _first_difference(window, sequence, own)
