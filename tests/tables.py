@@ -58,14 +58,15 @@ class Catalog(Metastore):
         kind: str = "EXTERNAL_TABLE",
         parameters: Mapping[str, str] = {},
         buckets: int = -1,
+        serde: Mapping[str, str] = {},
     ) -> Table:
-        serde, input_format, output_format = FORMATS[format]
+        library, input_format, output_format = FORMATS[format]
         storage = ttypes.StorageDescriptor(
             cols=[ttypes.FieldSchema(name=column, type=kind) for column, kind in columns],
             location=f"file:{location}",
             inputFormat=input_format,
             outputFormat=output_format,
-            serdeInfo=ttypes.SerDeInfo(serializationLib=serde, parameters={}),
+            serdeInfo=ttypes.SerDeInfo(serializationLib=library, parameters=dict(serde)),
             numBuckets=buckets,
             bucketCols=[columns[0][0]] if buckets > 0 else [],
             sortCols=[],

@@ -6,13 +6,13 @@ Values = Sequence[tuple[str, str]]
 
 
 def render_filter(partitions: Sequence[Values], equals: str = "=") -> str:
-    """Return a condition that selects the rows of these partitions; Pig's `equals` is `==`.
+    """Return a condition that selects the rows of these partitions; "" for a whole table. Pig's `equals` is `==`.
 
     >>> render_filter([[("ds", "2013-11-03"), ("region", "eu")], [("ds", "2013-11-02"), ("region", "eu")]])
     "(ds='2013-11-03' AND region='eu') OR (ds='2013-11-02' AND region='eu')"
     """
     alternatives = (" AND ".join(f"{key}{equals}{_quoted(value)}" for key, value in values) for values in partitions)
-    return " OR ".join(f"({each})" for each in alternatives)
+    return " OR ".join(f"({each})" for each in alternatives if each)
 
 
 def render_values(values: Values, *, quoted: bool = False) -> str:

@@ -49,7 +49,7 @@ class TableName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePartition:
-    """A partition of a table, by the values of its keys as text."""
+    """A partition of a table, by the values of its keys as text; without any it is the whole table."""
 
     table: TableName
     values: tuple[tuple[str, str], ...]

@@ -396,13 +396,15 @@ def _suspects(sequence: InstanceSequence, zone: ZoneInfo, span: timedelta) -> It
 
 _ADDRESS = re.compile(r"catalog:([^:#]*):([^:#]*)(?:#(.*))?", re.DOTALL)  # catalog:sales:clicks#ds=${YEAR}
 _NAME = re.compile(r"[A-Za-z0-9_]+")  # clicks_2
+WHOLE_TABLE = "whole-table"
+"""The path of a table without partition keys in its store; no partition has such a path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableAddress:
     """A parsed address; make one with `parse_table_address`.
 
-    `partition` holds the partition keys in order, each with the template of its value.
+    `partition` holds the partition keys in order, each with the template of its value; none for a whole table.
 
     >>> address = parse_table_address("catalog:sales:clicks#ds=${YEAR}-${MONTH}-${DAY};region=eu")
     >>> address.database, address.table
@@ -423,20 +425,24 @@ class TableAddress:
 
     @property
     def template(self) -> PathTemplate:
-        """The partition in Hive's folder syntax, `key=value/key=value`: one for each instance."""
-        return parse_path_template("/".join(f"{key}={value.text}" for key, value in self.partition))
+        """The partition in Hive's folder syntax, `key=value/key=value`: one for each instance; else `WHOLE_TABLE`."""
+        return parse_path_template("/".join(f"{key}={value.text}" for key, value in self.partition) or WHOLE_TABLE)
 
 
 @lru_cache(maxsize=8192)
 def parse_table_address(text: str) -> TableAddress:
     """Parse `catalog:database:table#key=value;key=value`; values may contain variables of paths.
 
+    `catalog:database:table` is the whole of a table that has no partitions.
+
     Raises:
         TableAddressError: the text does not have this form, or a variable is unknown.
 
-    >>> parse_table_address("catalog:sales:clicks")
+    >>> parse_table_address("catalog:sales:countries").template.text
+    'whole-table'
+    >>> parse_table_address("catalog:sales:clicks#")
     Traceback (most recent call last):
-    feed_assets.timing.errors.TableAddressError: table 'catalog:sales:clicks': it names no partition. \
+    feed_assets.timing.errors.TableAddressError: table 'catalog:sales:clicks#': it names no partition. \
 Write catalog:database:table#key=value, for example catalog:sales:clicks#ds=${YEAR}-${MONTH}-${DAY}.
     """
     found = _ADDRESS.fullmatch(text)
@@ -447,9 +453,9 @@ Write catalog:database:table#key=value, for example catalog:sales:clicks#ds=${YE
         if _NAME.fullmatch(name) is None:
             reason = f"{name!r} is not the name of a {what}" if name else f"it names no {what}"
             raise TableAddressError(text=text, reason=reason)
-    if not partition:
+    if partition == "":
         raise TableAddressError(text=text, reason="it names no partition")
-    values = tuple(_values(text, partition))
+    values = tuple(_values(text, partition)) if partition else ()
     return TableAddress(text=text, database=database, table=table, partition=values)
 
 

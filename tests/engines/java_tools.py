@@ -44,8 +44,8 @@ def make_keystore(machine: JavaMachine, file: Path, alias: str, password: str) -
     return url
 
 
-def make_table(machine: JavaMachine, port: int, database: str, table: str, location: Path) -> None:
-    """A table in a catalog, and its database."""
+def make_table(machine: JavaMachine, port: int, database: str, table: str, location: Path, *keys: str) -> None:
+    """A table in a catalog with partition keys, and its database."""
     view = machine.view
     conf = view.org.apache.hadoop.hive.conf.HiveConf()
     conf.set("hive.metastore.uris", f"thrift://127.0.0.1:{port}")
@@ -65,6 +65,8 @@ def make_table(machine: JavaMachine, port: int, database: str, table: str, locat
     described.setTableName(table)
     described.setSd(storage)
     described.setPartitionKeys(view.java.util.ArrayList())
+    for key in keys:
+        described.getPartitionKeys().add(api.FieldSchema(key, "string", ""))
     described.setParameters(view.java.util.HashMap())
     client.createTable(described)
     client.close()

@@ -43,7 +43,8 @@ def test_row_9_a_datasource_without_driver_or_credential_is_refused() -> None:
 
 def test_row_12_a_table_needs_an_address_and_a_catalog() -> None:
     assert _codes(tables()) == []
-    assert "table-address" in _codes(tables(**{"feed clicks/table": "catalog:web:clicks"}))
+    assert "table-address" in _codes(tables(**{"feed clicks/table": "catalog:web:clicks#"}))
+    assert "path-without-time" in _codes(tables(**{"feed clicks/table": "catalog:web:clicks"}))
     assert "table-catalog" in _codes(tables(**{"cluster primary/catalog": None}))
 
 

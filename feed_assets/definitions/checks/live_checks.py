@@ -41,7 +41,7 @@ from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability
 from feed_assets.storage.registry import open_store
 from feed_assets.timing.errors import TableAddressError
-from feed_assets.timing.templates import parse_table_address
+from feed_assets.timing.templates import TableAddress, parse_table_address
 from feed_assets.validation.rules_process import iter_files
 from feed_assets.validation.scope import Complaint
 
@@ -256,8 +256,11 @@ def _ask_tables(outside: Outside, tables: dict[str, str], path: FieldPath) -> It
             continue
         try:
             table = parse_table_address(text)
-            if not outside.catalog(cluster.catalog).has_table(table.database, table.table):
+            keys = outside.catalog(cluster.catalog).find_keys(table.database, table.table)
+            if keys is None:
                 lacking.append(f"{table.name} on {name}")
+            elif {key.lower() for key in keys} != {key.lower() for key, _ in table.partition}:
+                yield _wrong_keys(path, name, table, keys)
         except TableAddressError:
             continue
         except ServiceError as exc:
@@ -272,6 +275,20 @@ def _ask_tables(outside: Outside, tables: dict[str, str], path: FieldPath) -> It
             message=f"{'these tables do' if len(lacking) > 1 else 'this table does'} not exist: {', '.join(lacking)}",
             remedy="Create them in the catalog, or correct their names.",
         )
+
+
+def _wrong_keys(path: FieldPath, cluster: str, table: TableAddress, keys: Sequence[str]) -> Complaint:
+    form = f"catalog:{table.database}:{table.table}"
+    if keys:
+        remedy = f"Write {form}#{';'.join(f'{key}=…' for key in keys)}, with variables of time in the values."
+    else:
+        remedy = f"Write {form}, without keys, and instances: current; or name a table that is PARTITIONED BY the keys."
+    return Complaint(
+        path=path,
+        message=f"the partition keys of {table.name} on {cluster} are {', '.join(keys) or 'none'}, "
+        f"but the feed names {', '.join(key for key, _ in table.partition) or 'none'}",
+        remedy=remedy,
+    )
 
 
 def check_workflows(outside: Outside, process: Process) -> Iterator[Probe]:

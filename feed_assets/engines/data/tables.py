@@ -37,7 +37,8 @@ _HOW_TO_SEE_IT = (
 
 
 def read_partitions(spark: "SparkSession", data: InputData) -> "DataFrame":
-    """Read the partitions of an input as rows of their table: its columns, with the partition keys last.
+    """Read the partitions of an input as rows of their table: its columns, with the partition keys last. A partition
+    without values is the whole table.
 
     Raises:
         InputReadError: a mandatory input has no instance, or Spark refused.
@@ -133,6 +134,8 @@ def _read(spark: "SparkSession", table: TableName, partitions: Sequence[TablePar
     name = _quoted(table)
     spark.catalog.refreshTable(name)
     frame = spark.table(name)
+    if any(not each.values for each in partitions):
+        return frame
     return frame.where(_condition(frame, partitions))
 
 

@@ -36,15 +36,17 @@ class Catalog:
         except Py4JError as exc:
             raise self._refused(exc) from exc
 
-    def has_table(self, database: str, table: str) -> bool:
-        """Return whether a table exists; also False if its database does not exist.
+    def find_keys(self, database: str, table: str) -> tuple[str, ...] | None:
+        """Return the partition keys of a table; None if it does not exist, nor if its database does not.
 
         Raises:
             ServiceError: the metastore no longer answers.
         """
         try:
             with self._lock:
-                return bool(self._client.tableExists(database, table))
+                if not self._client.tableExists(database, table):
+                    return None
+                return tuple(key.getName() for key in self._client.getTable(database, table).getPartitionKeys())
         except Py4JError as exc:
             raise self._refused(exc) from exc
 

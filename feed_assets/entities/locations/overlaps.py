@@ -25,7 +25,7 @@ from feed_assets.issues import FieldPath, Finding, split_error
 from feed_assets.patience import Patience
 from feed_assets.timing.errors import TableAddressError, TemplateError
 from feed_assets.timing.overlaps import PathOverlap, iter_overlaps, plain_scheme
-from feed_assets.timing.templates import PathTemplate, parse_path_template, parse_table_address
+from feed_assets.timing.templates import WHOLE_TABLE, PathTemplate, parse_path_template, parse_table_address
 
 HIDDEN_FOLDER = ".feed-assets"
 _VARIABLE = "${"
@@ -383,7 +383,7 @@ def _iter_partitions(cluster: Cluster, text: str) -> Iterator[str]:
     try:
         address = parse_table_address(text)
         keys = "/".join(f"{key.lower()}={value.text}" for key, value in sorted(address.partition, key=_key_of))
-        partition = _for_cluster(cluster, keys)
+        partition = _for_cluster(cluster, keys or WHOLE_TABLE)
     except (TableAddressError, TemplateError):
         return
     for host in cluster.metastores or ("",):

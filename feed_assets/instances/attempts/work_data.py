@@ -14,6 +14,7 @@ from feed_assets.entities.workflow import Workflow
 from feed_assets.log.messages.records import render_falcon_time
 from feed_assets.plan.edges import InputEdge
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
+from feed_assets.timing.templates import WHOLE_TABLE
 from feed_assets.timing.text import TextContext, render_text
 
 NONE = "NONE"
@@ -77,7 +78,8 @@ def table_partition(record: FeedRecord, nominal_time: datetime) -> TablePartitio
     table = table_name(record)
     if table is None:
         return None
-    parts = (part.partition("=") for part in record.path(nominal_time).split("/"))
+    path = record.path(nominal_time)
+    parts = (part.partition("=") for part in path.split("/") if path != WHOLE_TABLE)
     return TablePartition(table=table, values=tuple((key, value) for key, _, value in parts))
 
 

@@ -31,6 +31,7 @@ _CHANGED = "transient_lastDdlTime"
 # Statistics of the old content, which readers would apply to the new content.
 _STATISTICS = ("COLUMN_STATS_ACCURATE", "numRows", "rawDataSize", "totalSize", "numFiles", "numFilesErasureCoded")
 _SPARK_STATISTICS = "spark.sql.statistics."
+_SPARK_PATH = "path"  # where Spark looks for the location of a table that it has made
 
 Answer = TypeVar("Answer")
 
@@ -55,7 +56,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """A partition: its values in the order of the keys, its location, and the time of its last change (UTC)."""
+    """A partition: its values in the order of the keys, its location, and the time of its last change (UTC).
+
+    Without values it is the whole of a table.
+    """
 
     values: tuple[str, ...]
     location: str
@@ -129,6 +133,7 @@ class Metastore:
 
     def alter_partition(self, table: Table, partition: Partition, location: str) -> bool:
         """Point a partition to another location, in the table's current format; return False if it no longer exists.
+        The partition may be a whole table.
 
         Statistics of the old content are removed, because readers answer `COUNT(*)` from them.
         """
@@ -139,9 +144,10 @@ class Metastore:
             for name, text in kept
             if name not in (*_STATISTICS, _CHANGED) and not name.startswith(_SPARK_STATISTICS)
         }
-        described.sd = _storage(table, location)
+        described.sd = _storage(table if table.keys else partition, location)
+        alter = "alter_partition" if table.keys else "alter_table"
         try:
-            self._request(lambda client: client.alter_partition(table.database, table.name, described))
+            self._request(lambda client: getattr(client, alter)(table.database, table.name, described))
         except _Missing:
             return False
         return True
@@ -273,19 +279,27 @@ def _get_table(client: Any, database: str, name: str) -> Any:
         return client.get_table(database, name)
 
 
-def _partition(described: Any) -> Partition:
+def whole_table(table: Table) -> Partition:
+    """Return a table without partition keys as a partition without values."""
+    return _partition(table.described, ())
+
+
+def _partition(described: Any, values: Sequence[str] | None = None) -> Partition:
     seconds = (described.parameters or {}).get(_CHANGED) or described.createTime
     return Partition(
-        values=tuple(described.values),
+        values=tuple(described.values if values is None else values),
         location=(described.sd.location or "").rstrip("/"),
         changed_at=datetime.fromtimestamp(int(seconds), UTC) if seconds else None,
         described=described,
     )
 
 
-def _storage(table: Table, location: str) -> Any:
-    described = copy.copy(table.described.sd)
+def _storage(like: Table | Partition, location: str) -> Any:
+    described = copy.copy(like.described.sd)
     described.location = location
+    if _SPARK_PATH in (described.serdeInfo.parameters or {}):
+        described.serdeInfo = copy.copy(described.serdeInfo)
+        described.serdeInfo.parameters = {**described.serdeInfo.parameters, _SPARK_PATH: location}
     return described
 
 

@@ -16,6 +16,12 @@ _ESCAPED = re.compile(r"""[\x01-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
 _INTEGER = re.compile(r"[+-]?[0-9]+")  # 05
 _INTEGER_TYPES = frozenset({"tinyint", "smallint", "int", "integer", "bigint"})
 
+_UNPARTITIONED = "it has no partitions that the metastore knows"
+_PARTITION_IT = (
+    "Use a table that is PARTITIONED BY the keys that the feed names, or write table: catalog:database:table, without "
+    "keys, at a feed with instances: current."
+)
+
 Keys = Sequence[tuple[str, str]]
 """The partition keys of a table in their order, each with the name of its Hive type."""
 
@@ -51,6 +57,8 @@ def parse_partition(store: str, path: str, keys: Keys) -> PartitionSpec:
     >>> spec.name, spec.others
     ('ds=2013-11-03 05%3A00/hour=5', (('2013-11-03 05:00', '05'),))
     """
+    if not keys:
+        raise TableRefusedError(store=store, path=path, reason=_UNPARTITIONED, next_step=_PARTITION_IT)
     given = parse_values(store, path, keys)
     if lacking := [key for key, _ in keys if key.lower() not in given]:
         raise _refused(store, path, f"it lacks the partition key {' and of '.join(map(repr, lacking))}", keys)

@@ -1,15 +1,17 @@
-"""Find the partitions of one table by path, and the directories of these partitions.
+"""Find the partitions of one table by path, and the directories of these partitions. A table without partition keys is
+like one partition, `WHOLE_TABLE`, whose location is that of the table.
 
 Published content is below the table's location in `_feed-assets/<partition>/<token>`. Hive, Spark and their repair
 commands do not take this folder for a partition. `<partition>` is the name in Hive's spelling.
 """
 
+import re
 from collections.abc import Callable, Collection, Mapping
 
 from feed_assets.storage.errors import InstanceNotFoundError, TableRefusedError
 from feed_assets.storage.paths import parse_path
 from feed_assets.storage.port import InstanceStore, StorePath
-from feed_assets.storage.table.metastore import Metastore, Partition, Table
+from feed_assets.storage.table.metastore import Metastore, Partition, Table, whole_table
 from feed_assets.storage.table.partition_names import (
     PartitionSpec,
     is_integer,
@@ -17,8 +19,13 @@ from feed_assets.storage.table.partition_names import (
     parse_partition,
     parse_partition_name,
 )
+from feed_assets.timing.templates import WHOLE_TABLE
 
 VERSIONS_FOLDER = "_feed-assets"
+_WHOLE = PartitionSpec(values=(), name=WHOLE_TABLE)
+_VERSION = re.compile(
+    rf"(.+)/{VERSIONS_FOLDER}/{WHOLE_TABLE}/[^/]+"
+)  # /data/web.db/countries/_feed-assets/whole-table/7
 
 OpenStore = Callable[[str], InstanceStore]
 """Opens the store at a URL with the options of the cluster's storage."""
@@ -34,6 +41,12 @@ def plain_location(location: str) -> str:
     if not found or "/" in scheme:
         return f"file://{location.rstrip('/')}"
     return f"file:///{rest.lstrip('/')}" if scheme == "file" else location.rstrip("/")
+
+
+def base_location(table: Table) -> str:
+    """Return a table's location; of a whole table the one that it had before our first publication."""
+    found = None if table.keys else _VERSION.fullmatch(table.location)
+    return found[1] if found else table.location
 
 
 def version_path(spec: PartitionSpec, token: str) -> str:
@@ -72,7 +85,7 @@ class TablePartitions:
         """Return the current table.
 
         Raises:
-            TableRefusedError: the table does not exist or is not partitioned.
+            TableRefusedError: the table does not exist, or is a view of no partitions.
         """
         table = self.metastore.find_table(self._database, self._name)
         if table is None:
@@ -82,12 +95,9 @@ class TablePartitions:
                 reason=f"there is no table {self._database}.{self._name}",
                 next_step="Create it in the catalog, or correct table: of the feed.",
             )
-        if not table.keys:
+        if not table.keys and not table.location:
             raise TableRefusedError(
-                store=self.store,
-                path="",
-                reason="it has no partitions that the metastore knows",
-                next_step="Use a table that is PARTITIONED BY the keys that the feed names.",
+                store=self.store, path="", reason="it is a view, which has no files", next_step="Use a table."
             )
         return table
 
@@ -95,9 +105,16 @@ class TablePartitions:
         """Return the partition of a path.
 
         Raises:
-            PathRefusedError, TableRefusedError: the path does not name a partition.
+            PathRefusedError, TableRefusedError: the path names no partition, or the whole of a partitioned table.
         """
-        parse_path(self.store, path)
+        if parse_path(self.store, path) == WHOLE_TABLE and not table.keys:
+            return _WHOLE
+        if path == WHOLE_TABLE:
+            form = f"catalog:{table.database}:{table.name}#{';'.join(f'{key}=…' for key, _ in table.keys)}"
+            reason = f"it has partitions, and the feed names none; {form} is one"
+            raise TableRefusedError(
+                store=self.store, path=path, reason=reason, next_step=f"Write table: {form} at the feed."
+            )
         return parse_partition(self.store, path, table.keys)
 
     def parse_one(self, path: str) -> tuple[Table, PartitionSpec]:
@@ -108,6 +125,8 @@ class TablePartitions:
 
     def find(self, table: Table, specs: Collection[PartitionSpec]) -> dict[str, Partition]:
         """Return the existing partitions by the names of their specs; Hive's own spelling is preferred."""
+        if not table.keys:
+            return {WHOLE_TABLE: whole_table(self.table())} if specs else {}
         spelled_names = {table.render(values) for spec in specs for values in spec.spellings}
         by_values = {each.values: each for each in self.metastore.find_partitions(table, sorted(spelled_names))}
         found = {}
@@ -119,11 +138,11 @@ class TablePartitions:
 
     def root(self, table: Table) -> InstanceStore:
         """Return the store at the table's location, where new content is staged and published."""
-        return self.open(plain_location(table.location))
+        return self.open(plain_location(base_location(table)))
 
     def place(self, table: Table, partition: Partition) -> StorePath:
         """Return the directory of a partition: below the table's location, or a folder elsewhere."""
-        root, whole = plain_location(table.location), plain_location(partition.location)
+        root, whole = plain_location(base_location(table)), plain_location(partition.location)
         if whole.startswith(f"{root}/"):
             return StorePath(store=self.open(root), path=whole.removeprefix(f"{root}/"))
         parent, _, name = whole.rpartition("/")

@@ -1,7 +1,8 @@
 """Implement the store of a table's partitions: a metastore has their locations, file stores have their content.
 
-A path is a partition, `ds=2013-11-03/region=eu`. New content is written next to the old content. One call to the
-metastore then points the partition to it, so a reader sees the old content or the new content, never a mix.
+A path is a partition, `ds=2013-11-03/region=eu`, or `WHOLE_TABLE`, a table without partition keys. New content is
+written next to the old content. One call to the metastore then points the partition to it, so a reader sees the old
+content or the new content, never a mix.
 """
 
 import fcntl
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
 
-from feed_assets.storage.clearing import clearing_guard
+from feed_assets.storage.clearing import clearing_guard, find_foreign, refuse_foreign
 from feed_assets.storage.copy_port import Documents, Reading, Staging
 from feed_assets.storage.errors import (
     InstanceChangingError,
@@ -23,7 +24,7 @@ from feed_assets.storage.errors import (
     TableRefusedError,
 )
 from feed_assets.storage.listing import NOTHING, Listing, View, nanoseconds
-from feed_assets.storage.paths import parse_path, parse_token, path_name
+from feed_assets.storage.paths import CONTROL_FOLDER, parse_path, parse_token, path_name
 from feed_assets.storage.port import Choose, FolderNames, InstanceStore, StorePath, Trash
 from feed_assets.storage.records import (
     Clearing,
@@ -33,19 +34,22 @@ from feed_assets.storage.records import (
     StagingPlace,
 )
 from feed_assets.storage.scratch import make_private, user_folder
-from feed_assets.storage.table.metastore import Metastore, Partition, Table
+from feed_assets.storage.table.metastore import Metastore, Partition, Table, whole_table
 from feed_assets.storage.table.partition_names import Keys, PartitionSpec, parse_values, spellings
 from feed_assets.storage.table.partitions import (
     VERSIONS_FOLDER,
     OpenStore,
     TablePartitions,
+    base_location,
     is_own_folder,
     version_path,
 )
 from feed_assets.storage.table.trash import TableTrash, purge_superseded, remove_superseded
+from feed_assets.timing.templates import WHOLE_TABLE
 
 _TRIES = 5
 _VIEWS = frozenset({"VIRTUAL_VIEW", "MATERIALIZED_VIEW"})
+_OWN_FOLDERS = frozenset({VERSIONS_FOLDER, CONTROL_FOLDER})
 
 Answer = TypeVar("Answer")
 
@@ -55,12 +59,13 @@ class TableStore(InstanceStore):
 
     An instance exists if its partition exists. Without an availability flag it is then AVAILABLE, even if it is empty.
     A flag must be in the partition's directory. `modified_at` also covers changes of the partition in the metastore. A
-    path has all keys of the table, in any order, with unescaped values.
+    path has all keys of the table, in any order, with unescaped values. A whole table exists if the table does; it is
+    EMPTY without files.
 
     Content is staged and published below the table's location. After the partition points elsewhere, its former
     directory is removed if it is below the table's location and belongs to this partition only. A publisher on another
     machine can still interfere between the guard and the answer of the metastore, because the metastore has no
-    conditional calls.
+    conditional calls. What others wrote into a whole table stays where it is when the table points elsewhere.
 
     Views, transactional tables and bucketed tables can be read but not written.
     """
@@ -140,7 +145,7 @@ class TableStore(InstanceStore):
                 raise StagingLostError(store=self.root_url, path=staging.path, token=staging.token) from exc
             manifest = prepared
         with _partition_lock(self.root_url, spec.name):
-            clear = clearing_guard(self, staging.path, staging.token, flag, guard, clearing)
+            clear = self._clearing_guard(table, staging, flag, guard, clearing)
             self._call(clear, table, spec, version)
             former = self._point(table, spec, version, guard)
             if former is not None:
@@ -181,6 +186,9 @@ class TableStore(InstanceStore):
         table = self._partitions.table()
         fixed = parse_values(self.root_url, base, table.keys) if base.strip("/") else {}
         open_keys = tuple(key.lower() for key, _ in table.keys if key.lower() not in fixed)
+        if not table.keys:
+            yield FolderNames("", [name for name in choose("", [WHOLE_TABLE]) if name == WHOLE_TABLE])
+            return
         tree = PartitionTree(keys=table.keys, open_keys=open_keys, depth=depth, choose=choose)
         prefix = f"{parse_path(self.root_url, base)}/" if fixed else ""
         for found in tree.walk(self._partitions.names(table, fixed)):
@@ -188,6 +196,9 @@ class TableStore(InstanceStore):
 
     def place(self, path: str) -> StorePath:
         return self._partitions.place_of(path)
+
+    def url(self, path: str) -> str:
+        return self.root_url if parse_path(self.root_url, path) == WHOLE_TABLE else super().url(path)
 
     def trash(self) -> Trash:
         return TableTrash(self, self._partitions)
@@ -208,6 +219,23 @@ class TableStore(InstanceStore):
         table, spec = self._partitions.parse_one(path)
         return self._partitions.root(table), version_path(spec, token)
 
+    def _clearing_guard(
+        self, table: Table, staging: StagingPlace, flag: str | None, guard: Guard, clearing: Clearing | None
+    ) -> Guard:
+        """Return a guard that clears the place of a partition. In that of a whole table, only what others have added to
+        our last version goes to the trash, since that version will.
+        """
+        place = StorePath(store=self, path=staging.path) if table.keys else self._partitions.place_of(staging.path)
+        if table.keys or is_own_folder({WHOLE_TABLE}, place.path):
+            return clearing_guard(place.store, place.path, staging.token, flag, guard, clearing)
+
+        def refuse() -> None:
+            guard()
+            foreign = find_foreign(self, staging.path)
+            refuse_foreign(self, staging.path, foreign, clearing or Clearing(sweep=staging.token))
+
+        return refuse
+
     def _require_writable(self, table: Table, path: str) -> None:
         if table.kind in _VIEWS:
             reason = "it is a view"
@@ -226,7 +254,7 @@ class TableStore(InstanceStore):
 
     def _point(self, table: Table, spec: PartitionSpec, version: str, guard: Guard) -> Partition | None:
         """Point the partition to a published version; return the former partition, None if there was none."""
-        location = f"{table.location}/{version}"
+        location = f"{base_location(table)}/{version}"
         for _ in range(_TRIES):
             former = self._partitions.find(table, [spec]).get(spec.name)
             self._call(guard, table, spec, version)
@@ -256,7 +284,7 @@ class TableStore(InstanceStore):
 
     def _remove_former(self, table: Table, former: Partition, version: str) -> None:
         root, place = self._partitions.root(table), self._partitions.place(table, former)
-        own = is_own_folder({table.render(former.values)}, place.path)
+        own = is_own_folder({table.render(former.values) or WHOLE_TABLE}, place.path)
         if place.store is root and place.path != version and own:
             remove_superseded(root, place.path)
             if not place.path.startswith(VERSIONS_FOLDER):
@@ -268,7 +296,11 @@ class TableStore(InstanceStore):
         Only partitions with several versions, and versions of missing partitions, are looked up in the metastore.
         """
         root, metastore = self._partitions.root(table), self._partitions.metastore
-        versions = list(root.walk(VERSIONS_FOLDER, len(table.keys) + 1, lambda _, names: names))
+        versions = list(root.walk(VERSIONS_FOLDER, max(len(table.keys), 1) + 1, lambda _, names: names))
+        if not table.keys:
+            shown = {self._partitions.place(table, whole_table(table)).path}
+            yield from (version for version in versions if version not in shown)
+            return
         count = Counter(version.rpartition("/")[0] for version in versions)
         folders = {f"{VERSIONS_FOLDER}/{name}" for name in metastore.partition_names(table, {})}
         doubtful = {folder for folder in count if folder not in folders or count[folder] > 1}
@@ -280,10 +312,20 @@ class TableStore(InstanceStore):
 
 
 def _declared(listing: Listing, partition: Partition) -> Listing:
-    """Return the listing of a partition's directory as that of the partition, which is there without a directory."""
+    """Return the listing of a partition's directory as that of the partition, which is there without a directory.
+
+    In the directory of a whole table, what is ours or published elsewhere is left out.
+    """
+    if not partition.values:
+        kept = [each for each in listing.entries if each.path.partition("/")[0] not in _OWN_FOLDERS]
+        listing = replace(listing, entries=kept)
     times = [time for time in (listing.modified, partition.changed_at and nanoseconds(partition.changed_at)) if time]
     return replace(
-        listing, exists=True, is_declared=True, version=partition.location, modified=max(times, default=None)
+        listing,
+        exists=True,
+        is_declared=bool(partition.values),
+        version=partition.location,
+        modified=max(times, default=None),
     )
 
 

@@ -166,15 +166,27 @@ def test_row_12_missing_tables_are_named_together_with_their_clusters(metastore_
     from feed_assets.engines.java.machine import JavaMachine
 
     with JavaMachine() as machine:
-        make_table(machine, metastore_port, "shop", "orders", tmp_path)
+        make_table(machine, metastore_port, "shop", "orders", tmp_path, "ds")
+        make_table(machine, metastore_port, "shop", "countries", tmp_path)
 
-    def feed(table: str) -> Bundle:
-        address = f"catalog:shop:{table}#ds=${{YEAR}}-${{MONTH}}-${{DAY}}-${{HOUR}}"
+    def feed(table: str, partition: str = "#ds=${YEAR}-${MONTH}-${DAY}-${HOUR}") -> Bundle:
+        address = f"catalog:shop:{table}{partition}"
         catalogs = {f"cluster {name}/catalog": f"thrift://127.0.0.1:{metastore_port}" for name in ("primary", "backup")}
         return bundle({**catalogs, "feed clicks/locations": REMOVED, "feed clicks/table": address})
 
     clicks = ("feed", "clicks")
     assert _texts(feed("orders"), clicks) == []
+    assert _texts(feed("countries"), clicks) == [
+        f"feed 'clicks': the partition keys of shop.countries on {cluster} are none, but the feed names ds. "
+        "Write catalog:shop:countries, without keys, and instances: current; or name a table that is PARTITIONED BY "
+        "the keys."
+        for cluster in ("primary", "backup")
+    ]
+    assert _texts(feed("orders", ""), clicks) == [
+        f"feed 'clicks': the partition keys of shop.orders on {cluster} are ds, but the feed names none. "
+        "Write catalog:shop:orders#ds=…, with variables of time in the values."
+        for cluster in ("primary", "backup")
+    ]
     assert _texts(feed("customers"), clicks) == [
         "feed 'clicks': these tables do not exist: shop.customers on primary, shop.customers on backup. "
         "Create them in the catalog, or correct their names."

@@ -77,6 +77,17 @@ def test_a_window_over_two_tables_is_read_as_one(spark: SparkSession, table: Tab
     spark.sql(f"DROP TABLE {other.name}")
 
 
+def test_a_whole_table_is_read_and_written_without_keys(spark: SparkSession, table: TableName, tmp_path: Path) -> None:
+    whole = replace(table, name=f"{table.name}_whole")
+    spark.sql(f"CREATE TABLE {whole.name} USING json AS SELECT User, n FROM {table.name} WHERE n = 1")
+    assert users(read_input(spark, data(whole, partition(whole)))) == ["d1-1", "d2-1"]
+    report = write_output(spark.sql("SELECT 'ann' AS user, 1 AS n"), output(whole, tmp_path))
+    assert (report.rows, report.columns) == (1, (("User", "string"), ("n", "int")))
+    with pytest.raises(OutputMismatchError, match="not declared: ds"):
+        write_output(spark.sql("SELECT 'ann' AS user, 1 AS n, 'd1' AS ds"), output(whole, tmp_path))
+    spark.sql(f"DROP TABLE {whole.name}")
+
+
 def test_what_others_add_to_a_partition_is_read_by_the_same_session(spark: SparkSession, table: TableName) -> None:
     window = data(table, partition(table, ds="d1", hour="1"))
     assert users(read_input(spark, window)) == ["d1-1"]

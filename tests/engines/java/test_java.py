@@ -73,11 +73,13 @@ def test_a_keystore_that_is_none_is_an_error(machine: JavaMachine, tmp_path: Pat
 
 @pytest.mark.server
 def test_a_metastore_says_which_tables_there_are(machine: JavaMachine, metastore_port: int, tmp_path: Path) -> None:
-    make_table(machine, metastore_port, "web", "clicks", tmp_path)
+    make_table(machine, metastore_port, "web", "clicks", tmp_path, "ds", "region")
+    make_table(machine, metastore_port, "web", "countries", tmp_path)
     catalog = Catalog(machine, f"thrift://127.0.0.1:{free_port()},127.0.0.1:{metastore_port}")
-    assert catalog.has_table("web", "clicks")
-    assert not catalog.has_table("web", "views")
-    assert not catalog.has_table("nowhere", "clicks")
+    assert catalog.find_keys("web", "clicks") == ("ds", "region")
+    assert catalog.find_keys("web", "countries") == ()
+    assert catalog.find_keys("web", "views") is None
+    assert catalog.find_keys("nowhere", "clicks") is None
     catalog.close()
 
 
