@@ -8,7 +8,7 @@ from feed_assets.retention.commands import ITEMS, SPARE
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
-    from feed_assets.instances.inbox.ingest import InboxResult
+    from feed_assets.instances.inbox.asking import InboxResult
     from feed_assets.log.removals.records import Sweep
     from feed_assets.retention.running import ShownSweep
 

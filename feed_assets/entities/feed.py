@@ -140,7 +140,8 @@ class Inbox(EntityModel):
     """A directory into which others put files, which go from there into instances of the feed.
 
     Files count whose names match `pattern`, as in a shell; those in folders below, and hidden ones, do not. A file is
-    taken once nobody has written it for the time of `settle`.
+    taken once nobody has written it for the time of `settle`. With `leave` it stays there, and each version is taken
+    once.
 
     >>> Inbox(directory="/in/orders").pattern
     '*'
@@ -150,6 +151,7 @@ class Inbox(EntityModel):
     pattern: FilledText = "*"
     settle: FineFrequencyField = Frequency(unit=Unit.MINUTES, count=1)
     duplicates: Duplicates = Duplicates.REFUSE
+    leave: bool = False
 
 
 class FeedCluster(EntityModel):

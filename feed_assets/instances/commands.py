@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from feed_assets.catalog.run_metadata import Fact
     from feed_assets.context.operation import OperationContext
     from feed_assets.instances.arrival.arrival_notices import NoticeResult
-    from feed_assets.instances.inbox.ingest import InboxResult
+    from feed_assets.instances.inbox.asking import InboxResult
     from feed_assets.instances.lists.control import Controlled
     from feed_assets.instances.lists.feed_events import FeedEvents
     from feed_assets.instances.lists.feed_listings import FileList
@@ -167,7 +167,7 @@ def take(
     and tries again what was refused before. With --dry-run it shows the files in the inbox and what is known of them;
     one that is READY would be taken, if no file with its content was taken before.
     """
-    from feed_assets.instances.inbox.ingest import take_from_inboxes
+    from feed_assets.instances.inbox.asking import take_from_inboxes
 
     return take_from_inboxes(context, feed, author=author, cluster=cluster, dry_run=dry_run, progress=progress)
 

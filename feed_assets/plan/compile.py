@@ -473,6 +473,7 @@ def _compile_inbox(feed: Feed, cluster: Cluster) -> InboxRecord | None:
         pattern=inbox.pattern,
         settle=inbox.settle,
         takes_duplicates=inbox.duplicates is Duplicates.TAKE,
+        leaves=inbox.leave,
     )
 
 

@@ -202,13 +202,17 @@ class CopyRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboxRecord:
-    """The inbox of a feed: a directory below the root of a store, and which files are taken from there, and when."""
+    """The inbox of a feed: a directory below the root of a store, and which files are taken from there, and when.
+
+    With `leaves` they stay there, and nothing is written or removed.
+    """
 
     store: StoreAddress
     directory: str
     pattern: str
     settle: Frequency
     takes_duplicates: bool
+    leaves: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,12 +77,23 @@ class DeliveredFile(NamedTuple):
     checksum: str
 
 
+WRITTEN = "another version was written over what was listed"
+
+
 class Deliveries(ABC):
     """One folder, in which others may write and rename at any moment. Every method raises `StorageError`."""
 
     @abstractmethod
     def find(self) -> list[Entry]:
         """List the files directly in the folder, by name, with few requests; links and folders are no files."""
+
+    @abstractmethod
+    def chunks(self, name: str, version: str) -> Iterator[bytes | memoryview]:
+        """Read a file of the version that `find` has listed, from start to end.
+
+        Raises `InstanceChangingError` if it has another version by now, before or after it was read. Object storages
+        read on that condition, with one request.
+        """
 
     def put_back(self) -> None:  # noqa: B027 - not every removal moves it aside
         """Put back what an interrupted `remove` has moved aside, unless another file has its place by now."""

@@ -309,10 +309,12 @@ def _check_directory(scope: Scope, feed: Feed, inbox: Inbox, cluster: str) -> Co
                 remedy=f"Take files from elsewhere, such as /in/{feed.name}, or move the data.",
             )
     for other, theirs in scope.inboxes[text.rstrip("/")]:
-        if other.name < feed.name and cluster in other.clusters and _share_files(inbox, theirs):
+        stays = inbox.leave and theirs.leave
+        if other.name < feed.name and cluster in other.clusters and not stays and _share_files(inbox, theirs):
             where = scope.where(other.key, _DIRECTORY)
             message = f"feed {other.name!r}{where} takes the same files from {text} on {cluster}"
-            return Complaint(path=_DIRECTORY, message=message, remedy="Write patterns that no file fits both.")
+            remedy = "Write patterns that no file fits both, or leave: true in both."
+            return Complaint(path=_DIRECTORY, message=message, remedy=remedy)
     return None
 
 

@@ -25,8 +25,8 @@ from feed_assets.entities.process import Process
 from feed_assets.errors import FeedAssetsError
 from feed_assets.external_work.calls import call_step, end_batch
 from feed_assets.external_work.queries import AtWork
+from feed_assets.instances.inbox.asking import take_from_inboxes
 from feed_assets.instances.inbox.inbox_files import FileStatus
-from feed_assets.instances.inbox.ingest import take_from_inboxes
 from feed_assets.instances.lists.feed_listings import list_files
 from feed_assets.instances.steps.records import StepStatus
 from feed_assets.loading.entity_files import EntityFile

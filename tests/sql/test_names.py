@@ -30,6 +30,7 @@ NAMES_NOTHING = {
     "fa_feed_places": "cluster url template zone flag",
     "fa_holds": "name cluster reason author released_by",
     "fa_leases": "cluster holder",
+    "fa_listed_versions": "cluster name version status",
     "fa_manifests": "cluster digest",
     "fa_metadata": "scope kind name value origin author",
     "fa_metadata_changes": "author origin before after",
@@ -88,7 +89,7 @@ SAMPLES: list[tuple[str, str, tuple[str, str], dict[str, Any]]] = [
 ]
 FEED_TABLES = (
     *("fa_arrival_polls", "fa_batches", "fa_feed_events", "fa_feed_instances", "fa_feed_places", "fa_holds"),
-    *("fa_manifests", "fa_sweep_chunks", "fa_taken_files", "fa_trigger_inputs"),
+    *("fa_listed_versions", "fa_manifests", "fa_sweep_chunks", "fa_taken_files", "fa_trigger_inputs"),
 )
 PROCESS_TABLES = (
     *("fa_attempts", "fa_batches", "fa_facts", "fa_process_instances", "fa_queue_changes", "fa_releases"),

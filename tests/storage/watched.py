@@ -54,6 +54,9 @@ class WatchedClient(ObjectClient):
     def chunks(self, key: str) -> Iterator[bytes]:
         yield from self._watch("chunks", lambda: list(self.inner.chunks(key)))
 
+    def chunks_of(self, key: str, tag: str) -> Iterator[bytes]:
+        yield from self._watch("chunks", lambda: list(self.inner.chunks_of(key, tag)))
+
     def put(self, key: str, data: bytes, *, is_new: bool = False, replaces: object = None) -> None:
         self._watch("put", lambda: self.inner.put(key, data, is_new=is_new, replaces=replaces))
 

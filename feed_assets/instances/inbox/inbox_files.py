@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -17,6 +17,7 @@ from feed_assets.errors import render_some
 from feed_assets.json_form import NominalTime
 from feed_assets.log.cursors import Cursors
 from feed_assets.plan.records import FeedRecord, InboxRecord
+from feed_assets.sql.database import Database
 from feed_assets.storage.listing import moment
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import DeliveredFile, Deliveries
@@ -31,8 +32,9 @@ _LONGEST_NAME = 255 - len(".feed-assets.01234567.")
 
 class FileStatus(StrEnum):
     """What became of a file in an inbox. One that is TAKEN is in an instance; KNOWN is one that was put there once more
-    and is removed. All others stay: one that is READY is taken next, one that is SETTLING was written a short time ago,
-    one that is CHANGING was written while it was read, and one that is AHEAD has a time in the future.
+    and is removed, or one that was taken and left. All others stay: one that is READY is taken next, one that is
+    SETTLING was written a short time ago, one that is CHANGING was written while it was read, and one that is AHEAD has
+    a time in the future.
     """
 
     READY = "READY"
@@ -55,6 +57,13 @@ class InboxFile(NamedTuple):
     modified_at: datetime | None
     version: str
     obstacle: str | None = None
+
+
+class InboxListing(NamedTuple):
+    """The files of an inbox, and what its cursor had before they were listed; None if there was none."""
+
+    kept: str | None
+    files: Sequence[InboxFile]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +121,7 @@ class InboxState:
         )
 
     def render(self) -> str:
-        """Return the value of the cursor."""
+        """Return the value of the cursor; no other look writes the same."""
         claim = self.claim and {
             "time": self.claim.nominal_time.isoformat(),
             "files": self.claim.files,
@@ -121,7 +130,8 @@ class InboxState:
         }
         left = [[name, *file] for name, file in sorted(self.left.items())]
         next_at = self.next_at and self.next_at.isoformat()
-        return json.dumps({"location": self.location, "next_at": next_at, "claim": claim, "left": left})
+        said = {"location": self.location, "next_at": next_at, "claim": claim, "left": left}
+        return json.dumps({**said, "look": uuid4().hex[:12]})
 
 
 def cursor_of(record: FeedRecord) -> str:
@@ -149,6 +159,17 @@ def find_files(stores: StorePool, record: FeedRecord) -> list[InboxFile]:
             shown = name.encode(errors="surrogateescape").decode(errors="backslashreplace")
             found.append(InboxFile(shown, entry.size, modified_at, entry.version, _find_obstacle(name)))
     return sorted(found, key=lambda file: (file.modified_at is None, file.modified_at, file.name))
+
+
+def list_inbox(database: Database, stores: StorePool, record: FeedRecord) -> InboxListing:
+    """Return the state of an inbox, and then its files.
+
+    Raises:
+        StorageError: the storage cannot be listed.
+    """
+    with database.read() as connection:
+        kept = Cursors(connection).get(cursor_of(record))
+    return InboxListing(kept, find_files(stores, record))
 
 
 def _find_obstacle(name: str) -> str | None:

@@ -4,28 +4,33 @@ instance of the feed.
 A file is taken once, by its content. What is taken is recorded before anything is moved, so that after an interruption
 the next look goes on with the same files and the same instance. A file leaves the inbox last, when the instance is an
 event.
+
+An inbox may leave its files. What a look lists there is then recorded before it is read, so that each version is taken
+once, or reported when a later look does not find it any more.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line
 from feed_assets.context.bulkheads import TickStep
-from feed_assets.context.errors import InstanceQueryError, NotAskedError
-from feed_assets.context.operation import OperationContext, note_target
-from feed_assets.context.safe_mode import require_mode
+from feed_assets.context.errors import NotAskedError
 from feed_assets.context.tick import Tick, ask_stores, find_silent, tick_step
+from feed_assets.entities.maps import EMPTY
+from feed_assets.errors import render_some
 from feed_assets.instances.arrival.polling import ArrivalResult
 from feed_assets.instances.arrival.recording import find_free_time, record_arrival
 from feed_assets.instances.inbox.inbox_files import (
     Claim,
     FileStatus,
     InboxFile,
+    InboxListing,
     InboxState,
     LeftFile,
     SeenFile,
@@ -36,7 +41,7 @@ from feed_assets.instances.inbox.inbox_files import (
     judge_file,
     path_in,
 )
-from feed_assets.instances.inbox.store import TakenFile, TakenFiles
+from feed_assets.instances.inbox.store import ListedVersion, ListedVersions, TakenFile, TakenFiles, VersionStatus
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
@@ -44,15 +49,14 @@ from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, FeedKey, 
 from feed_assets.masking import get_logger
 from feed_assets.plan.records import FeedRecord
 from feed_assets.sql.database import Database, lock_log
-from feed_assets.storage.errors import InstanceNotFoundError, StorageAwayError, StorageError
+from feed_assets.storage.errors import InstanceChangingError, StorageAwayError, StorageError
 from feed_assets.storage.manifests import SupportsWrite, read_entry
-from feed_assets.storage.paths import SINGLE_FILE
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import DeliveredFile
 from feed_assets.storage.records import Availability, Manifest, ManifestEntry, StagingPlace
-from feed_assets.timing.dates import render_datetime
 
 ORIGIN = "inbox"
+TAKEN = VersionStatus.TAKEN
 MOST_FILES = 1_000
 """The number of files that are taken into one instance."""
 
@@ -69,14 +73,14 @@ def take_files(
     database: Database,
     stores: StorePool,
     record: FeedRecord,
-    found: Sequence[InboxFile],
+    listing: InboxListing,
     as_of: datetime,
     real_now: datetime,
     *,
     largest: int | None = None,
     is_asked: bool = False,
 ) -> tuple[SeenFile, ...]:
-    """Take files that were found in an inbox; return what became of each of them.
+    """Take files that were listed in an inbox; return what became of each of them.
 
     What an earlier call has begun is finished first. `largest` limits the bytes of a file, and of what is taken at
     once. A file that stays is not read again until it is written, unless somebody `is_asked` for it.
@@ -84,10 +88,10 @@ def take_files(
     Raises:
         StorageError: a storage refused; the next call goes on.
     """
-    inbox = _Inbox(database, stores, record, as_of, is_asked=is_asked)
+    inbox = _Inbox(database, stores, record, listing.kept, as_of, is_asked=is_asked)
     with suppress(_OvertakenError):
         try:
-            inbox.take(found, real_now, largest)
+            inbox.take(listing.files, real_now, largest)
         except (OSError, StorageError):
             inbox.require_claim()  # another look has removed what this one has staged
             raise
@@ -100,9 +104,16 @@ def is_taken(manifest: Manifest) -> bool:
 
 
 def record_taken(
-    connection: Connection, record: FeedRecord, time: datetime, manifest: Manifest, as_of: datetime
+    connection: Connection,
+    record: FeedRecord,
+    time: datetime,
+    manifest: Manifest,
+    as_of: datetime,
+    versions: Mapping[str, str] = EMPTY,
 ) -> int:
-    """Record an instance that was made of files of an inbox, and what they had; return the number of its event."""
+    """Record an instance that was made of files of an inbox, what they had, and their `versions` by name if they are
+    known; return the number of its event.
+    """
     key = _key(record, time)
     if (found := EventLog(connection).find_key(key)) is not None:  # another program goes on with this claim, too
         return found.seq
@@ -131,7 +142,19 @@ def record_taken(
         )
         for entry in manifest.entries
     )
+    if inbox_of(record).leaves:
+        taken = [
+            ListedVersion(name=each.path, version=versions.get(each.path, ""), size=each.size, status=TAKEN, event=seq)
+            for each in manifest.entries
+        ]
+        _note_taken(ListedVersions(connection, *record.key), taken)
     return seq
+
+
+def _note_taken(listed: ListedVersions, taken: Sequence[ListedVersion]) -> None:
+    """Remember versions of files instead of those that were taken before."""
+    listed.forget(TAKEN, [each.name for each in taken])
+    listed.put(taken)
 
 
 def _key(record: FeedRecord, time: datetime) -> str:
@@ -142,31 +165,46 @@ class _Inbox:
     """One inbox during one look; `seen` has what became of each file."""
 
     def __init__(
-        self, database: Database, stores: StorePool, record: FeedRecord, as_of: datetime, *, is_asked: bool
+        self,
+        database: Database,
+        stores: StorePool,
+        record: FeedRecord,
+        kept: str | None,
+        as_of: datetime,
+        *,
+        is_asked: bool,
     ) -> None:
         self.seen: dict[str, SeenFile] = {}
         self._database = database
         self._record = record
         self._as_of = as_of
         self._is_asked = is_asked
+        self._leaves = inbox_of(record).leaves
         self._source = stores.get(inbox_of(record).store)
         self._deliveries = deliveries_of(stores, record)
         self._target = stores.get(record.store)
-        with database.read() as connection:
-            self._kept = Cursors(connection).get(cursor_of(record))
-        self._state = InboxState.parse(record, self._kept)
+        self._kept = kept
+        self._state = InboxState.parse(record, kept)
+        self._taken: Mapping[str, ListedVersion] = EMPTY
+        self._ready: list[InboxFile] = []
+        self._has_more = False
 
     def take(self, found: Sequence[InboxFile], real_now: datetime, largest: int | None) -> None:
         """Finish what was claimed before, then claim what is there, and take it."""
-        self._deliveries.put_back()
+        if not self._leaves:
+            self._deliveries.put_back()
         if self._state.claim is not None:
             self._finish(self._overtake(self._state.claim))
-        there = [file for file in found if file.name not in self.seen]
+        there = [file for file in found if self._leaves or file.name not in self.seen]
+        with self._database.read() as connection:
+            listed = ListedVersions(connection, *self._record.key).known()
+        self._taken = {each.name: each for each in listed if each.status is TAKEN}
         chosen = list(self._choose(there, real_now, largest))
+        self._note(found, [each for each in listed if each.status is not TAKEN])
         contents = [(file, checksum) for file in chosen if (checksum := self._read(file)) is not None]
-        unchanged = list(self._keep_unchanged(contents))
-        known = self._claim(unchanged, {file.name: file for file in found}, self._find_gone(unchanged))
-        if known and (stuck := self._remove(known)):
+        known = self._claim(contents, {file.name: file for file in found}, self._find_gone(contents))
+        again = [] if self._leaves else [*known, *self._find_left(found)]
+        if again and (stuck := self._remove(again)):
             self._store(replace(self._state, left={**self._state.left, **stuck}))
         if self._state.claim is not None:
             self._finish(self._state.claim)
@@ -175,47 +213,97 @@ class _Inbox:
         """Yield the files to be read, up to the limits of one instance."""
         files, size = 0, 0
         for file in found:
+            if (taken := self._taken.get(file.name)) is not None and taken.version == file.version:
+                if self._is_asked and file.name not in self.seen:
+                    self._see(file, FileStatus.KNOWN, f"event {taken.event} has taken it")
+                continue
             left = None if self._is_asked else self._state.left.get(file.name)
             status, reason = judge_file(self._record, file, left, real_now, largest)
             if status is not FileStatus.READY:
                 self._see(file, status, reason)
                 continue
+            self._ready.append(file)
             files, size = files + 1, size + file.size
             if files > MOST_FILES or (largest is not None and size > largest):
+                self._has_more = True
                 self._see(file, FileStatus.READY, "the next look takes it")
                 continue
             yield file
 
+    def _note(self, found: Sequence[InboxFile], waiting: Sequence[ListedVersion]) -> None:
+        """Record the versions that are listed, and those that went before they were read; forget files that are gone.
+
+        If files are not to stay, only what was listed before has still to be told.
+        """
+        versions = {file.name: file.version for file in found}
+        missed = [
+            replace(each, status=VersionStatus.OVERWRITTEN if each.name in versions else VersionStatus.REMOVED)
+            for each in waiting
+            if versions.get(each.name) != each.version
+        ]
+        gone = [name for name in self._taken if name not in versions]
+        known = {(each.name, each.version) for each in waiting}
+        new = [
+            ListedVersion(name=each.name, version=each.version, size=each.size, status=VersionStatus.WAITING)
+            for each in self._ready
+            if self._leaves and (each.name, each.version) not in known
+        ]
+        if missed or gone or new or (waiting and not self._leaves):
+            with self._database.begin() as connection:
+                self._lock(connection)
+                last, listed = EventLog(connection).last_seq(), ListedVersions(connection, *self._record.key)
+                listed.put([*(replace(each, event=last) for each in missed), *new])
+                listed.forget(TAKEN, gone)
+                if not self._leaves:
+                    listed.forget(VersionStatus.WAITING, [each.name for each in waiting])
+                self._put(connection, self._state)
+        if missed:
+            where = f"{self._source.root_url}/{inbox_of(self._record).directory}"
+            named = render_some(tuple(f"{each.name} ({each.status.lower()})" for each in missed), 3)
+            again = command_line("feed", "files", self._record.feed, cluster=self._record.cluster)
+            text = "feed %s on %s: what a look had listed in %s went before it was read: %s. `%s` tells of all."
+            _logger.warning(text, *self._record.key, where, named, again)
+
+    def _find_left(self, found: Sequence[InboxFile]) -> list[DeliveredFile]:
+        """Return files that were taken while the inbox left them; one whose instance is gone stays."""
+        versions = {file.name: file for file in found}
+        left = {
+            (each.event, each.name): file
+            for each in self._taken.values()
+            if (file := versions.get(each.name)) is not None and file.version == each.version
+        }
+        if not left:
+            return []
+        standing = self._find_standing({event for event, _ in left})
+        with self._database.read() as connection:
+            taken = {(each.event, each.name): each.checksum for each in TakenFiles(connection).of_events(standing)}
+        for (event, _), file in left.items():
+            why = "" if event in standing else "; it stays, because the instance is not there any more"
+            self._see(file, FileStatus.KNOWN, f"event {event} has taken it{why}")
+        return [
+            DeliveredFile(file.name, file.version, file.size, taken[key]) for key, file in left.items() if key in taken
+        ]
+
     def _read(self, file: InboxFile) -> str | None:
         """Return the checksum of a file; None if it cannot be read, or has another size by now."""
         try:
-            entry = self._entry(file.name)
+            entry = self._entry(file)
         except StorageAwayError:
             raise
         except StorageError as exc:
             self._see(file, FileStatus.STUCK, exc.reason)
             return None
-        if entry is not None and entry.size == file.size:
+        if entry is not None:
             return entry.checksum
         self._see(file, FileStatus.CHANGING, "it was changed while it was read")
         return None
 
-    def _entry(self, name: str, copy: SupportsWrite | None = None) -> ManifestEntry | None:
-        """Read a file of the inbox; None if it is gone."""
+    def _entry(self, file: InboxFile | DeliveredFile, copy: SupportsWrite | None = None) -> ManifestEntry | None:
+        """Read a file of the inbox; None if it is gone, or has another version."""
         try:
-            with self._source.reading(path_in(self._record, name)) as reading:
-                return read_entry(name, reading.chunks(SINGLE_FILE), copy)
-        except InstanceNotFoundError:
+            return read_entry(file.name, self._deliveries.chunks(file.name, file.version), copy)
+        except InstanceChangingError:
             return None
-
-    def _keep_unchanged(self, contents: Sequence[tuple[InboxFile, str]]) -> Iterator[tuple[InboxFile, str]]:
-        """Yield the files that nobody has written while they were read."""
-        versions = {file.path: file.version for file in self._deliveries.find()} if contents else {}
-        for file, checksum in contents:
-            if versions.get(file.name) == file.version:
-                yield file, checksum
-            else:
-                self._see(file, FileStatus.CHANGING, "it was changed while it was read")
 
     def _find_gone(self, contents: Sequence[tuple[InboxFile, str]]) -> set[int]:
         """Return the events that have brought some contents, and whose instance does not stand any more."""
@@ -242,7 +330,7 @@ class _Inbox:
 
     def _claim(
         self, contents: Sequence[tuple[InboxFile, str]], found: Mapping[str, InboxFile], gone: Collection[int]
-    ) -> list[DeliveredFile]:
+    ) -> Collection[DeliveredFile]:
         """Record what is to be taken, and what stays; return files that were taken before and came once more.
 
         What only events have brought that are `gone` is taken as if it were new.
@@ -254,32 +342,48 @@ class _Inbox:
             if claimed:
                 time = find_free_time(connection, self._record, self._as_of)
                 claim = Claim(nominal_time=time, files=tuple(claimed))
+            if self._leaves:
+                listed = ListedVersions(connection, *self._record.key)
+                refused = [name for name, seen in self.seen.items() if seen.status is FileStatus.DUPLICATE]
+                listed.forget(VersionStatus.WAITING, refused)
+                again = [
+                    ListedVersion(name=each.name, version=each.version, size=each.size, status=TAKEN, event=event)
+                    for each, event in known.items()
+                ]
+                _note_taken(listed, again)
             self._put(connection, replace(self._state, claim=claim, left=self._remember(found)))
-        return known
+        return known.keys()
 
     def _sort(
         self, connection: Connection, contents: Sequence[tuple[InboxFile, str]], gone: Collection[int]
-    ) -> tuple[list[DeliveredFile], list[DeliveredFile]]:
-        """Return the files that are to be taken, and those that were taken before under the same name."""
-        claimed, known = list[DeliveredFile](), list[DeliveredFile]()
+    ) -> tuple[list[DeliveredFile], dict[DeliveredFile, int]]:
+        """Return the files that are to be taken, and those that an event has taken before under the same name."""
+        claimed, known = list[DeliveredFile](), dict[DeliveredFile, int]()
         taken = TakenFiles(connection).of_contents(*self._record.key, {checksum for _, checksum in contents})
-        earlier = [file for file in taken if file.event not in gone]
+        earlier = [file for file in taken if file.event not in gone and self._is_remembered(file)]
         events = EventLog(connection).of_numbers({each.event for each in earlier})
-        times = {(each.checksum, each.name): events[each.event].nominal_time for each in earlier}
+        by = {(each.checksum, each.name): each.event for each in earlier}
         first = {each.checksum: each.name for each in reversed(earlier)}
         for file, checksum in contents:
             each = DeliveredFile(file.name, file.version, file.size, checksum)
             name = first.get(checksum)
-            if (checksum, file.name) in times:
-                known.append(each)
-                self._see(file, FileStatus.KNOWN, "it was taken before", times[checksum, file.name])
+            if (event := by.get((checksum, file.name))) is not None:
+                known[each] = event
+                self._see(file, FileStatus.KNOWN, "it was taken before", events[event].nominal_time)
             elif name is not None and not inbox_of(self._record).takes_duplicates:
                 reason = f"its content is that of {name!r}"
-                self._see(file, FileStatus.DUPLICATE, reason, times.get((checksum, name)))
+                first_event = by.get((checksum, name))
+                time = None if first_event is None else events[first_event].nominal_time
+                self._see(file, FileStatus.DUPLICATE, reason, time)
             else:
                 claimed.append(each)
                 first.setdefault(checksum, file.name)
         return claimed, known
+
+    def _is_remembered(self, file: TakenFile) -> bool:
+        """Return whether a taken file counts: of an inbox that leaves its files, only what it still shows does."""
+        known = self._taken.get(file.name)
+        return not self._leaves or (known is not None and known.event == file.event)
 
     def _remember(self, found: Mapping[str, InboxFile]) -> dict[str, LeftFile]:
         """Return what is remembered of files that stay; say once of each why it does."""
@@ -331,7 +435,7 @@ class _Inbox:
             self.seen[file.name] = SeenFile(
                 name=file.name, bytes=file.size, status=FileStatus.TAKEN, nominal_time=claim.nominal_time
             )
-        stuck = self._remove(files)
+        stuck = {} if self._leaves else self._remove(files)
         self._store(replace(self._state, claim=None, left={**self._state.left, **stuck}))
 
     def _publish(self, claim: Claim, path: str, key: str) -> Manifest | None:
@@ -344,7 +448,7 @@ class _Inbox:
             for file in claim.files:
                 to = staging.local_path / file.name
                 with to.open("wb") as copy:
-                    entry = self._entry(file.name, copy)
+                    entry = self._entry(file, copy)
                 if entry is not None and entry.checksum == file.checksum:
                     is_empty = False
                 else:
@@ -364,7 +468,8 @@ class _Inbox:
     def _record_arrival(self, claim: Claim, manifest: Manifest) -> int:
         with self._database.begin() as connection:
             self._lock(connection)
-            return record_taken(connection, self._record, claim.nominal_time, manifest, self._as_of)
+            versions = {file.name: file.version for file in claim.files}
+            return record_taken(connection, self._record, claim.nominal_time, manifest, self._as_of, versions)
 
     def _remove(self, files: Sequence[DeliveredFile]) -> dict[str, LeftFile]:
         """Remove files from the inbox; return those that cannot be removed. One that was written since is another."""
@@ -398,7 +503,8 @@ class _Inbox:
 
     def _put(self, connection: Connection, state: InboxState) -> None:
         """Write the state, and when the next look is due."""
-        state = replace(state, next_at=self._as_of + inbox_of(self._record).settle.as_duration())
+        pause = timedelta() if self._has_more else inbox_of(self._record).settle.as_duration()
+        state = replace(state, next_at=self._as_of + pause)
         self._state, self._kept = state, state.render()
         Cursors(connection).put(cursor_of(self._record), self._kept)
 
@@ -422,13 +528,11 @@ def apply_inboxes(tick: Tick) -> ArrivalResult:
     if tick.is_held:
         return ArrivalResult()
     due = _find_due(tick)
-    answers = ask_stores(
-        due, lambda record: inbox_of(record).store, lambda record: find_files(tick.stores, record), tick.bulkheads
-    )
-    there = [record for record, found in zip(due, answers, strict=True) if not isinstance(found, Exception)]
+    answers = ask_stores(due, lambda item: inbox_of(item[0]).store, partial(_list, tick.stores), tick.bulkheads)
+    there = [record for (record, _), found in zip(due, answers, strict=True) if not isinstance(found, Exception)]
     silent = find_silent(tick.stores, [record.store for record in there], tick.bulkheads)
     step, results = TickStep.INBOXES, list[ArrivalResult]()
-    for record, found in zip(due, answers, strict=True):
+    for (record, _), found in zip(due, answers, strict=True):
         if isinstance(found, NotAskedError) or record.store in silent:
             continue  # the failure of the storage tells it
         if isinstance(found, Exception):
@@ -439,11 +543,16 @@ def apply_inboxes(tick: Tick) -> ArrivalResult:
         known = (tick.database, tick.stores, record, found, tick.as_of, tick.real_now)
         seen = tick.bulkheads.run_unit(step, record.feed, (), take_files, *known, largest=LARGEST_IN_TICKS)
         arrived = {each.nominal_time for each in seen if each.status is FileStatus.TAKEN}
-        results.append(ArrivalResult(polled=len(seen), arrived=len(arrived)))
+        results.append(ArrivalResult(polled=len(found.files), arrived=len(arrived)))
     return ArrivalResult.sum_of(*results)
 
 
-def _find_due(tick: Tick) -> list[FeedRecord]:
+def _list(stores: StorePool, item: tuple[FeedRecord, str | None]) -> InboxListing:
+    return InboxListing(item[1], find_files(stores, item[0]))
+
+
+def _find_due(tick: Tick) -> list[tuple[FeedRecord, str | None]]:
+    """Return the feeds into whose inboxes a look is due, with what their cursors have."""
     records = {
         cursor_of(record): record for record in tick.plan.with_inbox_on(tick.cluster) if takes_at(record, tick.as_of)
     }
@@ -452,7 +561,7 @@ def _find_due(tick: Tick) -> list[FeedRecord]:
     with tick.database.read() as connection:
         kept = Cursors(connection).get_many(records)
     return [
-        record
+        (record, kept.get(cursor))
         for cursor, record in records.items()
         if not tick.bulkheads.is_put_off(TickStep.INBOXES, record.feed)
         and _is_due(record, kept.get(cursor), tick.as_of)
@@ -470,103 +579,3 @@ def _is_due(record: FeedRecord, kept: str | None, as_of: datetime) -> bool:
     state = InboxState.parse(record, kept)
     pause = inbox_of(record).settle.as_duration()
     return state.next_at is None or not as_of < state.next_at <= as_of + pause
-
-
-def preview_files(
-    database: Database, record: FeedRecord, found: Sequence[InboxFile], real_now: datetime
-) -> tuple[SeenFile, ...]:
-    """Return what is known of files in an inbox, and which are READY to be taken; reads none of them."""
-    with database.read() as connection:
-        state = InboxState.parse(record, Cursors(connection).get(cursor_of(record)))
-    judged = [(file, judge_file(record, file, state.left.get(file.name), real_now, None)) for file in found]
-    return tuple(SeenFile(name=file.name, bytes=file.size, status=status, reason=why) for file, (status, why) in judged)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InboxResult:
-    """The files of an inbox, and what became of them, or would."""
-
-    feed: str
-    cluster: str
-    url: str
-    dry_run: bool
-    files: tuple[SeenFile, ...]
-
-
-def take_from_inboxes(
-    context: OperationContext,
-    feed: str,
-    *,
-    author: str,
-    cluster: str | None = None,
-    dry_run: bool = False,
-    progress: Callable[[str, int, int], object] = lambda *_: None,
-) -> tuple[InboxResult, ...]:
-    """Take all files that have settled in the inboxes of a feed, of any size, also those that ticks have left there.
-
-    With `dry_run`, nothing is read or taken. `progress` receives the files that were dealt with, and all.
-
-    Raises:
-        EntityNotFoundError: there is no such feed.
-        InstanceQueryError: it has no inbox on the cluster, or none at all, or no instance at present.
-        SafeModeError: safe mode is on.
-        StorageError: a storage refused; what was taken is recorded, and the next call goes on.
-    """
-    with_inbox = [
-        record for record in context.feeds_of(feed, cluster) if record.is_external and record.inbox is not None
-    ]
-    if not with_inbox:
-        place = f" on {cluster}" if cluster else ""
-        raise InstanceQueryError(
-            subject=f"feed {feed!r}{place}", reason="it has no inbox", next_step="Name a feed that declares an inbox."
-        )
-    for record in with_inbox:
-        if not takes_at(record, context.as_of):
-            raise InstanceQueryError(
-                subject=f"feed {feed!r} on {record.cluster}",
-                reason="the present is outside its validity",
-                next_step="Correct the validity.",
-            )
-    if not dry_run:
-        require_mode(context.database, "take from inboxes")
-    return tuple(_take(context, record, author, progress, dry_run=dry_run) for record in with_inbox)
-
-
-def _take(
-    context: OperationContext,
-    record: FeedRecord,
-    author: str,
-    progress: Callable[[str, int, int], object],
-    *,
-    dry_run: bool,
-) -> InboxResult:
-    seen: dict[str, SeenFile] = {}
-    done, goes_on = 0, True
-    while goes_on:
-        before = done
-        found = find_files(context.stores, record)
-        real_now = context.real_clock.now()
-        if dry_run:
-            files = preview_files(context.database, record, found, real_now)
-        else:
-            is_first = not seen  # later ones remember what the first has found out
-            files = take_files(
-                context.database, context.stores, record, found, context.as_of, real_now, is_asked=is_first
-            )
-        seen |= {file.name: file for file in files}
-        done = sum(file.status is not FileStatus.READY for file in seen.values())
-        progress("files taken", done, len(seen))
-        goes_on = not dry_run and before < done < len(seen)
-    taken = [file.nominal_time for file in seen.values() if file.status is FileStatus.TAKEN and file.nominal_time]
-    if taken:
-        instances = sorted({render_datetime(time) for time in taken})
-        target = f"feed {record.feed!r} on {record.cluster}"
-        note_target(context, author, "feed take", target, files=len(taken), instances=instances)
-    inbox = inbox_of(record)
-    return InboxResult(
-        feed=record.feed,
-        cluster=record.cluster,
-        url=context.stores.url(inbox.store, inbox.directory),
-        dry_run=dry_run,
-        files=tuple(seen.values()),
-    )

@@ -13,7 +13,7 @@ from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.instances.arrival.arrival_notices import look_for_vanished, notice_origin
 from feed_assets.instances.arrival.store_polls import Candidate, find_records, poll_instances, require_unobstructed
 from feed_assets.instances.inbox.inbox_files import find_ahead
-from feed_assets.instances.inbox.store import TakenFile, TakenFiles
+from feed_assets.instances.inbox.store import ListedVersion, ListedVersions, TakenFile, TakenFiles
 from feed_assets.instances.lists.lifecycles import find_data
 from feed_assets.instances.lists.queries import count_listed, range_of
 from feed_assets.instances.lists.ranges import ClusterQuery, InstanceFilter, InstanceQuery
@@ -26,6 +26,7 @@ from feed_assets.log.instances.manifests import Manifests, RecordedManifest
 from feed_assets.log.records import FeedEvent, FeedInstance, FeedInstanceStatus, FeedKey
 from feed_assets.pages import tell_shown
 from feed_assets.plan.records import FeedRecord
+from feed_assets.plan.rendering import counted
 from feed_assets.storage.errors import InstanceNotFoundError
 from feed_assets.storage.paths import SINGLE_FILE
 from feed_assets.storage.records import Availability
@@ -213,7 +214,8 @@ class UnlistedEvent:
 class FileList:
     """The files that events have brought, in the order of the events and of the paths.
 
-    `ahead` tells of files that wait in the inbox for a time in the future.
+    `ahead` tells of files that wait in the inbox for a time in the future. `missed` are versions that looks had listed
+    in an inbox that leaves its files, and that went before they were read.
     """
 
     feed: str
@@ -221,12 +223,19 @@ class FileList:
     files: tuple[ListedFile, ...]
     unlisted: tuple[UnlistedEvent, ...]
     ahead: str | None
+    missed: tuple[ListedVersion, ...] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What is not known any more, and what waits."""
         events = [(f"event {each.event}, {render_datetime(each.nominal_time)}", each.reason) for each in self.unlisted]
-        return (*(f"{event}: its files are not known any more: {reason}" for event, reason in events), self.ahead or "")
+        missed = [
+            f"{each.name}: a version of {counted(each.size, 'byte')} ({each.version}) was never read: it was "
+            f"{each.status.lower()} after a look had listed it"
+            for each in self.missed
+        ]
+        unlisted = (f"{event}: its files are not known any more: {reason}" for event, reason in events)
+        return (*unlisted, *missed, self.ahead or "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,9 +279,12 @@ def list_files(
                 *record.key, start or record.sequence.start, end or context.as_of
             )
             events = list(log.of_numbers(row.event_seq for row in rows if row.event_seq is not None).values())
+            span = (min(event.seq for event in events), max(event.seq for event in events)) if events else (0, -1)
         else:
-            events = log.of_feed(*record.key, first_event or 1, last_event or log.last_seq())
+            span = (first_event or 0, last_event or log.last_seq())
+            events = log.of_feed(*record.key, *span)
         ahead = find_ahead(connection, [record])
+        missed = ListedVersions(connection, *record.key).missed(*span)
         keys = {FeedKey(*record.key, event.nominal_time) for event in events}
         taken: dict[int, list[TakenFile]] = {}
         for file in TakenFiles(connection).of_events([event.seq for event in events]):
@@ -287,6 +299,7 @@ def list_files(
         files=tuple(each for listed in found if isinstance(listed, list) for each in listed),
         unlisted=tuple(each for each in found if isinstance(each, UnlistedEvent)),
         ahead=ahead[0][1] if ahead else None,
+        missed=tuple(missed),
     )
 
 

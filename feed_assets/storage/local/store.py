@@ -29,6 +29,7 @@ from feed_assets.storage.checksums import checksum_of
 from feed_assets.storage.clearing import clearing_guard
 from feed_assets.storage.copy_port import Documents, Reading, Snapshots, Staging
 from feed_assets.storage.errors import (
+    InstanceChangingError,
     InstanceNotFoundError,
     PathRefusedError,
     PlaceOccupiedError,
@@ -55,6 +56,7 @@ from feed_assets.storage.paths import (
     path_name,
 )
 from feed_assets.storage.port import (
+    WRITTEN,
     Choose,
     DeliveredFile,
     Deliveries,
@@ -501,6 +503,21 @@ class LocalDeliveries(Deliveries):
         with self._opened() as (folder, names):
             seen = {name: found for name in names if (found := self._calls.find(folder, name)) is not None}
             return [entry_of(name, found) for name, found in seen.items() if stat.S_ISREG(found.st_mode)]
+
+    def chunks(self, name: str, version: str) -> Iterator[bytes | memoryview]:
+        path = f"{self._folder}/{name}"
+        changing = InstanceChangingError(store=f"file://{self._root}", path=path, reason=WRITTEN)
+        with Translated(self._refuse, path), ExitStack() as stack:
+            try:
+                folder = stack.enter_context(self._calls.opened_below(self._root, self._folder))
+                file = stack.enter_context(opened(name, FILE | os.O_NOFOLLOW, folder))
+            except OSError as exc:
+                raise changing if exc.errno in (errno.ENOENT, errno.ELOOP) else exc from None
+            if entry_of("", os.fstat(file)).version != version:
+                raise changing
+            yield from read_chunks(file)
+            if entry_of("", os.fstat(file)).version != version:
+                raise changing
 
     def put_back(self) -> None:
         with self._opened() as (folder, names):

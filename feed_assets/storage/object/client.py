@@ -109,6 +109,20 @@ class ObjectClient(ABC):
     def chunks(self, key: str) -> Iterator[bytes]:
         """Read an object from start to end, in chunks."""
 
+    def chunks_of(self, key: str, tag: str) -> Iterator[bytes]:
+        """Read an object that has this tag, by one conditional request where the storage knows any.
+
+        Otherwise it is compared before and after. Raises `FileExistsError` if it has another tag.
+        """
+        self._require(key, tag)
+        yield from self.chunks(key)
+        self._require(key, tag)
+
+    def _require(self, key: str, tag: str) -> None:
+        found = self.find(key)
+        if found is None or found.version != tag:
+            raise FileExistsError(key)
+
     @abstractmethod
     def put(self, key: str, data: bytes, *, is_new: bool = False, replaces: object = None) -> None:
         """Write a small object atomically.

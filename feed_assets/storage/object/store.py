@@ -49,6 +49,7 @@ from feed_assets.storage.paths import (
     parse_token,
 )
 from feed_assets.storage.port import (
+    WRITTEN,
     Choose,
     DeliveredFile,
     Deliveries,
@@ -380,6 +381,14 @@ class ObjectDeliveries(Deliveries):
             found = self._client.all_children(self._key)
         folders = frozenset(found.folders)
         return [file for name, file in sorted(found.files.items()) if name not in folders]
+
+    def chunks(self, name: str, version: str) -> Iterator[bytes | memoryview]:
+        key = f"{self._key}/{name}"
+        with Translated(self._store._refused, key):
+            try:
+                yield from self._client.chunks_of(key, version)
+            except (FileExistsError, FileNotFoundError):
+                raise InstanceChangingError(store=self._store.root_url, path=key, reason=WRITTEN) from None
 
     def remove(self, files: Sequence[DeliveredFile]) -> dict[str, str]:
         with Translated(self._store._refused, self._key):

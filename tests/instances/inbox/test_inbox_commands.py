@@ -188,3 +188,24 @@ def test_what_ticks_leave_is_taken_once_nothing_speaks_against_it(
     put(project, "b.json", "[]")
     assert "TAKEN" in paste(caplog.text, "feed take").stdout
     assert [path.exists() for path in left] == [False, False]
+
+
+@of("instances.inbox.ingest._Inbox._note: feed files")
+def test_what_went_before_it_was_read_is_said_by_the_log_and_listed(
+    project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, paste: Pasting
+) -> None:
+    monkeypatch.setattr(ingest, "MOST_FILES", 1)
+    leaving = {**ENTITIES[1], "inbox": {"directory": "/in/orders", "leave": True}}
+    declare(project, ENTITIES[0], leaving)
+    put(project, "a.json", "{}", minutes=9), put(project, "b.json", "[]", minutes=8)
+    tick(project)
+    put(project, "b.json", "[1]", minutes=7)
+    tick(project)
+    (said,) = (each for each in caplog.messages if "went before it was read: b.json (overwritten)" in each)
+    result = paste(said, "feed files")
+    assert "b.json: a version of 2 bytes (" in result.stderr
+    assert ") was never read: it was overwritten after a look had listed it" in result.stderr
+    (missed,) = shown("feed", "files", "orders", "--from-event", "1", "--to-event", "1")["missed"]
+    assert (missed["name"], missed["size"], missed["status"]) == ("b.json", 2, "OVERWRITTEN")
+    assert shown("feed", "files", "orders", "--from-event", "2")["missed"] == []
+    assert seen("--dry-run") == {"a.json": "KNOWN", "b.json": "KNOWN"}

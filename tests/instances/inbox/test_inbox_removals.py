@@ -153,10 +153,10 @@ def test_a_take_that_fails_leaves_no_staging(tmp_path: Path, monkeypatch: pytest
     put(lifecycle, "1.json", "one"), put(lifecycle, "2.json", "two")
     entry = ingest._Inbox._entry
 
-    def fill(inbox: Any, name: str, copy: Any = None) -> Any:
-        if copy is not None and name == "2.json":
+    def fill(inbox: Any, file: Any, copy: Any = None) -> Any:
+        if copy is not None and file.name == "2.json":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return entry(inbox, name, copy)
+        return entry(inbox, file, copy)
 
     with monkeypatch.context() as patch:
         patch.setattr(ingest._Inbox, "_entry", fill)

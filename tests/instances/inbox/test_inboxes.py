@@ -4,6 +4,7 @@ import errno
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,14 @@ from feed_assets.clock import FrozenClock
 from feed_assets.entities.feed import Feed
 from feed_assets.instances.arrival.polling import ArrivalResult
 from feed_assets.instances.inbox import ingest
-from feed_assets.instances.inbox.inbox_files import FileStatus, SeenFile, find_files
-from feed_assets.instances.inbox.ingest import apply_inboxes, preview_files, take_files
+from feed_assets.instances.inbox.asking import preview_files
+from feed_assets.instances.inbox.inbox_files import FileStatus, SeenFile, find_files, list_inbox
+from feed_assets.instances.inbox.ingest import apply_inboxes, take_files
 from feed_assets.instances.inbox.store import TakenFile, TakenFiles
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.storage.errors import PathRefusedError
 from feed_assets.storage.local.calls import LocalCalls
-from feed_assets.storage.local.reader import LocalReader, LocalReading
+from feed_assets.storage.local.store import LocalDeliveries
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.registry import open_store
 from tests.instances.harness import START, LifecycleHarness, at, validity
@@ -69,7 +71,7 @@ def ask(lifecycle: LifecycleHarness, as_of: datetime = FIRST) -> dict[str, FileS
 
 def take(lifecycle: LifecycleHarness, as_of: datetime = FIRST) -> tuple[SeenFile, ...]:
     record = lifecycle.feed("orders")
-    found = find_files(lifecycle.stores, record)
+    found = list_inbox(lifecycle.database, lifecycle.stores, record)
     return take_files(lifecycle.database, lifecycle.stores, record, found, as_of, NOW, is_asked=True)
 
 
@@ -166,7 +168,7 @@ def test_a_file_that_is_written_between_the_look_and_its_reading_stays(tmp_path:
     grown, gone = put(lifecycle, "1.json", "one"), put(lifecycle, "2.json", "two")
     piped, linked = put(lifecycle, "3.json", "three"), put(lifecycle, "4.json", "four")
     record = lifecycle.feed("orders")
-    found = find_files(lifecycle.stores, record)
+    found = list_inbox(lifecycle.database, lifecycle.stores, record)
     put(lifecycle, "1.json", "one and more", ago=timedelta(0))
     gone.unlink()
     piped.unlink()
@@ -262,12 +264,12 @@ def test_a_look_that_is_overtaken_while_it_stages_ends_and_breaks_nothing(
     for number in range(3):
         put(lifecycle, f"{number}.json", str(number))
 
-    def overtaken(inbox: Any, name: str, copy: Any = None) -> Any:
+    def overtaken(inbox: Any, file: Any, copy: Any = None) -> Any:
         if copy is not None:
-            calls.append(name)
+            calls.append(file.name)
             if len(calls) == 1:
                 take(lifecycle, FIRST + MINUTE)
-        return entry(inbox, name, copy)
+        return entry(inbox, file, copy)
 
     monkeypatch.setattr(ingest._Inbox, "_entry", overtaken)
     assert take(lifecycle) == ()
@@ -303,14 +305,14 @@ def test_a_file_that_cannot_be_read_keeps_no_other_from_being_taken(
 ) -> None:
     lifecycle = harness(tmp_path)
     put(lifecycle, "1.json", "one"), put(lifecycle, "2.json", "two")
-    read = LocalReading.chunks
+    read = LocalDeliveries.chunks
 
-    def refuse(reading: LocalReading, file: str) -> Iterator[bytes | memoryview]:
-        if reading._path.endswith("1.json"):
+    def refuse(deliveries: LocalDeliveries, name: str, version: str) -> Iterator[bytes | memoryview]:
+        if name == "1.json":
             raise PathRefusedError(store="file:///", path="1.json", reason="it is of somebody else")
-        return read(reading, file)
+        return read(deliveries, name, version)
 
-    monkeypatch.setattr(LocalReading, "chunks", refuse)
+    monkeypatch.setattr(LocalDeliveries, "chunks", refuse)
     assert look(lifecycle).arrived == 1
     assert preview(lifecycle) == {"1.json": FileStatus.STUCK}
 
@@ -371,14 +373,16 @@ def test_a_file_that_another_program_takes_while_it_is_opened_is_gone_and_no_fau
     lifecycle = harness(tmp_path)
     file = put(lifecycle, "1.json", "one")
     record = lifecycle.feed("orders")
-    found = find_files(lifecycle.stores, record)
-    check = LocalReader.check_inside
+    found = list_inbox(lifecycle.database, lifecycle.stores, record)
+    open_folder = LocalCalls.opened_below
 
-    def check_late(reader: LocalReader, path: str, target: str) -> None:
-        check(reader, path, target)
-        file.unlink()
+    @contextmanager
+    def open_late(calls: LocalCalls, root: str, path: str) -> Iterator[int]:
+        with open_folder(calls, root, path) as folder:
+            file.unlink(missing_ok=True)
+            yield folder
 
-    monkeypatch.setattr(LocalReader, "check_inside", check_late)
+    monkeypatch.setattr(LocalCalls, "opened_below", open_late)
     (seen,) = take_files(lifecycle.database, lifecycle.stores, record, found, FIRST, NOW)
     assert seen.status is FileStatus.CHANGING
 

@@ -9,7 +9,7 @@ import pytest
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
-from feed_assets.instances.inbox.inbox_files import FileStatus, find_files
+from feed_assets.instances.inbox.inbox_files import FileStatus, list_inbox
 from feed_assets.instances.inbox.ingest import take_files
 from feed_assets.log.records import ProcessInstanceStatus, ProcessKey
 from feed_assets.rebuild.rebuilding import Rebuilt, rebuild_instances
@@ -132,7 +132,7 @@ def test_a_queue_of_which_nothing_is_left_is_named(tmp_path: Path) -> None:
 
 def take(lifecycle: LifecycleHarness, as_of: datetime) -> dict[str, FileStatus]:
     record = lifecycle.feed("orders")
-    found = find_files(lifecycle.stores, record)
+    found = list_inbox(lifecycle.database, lifecycle.stores, record)
     seen = take_files(lifecycle.database, lifecycle.stores, record, found, as_of, LATER, is_asked=True)
     return {each.name: each.status for each in seen}
 
