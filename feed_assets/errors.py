@@ -79,6 +79,7 @@ FeedAssetsError
 │   └── SweepDamagedError     a stored sweep differs from its plan
 ├── LifecycleError            an instance cannot take its next step
 │   ├── InputsMissingError
+│   ├── TryRefusedError       what an instance does would not stay in a scratch place, or it has nothing to do
 │   ├── OutputOutsideValidityError
 │   ├── StepRefusedError      a step would run outside of its attempt, or twice in it
 │   ├── NotAskedError         a service was not called, because its next try is not due

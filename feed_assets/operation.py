@@ -20,6 +20,7 @@ DECLARATION = "__operation__"
 ROUTES = "/api/v1"
 WRITES_FILES = "It writes files where it runs."
 WORKS_LONG = "It may take minutes."
+RUNS_CODE = "It runs code of the project."
 Confirm = Callable[[str], None]
 """Asks a question that ends a text. It returns if the answer is yes."""
 _Function = TypeVar("_Function", bound=Callable[..., Any])

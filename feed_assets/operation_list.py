@@ -44,6 +44,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "serve": ("feed_assets.server.commands",),
         "sla": ("feed_assets.alerts.commands",),
         "token": ("feed_assets.server.commands",),
+        "try": ("feed_assets.instances.commands",),
         "validate": ("feed_assets.definitions.commands",),
         "why": ("feed_assets.explain.commands",),
     }

@@ -56,8 +56,9 @@ NOT_THERE = {
     "retention report",
     "retention show",
     "token list",
+    "try",
 }
-"""Operations on what these projects do not have: batches, mirrors, rows, copies, sweeps, tokens, known runs."""
+"""Operations on what these projects do not have: batches, mirrors, rows, copies, sweeps, tokens, known runs, code."""
 
 
 @pytest.mark.parametrize("part", [pytest.param(part, marks=MARKS.get(part, [pytest.mark.long])) for part in Part])

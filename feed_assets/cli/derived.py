@@ -27,7 +27,11 @@ from feed_assets.operation_list import describe_group, find_operations
 from feed_assets.timing.sequence import Frequency
 
 DRAWN: Mapping[str, str] = MappingProxyType(
-    {"retention show": "feed_assets.cli.drawing:print_sweep", "feed take": "feed_assets.cli.drawing:print_inboxes"}
+    {
+        "retention show": "feed_assets.cli.drawing:print_sweep",
+        "feed take": "feed_assets.cli.drawing:print_inboxes",
+        "try": "feed_assets.cli.drawing:print_tried",
+    }
 )
 """Functions that draw the results of operations for people by hand, as `module:function`, by the operation's name."""
 

@@ -1,13 +1,18 @@
-"""What is drawn by hand: a sweep with its facts, a line each, and a row for each path; and a table for each inbox."""
+"""What is drawn by hand: a sweep with its facts, a line each, and a row for each path; a table for each inbox; and what
+was tried, with tables for columns and rows.
+"""
 
 from typing import TYPE_CHECKING
 
-from feed_assets.cli.render import Output, print_records, render_size, say
+from feed_assets.cli.render import Output, print_records, print_table, render_size, say
+from feed_assets.json_form import render_words
 from feed_assets.plan.rendering import counted
 from feed_assets.retention.commands import ITEMS, SPARE
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
+    from feed_assets.engines.data.differences import Difference, SampledDifference
+    from feed_assets.instances.attempts.trying import Tried
     from feed_assets.instances.inbox.asking import InboxResult
     from feed_assets.log.removals.records import Sweep
     from feed_assets.retention.running import ShownSweep
@@ -56,3 +61,45 @@ def print_inboxes(inboxes: "tuple[InboxResult, ...]", output: str) -> None:
     for inbox in inboxes:
         print_records("file=name, bytes, status, instance=nominal_time, reason", inbox.files, output, spare=("reason",))
         say(f"feed {inbox.feed!r} on {inbox.cluster}: {counted(len(inbox.files), 'file')} in {inbox.url}", err=True)
+
+
+def print_tried(tried: "Tried", output: str) -> None:
+    """Print what an instance has made that was tried, and how that differs from what is published."""
+    say(tried.heading)
+    for each in tried.outputs:
+        rows = "" if each.rows is None else f": {counted(each.rows, 'row')}"
+        say(f"\noutput {each.output} (feed {each.feed!r} at {render_datetime(each.instance)}){rows}")
+        if each.quality is not None:
+            say(f"quality: {each.quality}; it would {'' if each.is_good else 'not '}be published")
+        if each.message:
+            say(f"its event would tell {render_words(each.message)}")
+        if each.columns:
+            columns = "column, type, published=old_type, change" if each.difference is not None else "column, type"
+            print_records(columns, each.columns, output)
+        if each.difference is None:
+            say(each.note)
+        else:
+            _print_difference(each.difference, output)
+        if each.is_same:
+            say("it is what is published")
+    if tried.said:
+        say(f"\nsaid, and not recorded: {render_words(tried.said)}")
+
+
+def _print_difference(found: "Difference", output: str) -> None:
+    of = f"keys ({', '.join(found.keys)})" if found.keys else "rows"
+    changed = f", {found.changed:,} changed" if found.keys else ""
+    figures = f"{found.only_new:,} only new, {found.only_old:,} only published"
+    say(f"{counted(found.old_rows, 'row')} published; {of}: {figures}{changed}")
+    if found.sample:
+        rows = [
+            (each.kind.value, each.number, *(_cell(each, name) for name in found.compared)) for each in found.sample
+        ]
+        print_table(("difference", "number", *found.compared), rows, output)
+
+
+def _cell(row: "SampledDifference", column: str) -> str:
+    """Return the value of a row, or both if the sides differ in it."""
+    values = [side[column] for side in (row.old, row.new) if side is not None]
+    texts = dict.fromkeys("NULL" if value is None else value for value in values)
+    return " → ".join(texts)

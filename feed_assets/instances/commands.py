@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from feed_assets.entities.common import Kind
 from feed_assets.errors import WrongUsageError
 from feed_assets.instances.lists.commands import Named
-from feed_assets.operation import WORKS_LONG, Does, Param, operation
-from feed_assets.parameters import End, Feed, Limit, MaybeInstance, OnlyCluster, Process, Start
+from feed_assets.operation import RUNS_CODE, WORKS_LONG, Does, Param, operation
+from feed_assets.parameters import End, Feed, Limit, MaybeInstance, OnlyCluster, Process, ProcessCluster, Start
 
 if TYPE_CHECKING:
     from feed_assets.catalog.run_metadata import Fact
     from feed_assets.context.operation import OperationContext
     from feed_assets.instances.arrival.arrival_notices import NoticeResult
+    from feed_assets.instances.attempts.trying import Tried
     from feed_assets.instances.inbox.asking import InboxResult
     from feed_assets.instances.lists.control import Controlled
     from feed_assets.instances.lists.feed_events import FeedEvents
@@ -293,3 +294,33 @@ def rerun(
     overrides = given if given or file is not None else None
     how = {"overrides": overrides, "force": force, "from_start": from_start}
     return query.act(context, "rerun", author=author, dry_run=dry_run, **how)
+
+
+@operation("try", long=True, example="daily-delays 2013-11-03 --entities ../changed/entities", no_route=RUNS_CODE)
+def try_instance(
+    context: "OperationContext",
+    *,
+    process: Process,
+    instance: Annotated[str, Param("The nominal time.", argument=True, proposes="times")],
+    cluster: ProcessCluster = None,
+    entities: Annotated[
+        str | None, Param("Definitions and code of this folder, instead of the project's.", metavar="FOLDER")
+    ] = None,
+    rows: Annotated[int, Param("How many rows of each kind of difference are shown.", least=0)] = 5,
+    keep: Annotated[bool, Param("Leave what was made in its scratch place, until stagings are swept.")] = False,
+    progress: Callable[..., None],
+) -> "Tried":
+    """Run the work of INSTANCE of PROCESS on its real inputs, and compare what it makes with what is published.
+
+    Definitions and code are those that stand in the files now, whatever release the instance follows. The outputs go
+    to a scratch place on their storage, which is removed in the end. For each it tells rows, columns, whether the rows
+    are good enough, and the difference to what is published: columns, numbers, and some of the rows. Rows are told
+    apart by `quality.unique` of the feed, else as wholes.
+
+    Nothing is published or recorded. What code does elsewhere by itself is done: it is not undone.
+    """
+    from feed_assets.instances.attempts.trying import try_instance
+
+    return try_instance(
+        context, process, instance, cluster=cluster, entities=entities, rows=rows, keep=keep, progress=progress
+    )

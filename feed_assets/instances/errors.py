@@ -19,6 +19,7 @@ class InputsMissingError(LifecycleError):
         self,
         *,
         process: str,
+        cluster: str,
         nominal_time: datetime,
         missing: Mapping[str, tuple[str, ...]],
         makers: Mapping[str, str],
@@ -31,19 +32,33 @@ class InputsMissingError(LifecycleError):
             for name, urls in missing.items()
         ]
         told = "; ".join(f"{part} ({maker})" for part, maker in zip(parts, makers.values(), strict=True))
+        step = _NEXT.get(stays, _AGAIN.format(stays))
+        if stays == TRIED:
+            step += command_line("why", process, nominal_time, cluster=cluster)
         super().__init__(
             f"{describe_process(process)} at {render_datetime(nominal_time)} lacks mandatory inputs: {told}. "
-            f"{f'Storage has lost {render_some(lost)}. ' if lost else ''}{_NEXT.get(stays, _AGAIN.format(stays))}"
+            f"{f'Storage has lost {render_some(lost)}. ' if lost else ''}{step}"
         )
 
 
+TRIED = "TRIED"
+"""What an instance is that is only tried."""
 _NEXT = {
+    TRIED: "Nothing was begun. Why they are not there: ",
     None: "Deliver the data (with the availability flag, if the feed has one) and run the instance again.",
     "NEW": "Nothing was begun: the instance is created at its time, and runs when they are there.",
     "WAITING": "Nothing was begun: the instance stays WAITING with its own time-out, and runs when they are there.",
     "SUSPENDED": "Nothing was begun: the instance stays SUSPENDED. Resume it, and it runs when they are there.",
 }
 _AGAIN = "Nothing was begun: the instance stays {}. When they are there, run it again."
+
+
+class TryRefusedError(LifecycleError):
+    """An instance cannot be tried: what it does would not stay in a scratch place, or there is nothing to do."""
+
+    def __init__(self, *, process: str, nominal_time: datetime, reason: str, next_step: str) -> None:
+        subject = f"{describe_process(process)} at {render_datetime(nominal_time)}"
+        super().__init__(f"{subject} cannot be tried: {reason}. {next_step}")
 
 
 class OutputOutsideValidityError(LifecycleError):

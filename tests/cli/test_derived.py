@@ -81,7 +81,7 @@ def take(annotation: Any, *words: str, default: Any = None, stdin: str | None = 
         taken.append(value)
 
     ask.__annotations__["value"] = annotation
-    result = give(operation("try")(ask), *words, stdin=stdin)
+    result = give(operation("ask")(ask), *words, stdin=stdin)
     assert result.exit_code in (0, 2), result.output
     return taken[0] if result.exit_code == 0 else result.stderr.splitlines()[-1]
 
@@ -156,7 +156,7 @@ def submitted(submitted: Path) -> Path:
     return submitted
 
 
-@operation("try")
+@operation("ask")
 def name_files(context: "EntityContext", *, files: Files) -> str:
     """Name files."""
     return f"{len(files)} {files[0].name} {context.dry_run}"
@@ -168,7 +168,7 @@ def test_files_are_read(submitted: Path) -> None:
 
 
 def test_what_does_not_fit_together_is_wrong_usage() -> None:
-    @operation("try")
+    @operation("ask")
     def ask() -> None:
         """Ask."""
         raise WrongUsageError("Give one or the other.")
@@ -180,7 +180,7 @@ def test_what_does_not_fit_together_is_wrong_usage() -> None:
 Time = Annotated[datetime, Param("When.")]
 
 
-@operation("try")
+@operation("ask")
 def ask_when(context: "OperationContext", *, kind: KindFirst = None, name: Name, at: Time) -> str:
     """Say when it is."""
     return f"{kind} {name} {at.isoformat()} as of {context.as_of.isoformat()}"
@@ -226,7 +226,7 @@ def test_a_kind_stands_before_a_name_or_is_left_out(submitted: Path) -> None:
 
 
 def test_a_kind_stands_before_several_names() -> None:
-    @operation("try")
+    @operation("ask")
     def ask(*, kind: KindFirst = None, names: Names) -> str:
         """Ask."""
         return f"{kind} {' '.join(names)}"
@@ -237,7 +237,10 @@ def test_a_kind_stands_before_several_names() -> None:
 
 
 @operation(
-    "try", table="name, when=at, level=part.level:upper, late=part.seconds|never:duration", rows="rows", spare=("when",)
+    "ask",
+    table="name, when=at, level=part.level:upper, late=part.seconds|never:duration",
+    rows="rows",
+    spare=("when",),
 )
 def list_rows() -> tuple[Row, ...]:
     """List rows."""
@@ -254,7 +257,7 @@ def test_rows_are_a_table_csv_and_json() -> None:
 
 
 def test_other_rows_stand_above_for_people() -> None:
-    @operation("try", table="level", rows="parts", above=("rows", "name, when=at"))
+    @operation("ask", table="level", rows="parts", above=("rows", "name, when=at"))
     def list_both() -> Both:
         """List both."""
         return Both(rows=(Row(name="a", at=NOON),), parts=(Part(level="low", seconds=1),))
@@ -263,7 +266,7 @@ def test_other_rows_stand_above_for_people() -> None:
     assert ok(give(list_both, "--output", "csv")) == "level\nlow\n"
 
 
-@operation("try", table="name", rows="items")
+@operation("ask", table="name", rows="items")
 def list_names() -> Page[Row]:
     """List the first of some rows."""
     return Page(items=(Row(name="a", at=NOON),), total=3, what="rows")
@@ -283,7 +286,7 @@ def test_a_page_has_failed_if_one_of_its_rows_has() -> None:
     assert not Page.of((Shown(), "a text")).has_failed
 
 
-@operation("try", text="lines")
+@operation("ask", text="lines")
 def say_lines(*, failed: Annotated[bool, Param("Fail.")] = False) -> Shown:
     """Say two lines."""
     return Shown(has_failed=failed)
@@ -313,7 +316,7 @@ class Counted:
 
 
 def test_rows_of_a_table_may_be_others_than_those_of_the_document() -> None:
-    @operation("try", table="name, count", rows="cells")
+    @operation("ask", table="name, count", rows="cells")
     def count() -> Counted:
         """Count."""
         return Counted(items={"a": 1, "b": 2})
@@ -323,7 +326,7 @@ def test_rows_of_a_table_may_be_others_than_those_of_the_document() -> None:
 
 
 def test_a_text_has_other_forms() -> None:
-    @operation("try", rows="counted", text="items", forms=("loud",))
+    @operation("ask", rows="counted", text="items", forms=("loud",))
     def count() -> tuple[Counted, ...]:
         """Count."""
         return (Counted(items={"a": 1, "b": 2}),)
@@ -333,7 +336,7 @@ def test_a_text_has_other_forms() -> None:
 
 
 def test_a_document_that_is_asked_for_has_no_other_forms() -> None:
-    @operation("try", text="text", forms=("dot",))
+    @operation("ask", text="text", forms=("dot",))
     def tell() -> Mapping[str, Any]:
         """Tell."""
         return {"a": 1}
@@ -344,7 +347,7 @@ def test_a_document_that_is_asked_for_has_no_other_forms() -> None:
 
 
 def test_a_result_is_drawn_by_hand_where_a_function_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(derived, "DRAWN", {"try": f"{__name__}:draw"})
+    monkeypatch.setattr(derived, "DRAWN", {"ask": f"{__name__}:draw"})
     assert ok(give(say_lines)) == "drawn 2 text\n"
     assert json.loads(ok(give(say_lines, "--output", "json")))["summary"] == "done"
 
@@ -356,14 +359,14 @@ def draw(result: Shown, output: str) -> None:
 
 def test_what_changes_something_can_be_tried_and_has_an_author() -> None:
     with pytest.raises(TypeError, match="what acts takes author"):
-        operation("try", does=Does.ACTS)(lambda dry_run: dry_run)
+        operation("ask", does=Does.ACTS)(lambda dry_run: dry_run)
     with pytest.raises(TypeError, match="what notifies takes dry_run"):
-        operation("try", does=Does.NOTIFIES)(lambda: None)
+        operation("ask", does=Does.NOTIFIES)(lambda: None)
 
     with pytest.raises(TypeError, match="what acts takes a context"):
-        operation("try", does=Does.ACTS)(lambda author, dry_run: (author, dry_run))
+        operation("ask", does=Does.ACTS)(lambda author, dry_run: (author, dry_run))
 
-    @operation("try", does=Does.ACTS, safe=True)
+    @operation("ask", does=Does.ACTS, safe=True)
     def act(*, author: str, dry_run: bool = False) -> str:
         """Act."""
         return f"{author} {dry_run}"
@@ -373,7 +376,7 @@ def test_what_changes_something_can_be_tried_and_has_an_author() -> None:
 
 
 def test_the_context_of_entities_has_the_author_of_what_is_changed_with_it(submitted: Path) -> None:
-    @operation("try", does=Does.DECLARES, checks=True)
+    @operation("ask", does=Does.DECLARES, checks=True)
     def declare(context: "EntityContext", *, at: Time, name: Name) -> str:
         """Declare."""
         return f"{context.author} {context.dry_run} {context.skip_checks} {name} {at.isoformat()}"
@@ -391,7 +394,7 @@ class Query:
 
 
 def test_the_fields_of_a_query_are_parameters() -> None:
-    @operation("try")
+    @operation("ask")
     def ask(*, query: Query, more: Annotated[bool, Param("More.")] = False) -> str:
         """Ask."""
         return f"{query.name} {query.within} {[*query.colours]} {more}"
@@ -405,11 +408,11 @@ def test_a_parameter_without_a_declaration_is_refused() -> None:
     def ask(*, value: str) -> None: ...
 
     with pytest.raises(TypeError, match="'value' is not Annotated"):
-        give(operation("try")(ask))
+        give(operation("ask")(ask))
 
 
 def test_what_works_long_shows_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
-    @operation("try", long=True)
+    @operation("ask", long=True)
     def work(*, progress: Callable[..., None]) -> None:
         """Work."""
         progress("half", 1, 2)

@@ -58,6 +58,13 @@ def test_retention_is_shown_by_its_sweeps(expired: Path, paste: Pasting) -> None
     assert sweep in paste(said, "retention list").stdout
 
 
+@of("instances.errors.InputsMissingError.__init__: why")
+def test_what_is_tried_and_lacks_its_inputs_leads_to_why(counted: Path, paste: Pasting) -> None:
+    said = refused(run("try", "counting", TIME))
+    assert not list(counted.glob("data/.feed-assets/staging/*"))
+    assert "input clicks lacks 1 of 1 instances" in paste(said, "why counting").stdout
+
+
 @of("instances.arrival.arrival_notices._check_notice: instance rerun")
 def test_what_a_process_writes_is_run_again(counted: Path, paste: Pasting) -> None:
     begin(counted, ProcessInstanceStatus.SUCCEEDED)

@@ -86,7 +86,7 @@ def write_partition(
     assert target.partition is not None
     spark, partition = df.sparkSession, target.partition
     table = _describe(spark, partition.table, subject)
-    values = {key.lower(): value for key, value in partition.values}
+    values = _values(partition)
     content, keys = _split(spark.table(_quoted(partition.table)).schema, values)
     by_name = {name.lower(): name for name in df.columns}
     _require_columns(df.columns, content.fieldNames(), values, partition.table, subject)
@@ -123,6 +123,20 @@ def write_partition(
         return replace(judged, columns=columns_of(content))
     rows = int(found["rows"]) if is_counted else None
     return OutputReport(name=target.name, rows=rows, columns=columns_of(content))
+
+
+def read_staged_partition(spark: "SparkSession", target: OutputTarget, subject: str) -> "DataFrame":
+    """Read the files that `write_partition` has written into the target's directory.
+
+    Raises:
+        OutputMismatchError: Spark cannot read them without a table.
+    """
+    assert target.partition is not None
+    table = _describe(spark, target.partition.table, subject)
+    content, _ = _split(spark.table(_quoted(target.partition.table)).schema, _values(target.partition))
+    reason = "its files cannot be read beside the table, which has a format of Hive"
+    form = _form(table, subject, reason, "Use a table in Parquet or ORC.")
+    return spark.read.format(form.format).schema(content).options(**_properties(table)).load(target.url)
 
 
 def columns_of(schema: "StructType") -> tuple[tuple[str, str], ...]:
@@ -204,15 +218,20 @@ def _native_format(table: Mapping[str, object]) -> str | None:
     return _NATIVE.get(str(table.get("serde_library", ""))) if provider == "hive" else provider
 
 
-def _form(table: Mapping[str, object], subject: str) -> FileForm:
-    """Return how the files of a table are written whose rows are held to a quality."""
+def _values(partition: TablePartition) -> dict[str, str]:
+    return {key.lower(): value for key, value in partition.values}
+
+
+def _form(
+    table: Mapping[str, object],
+    subject: str,
+    reason: str = "its rows cannot be told apart while they are written, for the table has a format of Hive",
+    next_step: str = "Use a table in Parquet or ORC, or remove quality from the feed.",
+) -> FileForm:
+    """Return the form of the files of a table. Raises OutputMismatchError for a `reason` if only Hive knows it."""
     native = _native_format(table)
     if native is None:
-        raise OutputMismatchError(
-            subject=subject,
-            reason="its rows cannot be told apart while they are written, for the table has a format of Hive",
-            next_step="Use a table in Parquet or ORC, or remove quality from the feed.",
-        )
+        raise OutputMismatchError(subject=subject, reason=reason, next_step=next_step)
     return FileForm(format=native, writes=_properties(table) | _NO_SUCCESS_MARKER)
 
 

@@ -202,6 +202,12 @@ def apply_arrivals(tick: Tick) -> ArrivalResult:
     return ArrivalResult(polled=polled, arrived=arrived, is_complete=is_complete)
 
 
+def missing_inputs(plan: Plan, states: Sequence[InputState]) -> list[Candidate]:
+    """Return the instances that the inputs of a process instance lack by the record, and that a poll may find."""
+    found = ((plan.feeds[state.edge.feed_key], state.missing) for state in states)
+    return [Candidate(record=each, nominal_time=time) for each, times in found if each.is_polled for time in times]
+
+
 def poll_missing_inputs(
     database: Database,
     plan: Plan,
@@ -214,13 +220,7 @@ def poll_missing_inputs(
     Raises:
         StorageError: a store could not look into one of them; the arrivals of the others are recorded.
     """
-    candidates = [
-        Candidate(record=record, nominal_time=time)
-        for state in states
-        if (record := plan.feeds[state.edge.feed_key]).is_polled
-        for time in state.missing
-        if time <= as_of
-    ]
+    candidates = [each for each in missing_inputs(plan, states) if each.nominal_time <= as_of]
     looks = poll(candidates)
     seen = [decide_poll_result(candidate, look, as_of) for candidate, look in zip(candidates, looks, strict=True)]
     arrived = [each for each in seen if each.event is not None]

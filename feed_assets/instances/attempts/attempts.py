@@ -21,12 +21,12 @@ from feed_assets.engines.run_metadata import FactValue, ReportedMetadata
 from feed_assets.entities.content.event_messages import EventMessage
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.errors import MOST_CHARACTERS, FeedAssetsError, describe_error
-from feed_assets.instances.arrival.polling import poll_missing_inputs
-from feed_assets.instances.arrival.store_polls import poll_instances
+from feed_assets.instances.arrival.polling import missing_inputs, poll_missing_inputs
+from feed_assets.instances.arrival.store_polls import Candidate, poll_instances, require_unobstructed
 from feed_assets.instances.arrival.stored_data import present_inputs, record_vanished
 from feed_assets.instances.attempts.attempt_inputs import freeze_inputs, plan_late_check, scan_late_inputs
 from feed_assets.instances.attempts.verdicts import Verdict
-from feed_assets.instances.errors import InputsMissingError
+from feed_assets.instances.errors import TRIED, InputsMissingError
 from feed_assets.instances.gates.end_messages import Ended, tell_ends
 from feed_assets.instances.leasing import HeldLeases, Leased
 from feed_assets.json_form import NominalTime
@@ -42,6 +42,7 @@ from feed_assets.log.records import (
     Cause,
     FeedEventKind,
     FeedInstanceStatus,
+    FeedKey,
     Lease,
     NewFeedEvent,
     ProcessChanges,
@@ -55,8 +56,9 @@ from feed_assets.sql.database import lock_for_lineage, lock_log
 from feed_assets.sql.errors import FencedOutError, StateUnreachableError
 from feed_assets.sql.totals import Total, TotalKind, Totals, microseconds
 from feed_assets.storage.manifests import Publication
+from feed_assets.storage.records import Availability
 from feed_assets.timing.dates import render_datetime
-from feed_assets.triggers.input_windows import InputState, check_gate
+from feed_assets.triggers.input_windows import InputState, check_gate, closed_gates, runs_incomplete
 
 
 def open_gate(
@@ -107,15 +109,64 @@ def find_inputs(
         with database.read() as connection:
             states, closed = check_gate(connection, context.plan, process, row, now)
     if closed:
-        raise InputsMissingError(
-            process=process.process,
-            nominal_time=row.nominal_time,
-            missing={state.edge.name: _missing_urls(context, state) for state in closed},
-            makers={state.edge.name: _describe_maker(context.plan.feeds[state.edge.feed_key]) for state in closed},
-            lost=tuple(_url(context, each.record, each.nominal_time) for each in vanished.values()),
-            stays=stays,
-        )
+        raise _inputs_missing(context, process, row, closed, vanished, stays)
     return states
+
+
+def look_for_inputs(context: AttemptContext, process: ProcessRecord, row: ProcessInstance) -> tuple[InputState, ...]:
+    """Find the inputs of an instance as `find_inputs` does, and record nothing of what storage has or has lost.
+
+    Raises:
+        InputsMissingError: a mandatory instance is missing.
+    """
+    now, real_now = context.clock.now(), context.real_clock.now()
+    with context.database.read() as connection:
+        states, _ = check_gate(connection, context.plan, process, row, now)
+    candidates = missing_inputs(context.plan, states)
+    looks = poll_instances(context.stores, candidates)
+    require_unobstructed(candidates, looks)
+    arrived = {
+        (each.record.key, each.nominal_time)
+        for each, look in zip(candidates, looks, strict=True)
+        if look.availability is Availability.AVAILABLE
+    }
+    present, origin = present_inputs(context.plan, states), origin_of(context.run_id)
+    gone = record_vanished(context.database, context.stores, present, now, real_now, origin, dry_run=True)
+    seen = tuple(
+        replace(
+            state,
+            available=frozenset(
+                time
+                for time in state.expected or ()
+                if (state.edge.feed_key, time) in arrived
+                or (time in state.available and FeedKey(*state.edge.feed_key, time) not in gone)
+            ),
+        )
+        for state in states
+    )
+    closed = () if runs_incomplete(process, row, now) else closed_gates(seen)
+    if closed:
+        raise _inputs_missing(context, process, row, closed, gone, TRIED)
+    return seen
+
+
+def _inputs_missing(
+    context: AttemptContext,
+    process: ProcessRecord,
+    row: ProcessInstance,
+    closed: Iterable[InputState],
+    lost: Mapping[FeedKey, Candidate],
+    stays: str | None,
+) -> InputsMissingError:
+    return InputsMissingError(
+        process=process.process,
+        cluster=process.cluster,
+        nominal_time=row.nominal_time,
+        missing={state.edge.name: _missing_urls(context, state) for state in closed},
+        makers={state.edge.name: _describe_maker(context.plan.feeds[state.edge.feed_key]) for state in closed},
+        lost=tuple(_url(context, each.record, each.nominal_time) for each in lost.values()),
+        stays=stays,
+    )
 
 
 def _missing_urls(context: AttemptContext, state: InputState) -> tuple[str, ...]:
@@ -204,7 +255,7 @@ def start_attempt(context: AttemptContext, process: ProcessRecord, nominal_time:
         row = ProcessInstances(connection).get(*process.key, nominal_time)
     if row is None or row.status is not ProcessInstanceStatus.READY or row.request_key is None:
         stays = "NEW" if row is None else row.status
-        inputs = find_inputs(context, process, row or _new_instance(process, nominal_time, now), stays)
+        inputs = find_inputs(context, process, row or new_instance(process, nominal_time, now), stays)
     with context.database.begin() as connection:
         lock_for_lineage(connection)
         row = begin_attempt(connection, process, nominal_time, context.run_id, now, context.release)
@@ -406,13 +457,14 @@ def _find_or_create(
     instances, key = ProcessInstances(connection), ProcessKey(*process.key, nominal_time)
     row = instances.get(*key)
     if row is None:
-        instances.add_waiting([_new_instance(process, nominal_time, now)])
+        instances.add_waiting([new_instance(process, nominal_time, now)])
         row = instances.get(*key)
     assert row is not None
     return row
 
 
-def _new_instance(process: ProcessRecord, nominal_time: datetime, now: datetime) -> ProcessInstance:
+def new_instance(process: ProcessRecord, nominal_time: datetime, now: datetime) -> ProcessInstance:
+    """Return an instance that waits from now on."""
     return ProcessInstance(
         process=process.process,
         cluster=process.cluster,
