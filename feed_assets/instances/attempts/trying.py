@@ -106,7 +106,7 @@ class Tried:
     def notes(self) -> tuple[str, ...]:
         """Where it is kept."""
         kept = [each for each in self.outputs if each.url is not None]
-        return tuple(f"output {each.output} is kept until stagings are swept: {each.url}" for each in kept)
+        return tuple(f"kept until stagings are swept: output {each.output} in {each.url}" for each in kept)
 
     @property
     def has_failed(self) -> bool:
