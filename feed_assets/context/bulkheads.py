@@ -57,6 +57,7 @@ class TickStep(StrEnum):
     INBOXES = "inboxes"  # a feed with an inbox
     ARRIVALS = "arrivals"  # the polls of the cluster
     PAST_ARRIVALS = "past arrivals"  # a process with older releases
+    QUALITY = "quality"  # a feed whose instances from outside are judged
     RETRIES = "retries"  # a process
     INSTANCES = "instances"  # a process
     EVENTS = "events"  # the queues of the cluster
@@ -78,7 +79,7 @@ class TickStep(StrEnum):
     def kind(self) -> Kind | None:
         """The kind of entity that a unit of the step is; None if it is something else, or not always one kind."""
         match self:
-            case TickStep.MATERIALIZATIONS | TickStep.WATCHES | TickStep.INBOXES | TickStep.REPORTS:
+            case TickStep.MATERIALIZATIONS | TickStep.WATCHES | TickStep.INBOXES | TickStep.REPORTS | TickStep.QUALITY:
                 return Kind.FEED
             case TickStep.PAST_ARRIVALS | TickStep.RETRIES | TickStep.INSTANCES | TickStep.TRIGGERS:
                 return Kind.PROCESS

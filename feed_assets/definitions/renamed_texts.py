@@ -59,6 +59,8 @@ def _names_of_inputs(entity: AnyEntity | None) -> frozenset[str]:
 
 def _is_name(key: EntityKey, path: FieldPath, value: object, renaming: Renaming, hidden: frozenset[str]) -> bool:
     """Return whether a value at a path of a document is the name; `hidden` are names that a trigger means otherwise."""
+    if path[:2] == ("quality", "in_feed") and isinstance(value, str):
+        value = value.partition(".")[0]
     if value != renaming.old:
         return False
     if path == (_NAME,):
@@ -73,19 +75,20 @@ def _renamed(key: EntityKey, content: Content, path: FieldPath, renaming: Renami
         case list():
             return [_renamed(key, each, (*path, place), renaming, hidden) for place, each in enumerate(content)]
         case _:
-            return renaming.new if _is_name(key, path, content, renaming, hidden) else content
+            is_name = _is_name(key, path, content, renaming, hidden)
+            return renaming.new + str(content)[len(renaming.old) :] if is_name else content
 
 
 def _renamed_yaml(text: str, key: EntityKey, renaming: Renaming, hidden: frozenset[str]) -> str:
-    new = renaming.new if parse_scalar(renaming.new) == renaming.new else f'"{renaming.new}"'
     root = yaml.compose(text, Loader=_Loader)
     places = {
-        (node.start_mark.index, node.end_mark.index)
+        (node.start_mark.index, node.end_mark.index, node.value)
         for path, node in _iter_scalars(root, ())
         if _is_name(key, path, node.value, renaming, hidden)
     }
-    for start, end in sorted(places, reverse=True):
-        text = text[:start] + new + text[end:]
+    for start, end, value in sorted(places, reverse=True):
+        new = renaming.new + value[len(renaming.old) :]
+        text = text[:start] + (new if parse_scalar(new) == new else f'"{new}"') + text[end:]
     return text
 
 

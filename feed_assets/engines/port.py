@@ -141,8 +141,9 @@ class OutputTarget:
     `url` is a staging directory that belongs to this attempt alone; it may exist, and its content is replaced.
     `columns` is the feed's schema as Spark DDL; None accepts any result of the work. `options` are Spark's. Files for a
     `partition` have the table's own format, columns and types; the partition is added to the table when the files are
-    published. An `optional` one may be left out. The rows are held to `quality`; bad ones are also written to the
-    `quarantine`, if there is one.
+    published. An `optional` one may be left out. The rows are held to `quality`, which compares them with `others`: the
+    earlier instances by `latest(n)`, other feeds by name. Bad ones are also written to the `quarantine`, if there is
+    one.
     """
 
     name: str
@@ -154,6 +155,7 @@ class OutputTarget:
     partition: TablePartition | None = None
     optional: bool = False
     quality: Quality | None = None
+    others: Mapping[str, InputData] = field(default_factory=dict)
     quarantine: "OutputTarget | None" = None
 
 
@@ -336,6 +338,7 @@ class Work:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
     """The rows of an output that was held to the quality of its feed: all, the bad ones, and how many broke each rule.
+    `conditions` says why each condition on the instance does not hold; nothing of one that does.
 
     The published files are those below the folders `kept` of the staging; with None, all files are.
     """
@@ -343,6 +346,7 @@ class Judged:
     rows: int
     bad: int
     broken: Mapping[str, int]
+    conditions: Mapping[str, str] = field(default_factory=dict)
     kept: tuple[str, ...] | None = None
     quarantine: "OutputReport | None" = None
 

@@ -44,6 +44,8 @@ def iter_references(entity: AnyEntity) -> Iterator[Reference]:
                     yield Reference(target=target, path=(*base, "export", "target", "name"))
             if entity.quality is not None and entity.quality.quarantine is not None:
                 yield Reference(target=(Kind.FEED, entity.quality.quarantine), path=("quality", "quarantine"))
+            for column, key in entity.quality.keys.items() if entity.quality is not None else ():
+                yield Reference(target=(Kind.FEED, key.feed), path=("quality", "in_feed", column))
         case Process():
             yield from _clusters(entity.clusters)
             for name, item in entity.inputs.items():
@@ -64,12 +66,12 @@ def _clusters(names: Iterable[str]) -> Iterator[Reference]:
 
 def kind_named_at(kind: str, path: FieldPath) -> Kind | None:
     """Return the kind of feeds or processes that a field of an entity names, at its path in a document; None if it
-    names none. A name in the condition of a trigger is first that of an input.
+    names none. A name in the condition of a trigger is first that of an input; behind one in `in_feed` is a column.
     """
     match kind, path:
         case (Kind.PROCESS, ("inputs" | "outputs", _, "feed") | ("trigger", "when", *_)):
             return Kind.FEED
-        case (Kind.FEED, ("quality", "quarantine")):
+        case (Kind.FEED, ("quality", "quarantine") | ("quality", "in_feed", _)):
             return Kind.FEED
         case (Kind.FEED, (*_, "until_read_by") | (*_, "until_read_by", int())):
             return Kind.PROCESS
@@ -79,10 +81,14 @@ def kind_named_at(kind: str, path: FieldPath) -> Kind | None:
 
 def iter_edges(bundle: Bundle) -> Iterator[tuple[EntityKey, str, EntityKey]]:
     """Yield each reference of an entity to another, once, with the field that has it: `inputs`, `outputs`, `clusters`,
-    `quality` (a quarantine) or `workflow` (a mirror).
+    `quality` (a quarantine), `in_feed` (a feed whose keys rows have) or `workflow` (a mirror).
     """
     for entity in bundle.entities:
-        yield from dict.fromkeys((entity.key, str(each.path[0]), each.target) for each in iter_references(entity))
+        yield from dict.fromkeys((entity.key, _field(each.path), each.target) for each in iter_references(entity))
+
+
+def _field(path: FieldPath) -> str:
+    return str(path[1] if path[:2] == ("quality", "in_feed") else path[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from feed_assets.context.bulkheads import TickFailure, TickFailures
 from feed_assets.context.operation import OperationContext
 from feed_assets.context.safe_mode import is_restored, is_safe_mode
 from feed_assets.entities.flow_names import declared_by
+from feed_assets.instances.arrival.quality_checks import QualityCheck, QualityChecks
 from feed_assets.instances.gates.blockers import Launches, NotReached
 from feed_assets.instances.gates.readiness import find_awaited, part_due
 from feed_assets.instances.gates.requests import RUN_TIME, find_beginnings, find_next, group_ready, plan_run
@@ -88,6 +89,7 @@ class FeedFacts:
     poll: ArrivalPoll | None
     events: tuple[FeedEvent, ...]
     writers: tuple[ProcessKey, ...]
+    check: QualityCheck | None = None
 
     @property
     def lost(self) -> FeedEvent | None:
@@ -275,6 +277,7 @@ def _feed_facts(
     rows = FeedInstances(connection).get_many(keys)
     polls = ArrivalPolls(connection).find_many(keys)
     events = EventLog(connection).for_instances(keys)
+    checks = QualityChecks(connection).of_instances([key for key, record in keys.items() if record.is_judged])
     return {
         key: FeedFacts(
             record=record,
@@ -282,6 +285,7 @@ def _feed_facts(
             poll=polls.get(key),
             events=tuple(events.get(key, ())),
             writers=_writers(context, connection, record, key) if _is_awaited(rows.get(key)) else (),
+            check=checks.get(key),
         )
         for key, record in keys.items()
     }

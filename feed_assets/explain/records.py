@@ -32,6 +32,7 @@ class ReasonCode(StrEnum):
     NOT_POLLED = "not-polled"
     NOT_MATERIALIZED = "not-materialized"
     FLAG_MISSING = "flag-missing"
+    QUALITY = "quality"
     EMPTY = "empty"
     EVICTED = "evicted"
     TRASHED = "trashed"

@@ -13,6 +13,7 @@ from feed_assets.entities.process import OnTimeout
 from feed_assets.explain.facts import FeedFacts, ProcessFacts
 from feed_assets.explain.records import Explanation, Reason, ReasonCode
 from feed_assets.external_work.attempts import init_command
+from feed_assets.instances.arrival.quality_checks import QualityCheck
 from feed_assets.instances.gates.reconciliation import suspend_command
 from feed_assets.instances.late.store import LateChecks
 from feed_assets.instances.lists.ranges import render_ranges
@@ -292,6 +293,9 @@ def explain_feed_state(
         reasons.append(_not_noticed(context, record, key))
     elif record.is_external and facts.row is None and facts.poll is None:
         reasons.append(_not_polled(context, record, key))
+    elif facts.check is not None and facts.row is not None and facts.row.manifest_digest is not None:
+        reasons.append(_held_back(key, facts.check))
+        reasons.append(_polls(facts, context.as_of))
     elif record.is_external:
         obstacle = facts.poll.obstacle if facts.poll is not None else None
         reasons.append(
@@ -321,6 +325,8 @@ def _availability(facts: FeedFacts) -> Iterator[Reason]:
             text=f"{event.kind.value} at {rendered(event.recorded_at)} by {who}: {what}",
             facts=event_facts(event),
         )
+    if facts.check is not None and facts.check.summary is not None:
+        yield Reason(code=ReasonCode.QUALITY, text=facts.check.sentence, facts=dict(facts.check.facts))
     if len(facts.events) > len(there[-1:]):
         yield from explain_history(facts)
 
@@ -407,6 +413,15 @@ def _obstruction(context: OperationContext, record: FeedRecord, key: FeedKey, ob
         facts={"url": url, "obstacle": obstacle},
         command=command_line("validate", live=True),
     )
+
+
+def _held_back(key: FeedKey, check: QualityCheck) -> Reason:
+    """Return that the rows of an instance hold it back, or are being judged."""
+    is_judged = check.summary is not None
+    accept = command_line("feed", "notify", key.feed, key.nominal_time, cluster=key.cluster, accept="why")
+    facts = {"request": check.request, "content": check.content, **check.facts}
+    command = accept if is_judged else None
+    return Reason(code=ReasonCode.QUALITY, text=check.sentence, blocks=True, facts=facts, command=command)
 
 
 def _polls(facts: FeedFacts, as_of: datetime) -> Reason:

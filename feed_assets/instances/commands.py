@@ -71,6 +71,9 @@ def notify(
     payload: Annotated[dict[str, object] | None, Param("A JSON object for those who read the instance.")] = None,
     marking: Annotated[str | None, Param("A word that ends or names a batch of those who read it.")] = None,
     again: Annotated[bool, Param("An instance that has arrived has other content now.")] = False,
+    accept: Annotated[
+        str | None, Param("Take an instance that its rows hold back as it is, and why.", metavar="WHY")
+    ] = None,
     server: Annotated[  # noqa: ARG001 - who is told is found before this is called
         str | None, Param("Tell this feed-assets server, of another location.", option="to", metavar="URL", local=True)
     ] = None,
@@ -87,6 +90,9 @@ def notify(
     A signal has no data: without INSTANCE, each notice is one at the present second. With --path, INSTANCE may be left
     out if the path of its data tells it.
 
+    What comes for a feed with quality is available once a run has judged its rows. If they are not good enough,
+    --accept takes them as they are; what was found, who took them and why are kept.
+
     With --start, all instances up to --end are looked for in storage at once, such as those of a history that has
     landed. Those that are not there remain missing, and are polled as before.
 
@@ -98,8 +104,8 @@ def notify(
     if start is not None:
         if instance is not None:
             raise WrongUsageError("Give either INSTANCE or --start.")
-        if key or path or trust or size is not None or payload or marking or again:
-            of_one = "--key, --path, --bytes, --trust, --payload, --marking and --again"
+        if key or path or trust or size is not None or payload or marking or again or accept:
+            of_one = "--key, --path, --bytes, --trust, --payload, --marking, --again and --accept"
             raise WrongUsageError(f"{of_one} are of one INSTANCE.")
         end = end or context.as_of
         return poll_range(context, feed, start, end, author=author, cluster=cluster, dry_run=dry_run, progress=progress)
@@ -115,6 +121,7 @@ def notify(
         payload=payload or {},
         marking=marking,
         is_again=again,
+        accept=accept,
     )
     return record_notice(context, notice, dry_run=dry_run)
 

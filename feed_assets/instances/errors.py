@@ -117,6 +117,16 @@ class QualityError(LifecycleError):
         )
 
 
+class NothingToCompareError(LifecycleError):
+    """A feed whose column must have the values of another feed's has no instance yet."""
+
+    def __init__(self, *, feed: str, other: str, cluster: str) -> None:
+        super().__init__(
+            f"quality.in_feed of feed {feed!r} names feed {other!r}, which has no instance on {cluster} yet. It is "
+            "tried again; or remove in_feed."
+        )
+
+
 class BatchEndedError(LifecycleError):
     """A batch has no events any more, because its queue has ended since it was cut."""
 

@@ -20,7 +20,7 @@ from feed_assets.lineage.records import WORDS, Edge, EdgeKind, LineageGraph, Nod
 _Edge = tuple[EntityKey, str, EntityKey]
 
 
-_KINDS = {"inputs": EdgeKind.READ, "outputs": EdgeKind.MADE}
+_KINDS = {"inputs": EdgeKind.READ, "outputs": EdgeKind.MADE, "in_feed": EdgeKind.READ}
 _TOUCHED = (*_KINDS, "quality")
 
 

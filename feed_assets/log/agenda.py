@@ -37,6 +37,7 @@ class AgendaKind(StrEnum):
     PROCESS_RISK_LOW = "process risk low"
     PROCESS_RISK_HIGH = "process risk high"
     RETENTION = "retention"
+    QUALITY = "quality"
 
     @property
     def entity_kind(self) -> Kind:
@@ -44,7 +45,15 @@ class AgendaKind(StrEnum):
         return Kind.FEED if self in _OF_FEEDS else Kind.PROCESS
 
 
-_OF_FEEDS = frozenset({AgendaKind.LATE_FEED, AgendaKind.FEED_RISK_LOW, AgendaKind.FEED_RISK_HIGH, AgendaKind.RETENTION})
+_OF_FEEDS = frozenset(
+    {
+        AgendaKind.LATE_FEED,
+        AgendaKind.FEED_RISK_LOW,
+        AgendaKind.FEED_RISK_HIGH,
+        AgendaKind.RETENTION,
+        AgendaKind.QUALITY,
+    }
+)
 _WHILE_SCHEDULED = frozenset({AgendaKind.PROCESS_RISK_LOW, AgendaKind.PROCESS_RISK_HIGH})
 
 IS_DUE_SOMETIME = text("due_at IS NOT NULL")

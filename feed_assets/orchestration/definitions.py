@@ -34,7 +34,12 @@ from feed_assets.orchestration.graph.translator import DEFAULT_TRANSLATOR, FeedA
 from feed_assets.orchestration.location.runtime import Runtime, open_runtime
 from feed_assets.orchestration.location.spark import spark_definition
 from feed_assets.orchestration.runs import jobs
-from feed_assets.orchestration.runs.feed_checks import build_on_time_checks, build_replica_checks, to_result
+from feed_assets.orchestration.runs.feed_checks import (
+    build_on_time_checks,
+    build_outside_checks,
+    build_replica_checks,
+    to_result,
+)
 from feed_assets.orchestration.sensors import building
 from feed_assets.orchestration.user_assets.loading import FeedIOManager
 from feed_assets.plan.location import Declared, declare_location, find_plan_cache, load_location
@@ -199,6 +204,7 @@ def assemble_definitions(
             _location_check(runtime),
             *(check for cluster in clusters for check in build_on_time_checks(runtime, layout, cluster)),
             *(check for cluster in clusters for check in build_replica_checks(runtime, layout, cluster)),
+            *(check for cluster in clusters for check in build_outside_checks(runtime, layout, cluster)),
         ],
         jobs=[
             *(jobs.build_instances_job(runtime, layout.find_asset, cluster) for cluster in clusters),

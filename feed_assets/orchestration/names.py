@@ -190,6 +190,11 @@ def in_sync_op(cluster: str) -> str:
     return f"check_in_sync_{word(cluster)}"
 
 
+def quality_op(key: Key) -> str:
+    """Return the op that judges instances of a feed from outside."""
+    return f"check_quality_{word('__'.join(reversed(key)))}_{_digest(key)}"
+
+
 def late_tags(late: Mapping[datetime, Sequence[str]]) -> dict[str, str]:
     """Return the tag of a run that processes late data: its late inputs by nominal time, shortened to the first few.
 

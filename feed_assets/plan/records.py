@@ -223,8 +223,9 @@ class FeedRecord:
     Instances are `is_expected` at their nominal times, or come as they come. Without `has_data` each is only the news
     that something happened, and the location means nothing. `watch` is how often the location is looked at for
     instances that come as they come; those of an `inbox` are made of the files that are put there. `quality` is what
-    processes that write it are held to. If it `is_current`, its sequence has one instance, in whose place one version
-    follows another, `watch` is how often it is looked at, and `versions` former ones stay in the trash.
+    processes that write it are held to; where none does, its instances are judged before they are available. If it
+    `is_current`, its sequence has one instance, in whose place one version follows another, `watch` is how often it is
+    looked at, and `versions` former ones stay in the trash.
     """
 
     feed: str
@@ -269,6 +270,11 @@ class FeedRecord:
     def is_external(self) -> bool:
         """Whether its instances come from outside: no process on this cluster writes them."""
         return not self.outputs_of
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether a run judges the rows of what comes from outside before it is available."""
+        return self.quality is not None and self.is_external and self.has_data
 
     @property
     def is_polled(self) -> bool:

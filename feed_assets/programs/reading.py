@@ -26,7 +26,7 @@ _STATUS = {
 
 def require_instances(context: OperationContext, record: FeedRecord, times: Sequence[datetime]) -> None:
     """Require that instances can be read: they have arrived by the record, or storage has an arrival that no tick has
-    seen; and their data are there now.
+    seen, and whose rows need not be judged; and their data are there now.
 
     Raises:
         InstanceNotThereError: one of them cannot be read; the oldest is named, with the reasons.
@@ -40,7 +40,8 @@ def require_instances(context: OperationContext, record: FeedRecord, times: Sequ
         row = rows.get(key)
         known = row.status if row is not None else FeedInstanceStatus.MISSING
         is_there = look.availability is Availability.AVAILABLE
-        if is_there and (known is FeedInstanceStatus.AVAILABLE or (record.is_polled and known in _STATUS.values())):
+        is_unseen = record.is_polled and not record.is_judged and known in _STATUS.values()
+        if is_there and (known is FeedInstanceStatus.AVAILABLE or is_unseen):
             continue
         is_lost = known is FeedInstanceStatus.AVAILABLE
         raise InstanceNotThereError(

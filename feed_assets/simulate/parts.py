@@ -36,6 +36,7 @@ class SimulatedEvent(StrEnum):
     """The kinds of events in a simulation."""
 
     ARRIVED = "arrived"
+    JUDGED = "judged"
     SUSPENDED = "suspended"
     RESUMED = "resumed"
     CUT = "batch cut"

@@ -15,15 +15,17 @@ from typing import assert_never
 
 from feed_assets.clock import FrozenClock
 from feed_assets.context.operation import AttemptContext, OperationContext
-from feed_assets.context.tick import open_tick
+from feed_assets.context.tick import Tick, open_tick
 from feed_assets.definitions.verbs.schedules import apply_schedules, decide_schedules
 from feed_assets.entities.common import Kind
 from feed_assets.errors import FeedAssetsError
 from feed_assets.instances.arrival.arrival_notices import Notice, NoticeOutcome, record_notice
 from feed_assets.instances.arrival.polling import apply_arrivals
+from feed_assets.instances.arrival.quality_checks import apply_quality_requests
 from feed_assets.instances.arrival.stored_data import apply_stored_looks, apply_watches
 from feed_assets.instances.attempts.attempts import Published, begin_attempt
 from feed_assets.instances.attempts.execution import InstanceRunner
+from feed_assets.instances.attempts.judging import conclude_unread
 from feed_assets.instances.gates.plan_changes import apply_plan
 from feed_assets.instances.gates.readiness import ON_TIME, apply_readiness
 from feed_assets.instances.gates.reconciliation import RunState, apply_clock, apply_reconciliation, find_launched
@@ -385,6 +387,7 @@ class Simulation:
             self._reconcile(cluster, tick.as_of)
             apply_arrivals(tick)
             apply_watches(tick)
+            yield from self._judge(tick, now)
             apply_stored_looks(tick)
             apply_late_checks(tick)
             apply_retries(tick)
@@ -397,6 +400,16 @@ class Simulation:
                 yield from self._ended_without_run(cluster, now, tick.as_of)
             for request in requests:
                 yield from self._launch(request, now)
+
+    def _judge(self, tick: Tick, now: datetime) -> Iterator[LogLine]:
+        """Let in what is held back until its rows are judged: there are none."""
+        for request in apply_quality_requests(tick, lambda _: ()):
+            record = request.record
+            context = self._context(f"run-{next(self._numbers)}", tick.as_of, self.plan, None)
+            for time in request.nominal_times:
+                conclude_unread(context, record, time)
+                what = SimulatedEvent.JUDGED
+                yield LogLine(at=now, what=what, entity=record.feed, cluster=record.cluster, nominal_time=time)
 
     def _queue_lines(self, cluster: str, done: TriggerResult, now: datetime) -> Iterator[LogLine]:
         suspended = [consumer for consumer in self._suspended if consumer.cluster == cluster]

@@ -137,8 +137,10 @@ class Project:
         cluster: str | None = None,
         marking: str | None = None,
         payload: Mapping[str, object] = EMPTY,
+        accept: str | None = None,
     ) -> NoticeResult:
-        """Give notice that an instance has come, as `feed-assets feed notify`; without a time, of a signal.
+        """Give notice that an instance has come, as `feed-assets feed notify`; without a time, of a signal. With
+        `accept`, take one that is held back because of its rows.
 
         Raises:
             ArrivalRefusedError: the instance is not there, or the feed is produced here.
@@ -150,6 +152,7 @@ class Project:
             cluster=cluster,
             marking=marking,
             payload=dict(payload),
+            accept=accept,
         )
         return record_notice(self._context(), notice)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from feed_assets.entities.common import Kind
-from feed_assets.entities.content.quality import BROKEN_RULES, Quality
+from feed_assets.entities.content.quality import BROKEN_RULES, OnFail, Quality
 from feed_assets.entities.feed import ClusterRole, Feed, FeedFormat
 from feed_assets.entities.process import iter_workflows
 from feed_assets.entities.workflow import WorkflowEngine
@@ -14,26 +14,10 @@ _WHERE = ("quality", "quarantine")
 
 
 def check_writers(scope: Scope, feed: Feed) -> Iterator[Complaint]:
-    """Somebody here must write the feed, with an engine whose rows can be looked at before they are published."""
+    """Who writes the feed must have an engine whose rows can be looked at before they are published."""
     if feed.quality is None:
         return
     writers = [each for cluster in feed.clusters for each in scope.writers.get((feed.name, cluster), ())]
-    # a process with errors may write it
-    if not writers and all(scope.bundle.find(key) for key in scope.sources if key[0] == Kind.PROCESS):
-        yield Complaint(
-            path=("quality",),
-            message="quality has no meaning: no process writes the feed, and what arrives is taken as it is",
-            remedy="Remove it, or let a process read this feed and write another one with quality.",
-            is_absence=True,
-            causes=tuple(
-                process.label
-                for process in scope.bundle.processes
-                if any(
-                    output.feed == feed.name or not scope.is_declared((Kind.FEED, output.feed))
-                    for output in process.outputs.values()
-                )
-            ),
-        )
     for process in {writer.process.name: writer.process for writer in writers}.values():
         is_optional = any(output.optional and output.feed == feed.name for output in process.outputs.values())
         for _, workflow in iter_workflows(process):
@@ -44,6 +28,68 @@ def check_writers(scope: Scope, feed: Feed) -> Iterator[Complaint]:
                     message=f"process {process.name!r} cannot be held to it: {fault}",
                     remedy="Write files of another feed, and let a python or sql process write this feed from them.",
                 )
+
+
+def check_outside(scope: Scope, feed: Feed) -> Iterator[Complaint]:
+    """Nothing of what comes from outside is moved or left out: it is available as it is, or not at all."""
+    quality = feed.quality
+    outside = [
+        name
+        for name, entry in feed.clusters.items()
+        if entry.type is not ClusterRole.TARGET and not scope.writers.get((feed.name, name))
+    ]
+    # a process with errors may write it
+    if (
+        quality is None
+        or not outside
+        or not all(scope.bundle.find(key) for key in scope.sources if key[0] == Kind.PROCESS)
+    ):
+        return
+    faults = [("quarantine", "takes no rows")] if quality.quarantine is not None else []
+    if quality.threshold < 100 and quality.on_fail is OnFail.BLOCK:
+        faults.append(("threshold", "lets bad rows reach who reads the feed"))
+    for name, fault in faults:
+        yield Complaint(
+            path=("quality", name),
+            message=f"quality.{name} {fault}: no process writes the feed on {', '.join(outside)}, and what comes from "
+            "outside stays as it is",
+            remedy=f"Remove {name}, or let a process read this feed and write another one with this quality."
+            + (" With on_fail: warn bad rows are told and let in." if name == "threshold" else ""),
+            is_absence=True,
+            causes=tuple(
+                process.label
+                for process in scope.bundle.processes
+                if any(
+                    output.feed == feed.name or not scope.is_declared((Kind.FEED, output.feed))
+                    for output in process.outputs.values()
+                )
+            ),
+        )
+
+
+def check_columns(scope: Scope, feed: Feed) -> Iterator[Complaint]:
+    """What in_feed names must be columns, and feeds with data on the clusters of this feed."""
+    known, quality = column_names(feed), feed.quality
+    for column, key in quality.keys.items() if quality is not None else ():
+        path, other = ("quality", "in_feed", column), scope.bundle.find_feed(key.feed)
+        if known is not None and column.lower() not in known:
+            message = f"in_feed names {column!r}, which is no column of the feed's schema"
+            yield Complaint(path=path, message=message, remedy=f"Write some of {', '.join(sorted(known))}.")
+        if other is None:
+            continue
+        theirs = column_names(other)
+        if key.feed == feed.name:
+            remedy = "Name another feed, or write a rule on the rows."
+            yield Complaint(path=path, message="in_feed names the feed itself", remedy=remedy)
+        elif not other.has_data:
+            message = f"in_feed names feed {key.feed!r}, which has no data"
+            yield Complaint(path=path, message=message, remedy="Name a feed with locations or a table.")
+        elif theirs is not None and key.column.lower() not in theirs:
+            message = f"in_feed names {key.column!r}, which is no column of feed {key.feed!r}"
+            yield Complaint(path=path, message=message, remedy=f"Write one of {', '.join(sorted(theirs))}.")
+        elif lacking := sorted(set(feed.clusters) - set(other.clusters)):
+            message = f"in_feed names feed {key.feed!r}, which is not on {', '.join(lacking)}"
+            yield Complaint(path=path, message=message, remedy="Declare it there.")
 
 
 def _find_fault(feed: Feed, engine: WorkflowEngine, *, is_optional: bool) -> str | None:

@@ -8,12 +8,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from feed_assets.engines.data.fitting import find_differences, find_misfit
-from feed_assets.engines.data.quality import FileForm, write_judged
+from feed_assets.engines.data.quality import FileForm, Others, judge_frame, write_judged
 from feed_assets.engines.data.tables import columns_of, read_partitions, write_partition
 from feed_assets.engines.errors import InputReadError, OutputMismatchError
 from feed_assets.engines.failures import render_cause
-from feed_assets.engines.port import InputData, InputInstance, OutputReport, OutputTarget, StepPlace, Work
+from feed_assets.engines.port import InputData, InputInstance, Judged, OutputReport, OutputTarget, StepPlace, Work
 from feed_assets.entities.content.column_lineage import ColumnLineage
+from feed_assets.entities.content.quality import Quality
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -89,14 +90,17 @@ def write_output(df: "DataFrame", target: OutputTarget) -> OutputReport:
     from pyspark.sql import functions as sf
 
     if target.partition is not None:
-        return write_partition(df, target, render_subject(target), write_output)
+        return write_partition(
+            df, target, render_subject(target), write_output, open_others(df.sparkSession, target.others)
+        )
     observation = Observation()
     options = _with_options(_WRITER_DEFAULTS.get(target.format, {}), target.options) | _NO_SUCCESS_MARKER
     try:
         fitted = fit_to_schema(df, target)
         if target.quality is not None:
             form = FileForm(format=target.format, writes=options)
-            report = write_judged(fitted, target, render_subject(target), form, write_output)
+            others = open_others(df.sparkSession, target.others)
+            report = write_judged(fitted, target, render_subject(target), form, write_output, others)
             return replace(report, columns=columns_of(fitted.schema))
         counted = fitted.observe(observation, sf.count(sf.lit(1)).alias("rows"))
         counted.write.format(target.format).mode("overwrite").options(**options).save(target.url)
@@ -105,6 +109,21 @@ def write_output(df: "DataFrame", target: OutputTarget) -> OutputReport:
             raise misfit from exc
         raise
     return OutputReport(name=target.name, rows=int(observation.get["rows"]), columns=columns_of(fitted.schema))
+
+
+def open_others(spark: "SparkSession", others: Mapping[str, InputData]) -> Others:
+    """Open what rows are compared with: one instance each."""
+    return {name: (read_input(spark, data), data.instances[0].nominal_time) for name, data in others.items()}
+
+
+def judge_input(spark: "SparkSession", data: InputData, quality: Quality, others: Mapping[str, InputData]) -> Judged:
+    """Hold the rows of an instance to a quality, as `judge_frame` does.
+
+    Raises:
+        InputReadError: Spark cannot read it, or one that it is compared with.
+        OutputMismatchError: Spark does not understand a rule or a condition.
+    """
+    return judge_frame(read_input(spark, data), quality, f"feed {data.feed!r}", open_others(spark, others))
 
 
 def judge_output(spark: "SparkSession", target: OutputTarget, nominal_time: datetime) -> OutputReport:

@@ -5,18 +5,21 @@ others. Where a quarantine takes the bad ones, the judged rows are kept until bo
 twice; there a column names the rules that a row broke.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import reduce
+from math import inf
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from feed_assets.engines.errors import CodeFault, OutputMismatchError
 from feed_assets.engines.failures import render_cause
 from feed_assets.engines.port import Judged, OutputReport, OutputTarget
 from feed_assets.engines.spark.sessions import with_settings
-from feed_assets.entities.content.quality import BROKEN_RULES, UNIQUE, OnFail, Quality
+from feed_assets.entities.content.quality import BROKEN_RULES, UNIQUE, Comparison, OnFail, Quality
+from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -25,6 +28,7 @@ _FOLDER = "judged"
 _BAD = "feed_assets_bad"
 _GOOD = f"{_FOLDER}/{_BAD}=false"
 _FLAG = "feed_assets_breaks_"
+_MEASURE = "feed_assets_measure_"
 _SETTINGS = MappingProxyType(
     {
         # A task keeps a file open for each folder, which keeps the order of rows and costs no sort.
@@ -47,12 +51,130 @@ class FileForm:
         frame.write.format(self.format).mode("overwrite").options(**self.writes).partitionBy(*by).save(url)
 
 
+Others: TypeAlias = "Mapping[str, tuple[DataFrame, datetime]]"
+"""Frames with which rows are compared, and the nominal times of what they have: see `OutputTarget`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Judging:
+    """Rows with a column for each rule, and what is counted of them in one pass."""
+
+    quality: Quality
+    subject: str
+    flagged: "DataFrame"
+    columns: Mapping[str, str]
+    others: Others
+
+    @classmethod
+    def of(cls, frame: "DataFrame", quality: Quality, subject: str, others: Others) -> "_Judging":
+        """Flag the rows of a frame.
+
+        Raises:
+            OutputMismatchError: Spark does not understand a rule, or a column has the name of the quarantine's own.
+        """
+        joined, keys = _with_keys(frame, quality, subject, others)
+        flags = {**_flag_broken(frame, quality, subject), **keys}
+        columns = {name: f"{_FLAG}{number}" for number, name in enumerate(flags)}
+        own = (joined[name] for name in frame.columns)
+        flagged = joined.select(*own, *(flag.alias(columns[name]) for name, flag in flags.items()))
+        return cls(quality, subject, flagged, columns, others)
+
+    @property
+    def is_bad(self) -> "Column":
+        """Whether a row breaks any rule."""
+        from pyspark.sql import functions as sf
+
+        return reduce(lambda one, other: one | other, map(sf.col, self.columns.values()), sf.lit(False))
+
+    def measures(self) -> "list[Column]":
+        """Return all that is counted.
+
+        Raises:
+            OutputMismatchError: Spark does not understand a condition.
+        """
+        from pyspark.sql import functions as sf
+
+        found = {"rows": sf.count(sf.lit(1)), "bad": sf.count_if(self.is_bad)}
+        found |= {column: sf.count_if(sf.col(column)) for column in self.columns.values()}
+        where = {name: f"quality.aggregates.{name}" for name in self.quality.aggregates}
+        where |= {name: f"quality.compare.{name}" for name in self.quality.compare}
+        for number, (name, text) in enumerate(self._expressions.items()):
+            with _understood(self.subject, name, text, where[name]):
+                found[f"{_MEASURE}{number}"] = _analyzed(self.flagged, text)
+        return [measure.alias(name) for name, measure in found.items()]
+
+    @property
+    def _expressions(self) -> dict[str, str]:
+        return {**self.quality.aggregates, **{name: each.value for name, each in self.quality.compare.items()}}
+
+    def judge(self, found: Mapping[str, object]) -> Judged:
+        """Return what was counted, by the names of the measures."""
+        values = {name: found[f"{_MEASURE}{number}"] for number, name in enumerate(self._expressions)}
+        failed = {
+            name: f"{text} does not hold" for name, text in self.quality.aggregates.items() if values[name] is not True
+        }
+        return Judged(
+            rows=_number(found["rows"]),
+            bad=_number(found["bad"]),
+            broken={name: _number(found[column]) for name, column in self.columns.items()},
+            conditions={**failed, **self._compare(values)},
+        )
+
+    def _compare(self, values: Mapping[str, object]) -> dict[str, str]:
+        """Return why comparisons do not hold; each earlier instance is read once."""
+        failed: dict[str, str] = {}
+        for to in dict.fromkeys(each.to for each in self.quality.compare.values()):
+            if to not in self.others:
+                continue
+            frame, time = self.others[to]
+            those = {name: each for name, each in self.quality.compare.items() if each.to == to}
+            row = frame.agg(*(_analyzed(frame, each.value).alias(name) for name, each in those.items())).first()
+            for name, each in those.items():
+                fault = _find_misproportion(each, values[name], row[name] if row is not None else None)
+                failed |= {name: f"{fault} of {render_datetime(time)}"} if fault else {}
+        return failed
+
+
+def _number(value: object) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def _find_misproportion(comparison: Comparison, now: object, before: object) -> str | None:
+    """Return why a value is not in proportion to an earlier one, as the beginning of a clause; None if it is."""
+    if before is None:
+        return None
+    least = f"at least {comparison.at_least:g} times" if comparison.at_least is not None else ""
+    most = f"at most {comparison.at_most:g} times" if comparison.at_most is not None else ""
+    if now is not None:
+        here, there = float(str(now)), float(str(before))
+        share = here / there if there else 1.0 if not here else inf
+        if (comparison.at_least or 0) <= share <= (inf if comparison.at_most is None else comparison.at_most):
+            return None
+    shown = "null" if now is None else f"{now:,}" if isinstance(now, int) else str(now)
+    demand = " and ".join(filter(None, (least, most)))
+    return f"{comparison.value} is {shown}, and must be {demand} the {before}"
+
+
+def judge_frame(frame: "DataFrame", quality: Quality, subject: str, others: Others) -> Judged:
+    """Hold rows to a quality without writing them: one pass over them, and one over each earlier instance.
+
+    Raises:
+        OutputMismatchError: Spark does not understand a rule or a condition.
+    """
+    judging = _Judging.of(frame, quality, subject, others)
+    row = judging.flagged.agg(*judging.measures()).first()
+    assert row is not None
+    return judging.judge(row.asDict())
+
+
 def write_judged(
     frame: "DataFrame",
     target: OutputTarget,
     subject: str,
     form: FileForm,
     write: Callable[["DataFrame", OutputTarget], OutputReport],
+    others: Others,
 ) -> OutputReport:
     """Write rows that are held to a quality below the target's directory, and report how many are good.
 
@@ -66,34 +188,24 @@ def write_judged(
 
     quality = target.quality
     assert quality is not None
-    flags = _flag_broken(frame, quality, subject)
-    columns = {name: f"{_FLAG}{number}" for number, name in enumerate(flags)}
-    flagged = frame.select("*", *(flag.alias(columns[name]) for name, flag in flags.items()))
-    is_bad = reduce(lambda one, other: one | other, map(sf.col, columns.values()), sf.lit(False))
-    observation = Observation()
-    counts = {"rows": sf.count(sf.lit(1)), "bad": sf.count_if(is_bad)}
-    counts |= {column: sf.count_if(sf.col(column)) for column in columns.values()}
-    report = None
+    judging = _Judging.of(frame, quality, subject, others)
+    flagged, columns, observation, report = judging.flagged, judging.columns, Observation(), None
     with _kept(flagged, is_needed=target.quarantine is not None):
-        counted = flagged.observe(observation, *(count.alias(name) for name, count in counts.items()))
-        sorted_out = counted.withColumn(_BAD, is_bad).drop(*columns.values())
+        with _understood(subject, "conditions", "computed while rows are written", "quality.aggregates"):
+            counted = flagged.observe(observation, *judging.measures())
+            counted.schema  # noqa: B018 - a session of Spark Connect analyzes now
+        sorted_out = counted.withColumn(_BAD, judging.is_bad).drop(*columns.values())
         form.write(sorted_out, f"{target.url.rstrip('/')}/{_FOLDER}", _BAD)
         if target.quarantine is not None:
             broken = sf.concat_ws(",", *(sf.when(sf.col(column), name) for name, column in columns.items()))
-            bad = flagged.where(is_bad).withColumn(BROKEN_RULES, broken).drop(*columns.values())
+            bad = flagged.where(judging.is_bad).withColumn(BROKEN_RULES, broken).drop(*columns.values())
             report = write(bad, target.quarantine)
-    found = {name: int(number) for name, number in observation.get.items()}
-    published = found["rows"] if quality.on_fail is OnFail.WARN else found["rows"] - found["bad"]
+    judged = judging.judge(observation.get)
+    published = judged.rows if quality.on_fail is OnFail.WARN else judged.rows - judged.bad
     if not published:
         form.write(frame.limit(0), target.url)  # Spark makes no folder without rows
-    judged = Judged(
-        rows=found["rows"],
-        bad=found["bad"],
-        broken={name: found[column] for name, column in columns.items()},
-        kept=None if not published else (_FOLDER,) if quality.on_fail is OnFail.WARN else (_GOOD,),
-        quarantine=report,
-    )
-    return OutputReport(name=target.name, rows=published, judged=judged)
+    kept = None if not published else (_FOLDER,) if quality.on_fail is OnFail.WARN else (_GOOD,)
+    return OutputReport(name=target.name, rows=published, judged=replace(judged, kept=kept, quarantine=report))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,9 +242,57 @@ def _is_broken(frame: "DataFrame", text: str) -> "Column":
     return flag
 
 
+@contextmanager
+def _understood(subject: str, name: str, text: str, where: str) -> Iterator[None]:
+    """Raise OutputMismatchError for what Spark does not understand."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        yield
+    except AnalysisException as exc:
+        raise OutputMismatchError(
+            subject=subject,
+            reason=f"its quality rule {name!r} ({text}) is not understood: {render_cause(exc)}",
+            next_step=f"Correct {where} of the feed.",
+        ) from exc
+
+
+def _analyzed(frame: "DataFrame", text: str) -> "Column":
+    """Return an aggregate over all rows of a frame. Raises AnalysisException if Spark does not understand it."""
+    from pyspark.sql import functions as sf
+
+    measure = sf.expr(text)
+    frame.agg(measure).schema  # noqa: B018 - a session of Spark Connect analyzes now
+    return measure
+
+
+def _with_keys(
+    frame: "DataFrame", quality: Quality, subject: str, others: Others
+) -> "tuple[DataFrame, dict[str, Column]]":
+    """Join the keys that other feeds have, each once; return also, by column, whether a row's value is none of them."""
+    from pyspark.sql import functions as sf
+
+    joined: DataFrame = frame
+    flags: dict[str, Column] = {}
+    for number, (column, key) in enumerate(quality.keys.items()):
+        keys, name = others[key.feed][0], f"{_FLAG}key_{number}"
+        _require_columns(subject, f"quality.in_feed of {column}", [column], frame.columns)
+        _require_columns(subject, f"quality.in_feed of {key.feed}", [key.column], keys.columns)
+        known = keys.select(keys[key.column].alias(name)).where(sf.col(name).isNotNull()).distinct()
+        joined = joined.join(known, frame[column].eqNullSafe(known[name]), "left")
+        flags[column] = frame[column].isNotNull() & sf.col(name).isNull()
+    return joined, flags
+
+
+def _require_columns(subject: str, field: str, names: Sequence[str], columns: Sequence[str]) -> None:
+    known = {column.lower() for column in columns}
+    if unknown := [name for name in names if name.lower() not in known]:
+        reason = f"{field} names {', '.join(unknown)}, which it does not have"
+        raise OutputMismatchError(subject=subject, reason=reason, next_step=f"Write some of {', '.join(columns)}.")
+
+
 def _flag_broken(frame: "DataFrame", quality: Quality, subject: str) -> "dict[str, Column]":
     """Return, for each rule, whether a row breaks it: never null."""
-    from pyspark.errors import AnalysisException
     from pyspark.sql import Window
     from pyspark.sql import functions as sf
 
@@ -144,22 +304,10 @@ def _flag_broken(frame: "DataFrame", quality: Quality, subject: str) -> "dict[st
         )
     flags: dict[str, Column] = {}
     for name, text in quality.rules.items():
-        try:
+        with _understood(subject, name, text, "quality.rules"):
             flags[name] = _is_broken(frame, text)
-        except AnalysisException as exc:
-            raise OutputMismatchError(
-                subject=subject,
-                reason=f"its quality rule {name!r} ({text}) is not understood: {render_cause(exc)}",
-                next_step="Correct quality.rules of the feed.",
-            ) from exc
     if quality.unique:
-        known = {column.lower() for column in frame.columns}
-        if unknown := [name for name in quality.unique if name.lower() not in known]:
-            raise OutputMismatchError(
-                subject=subject,
-                reason=f"quality.unique names {', '.join(unknown)}, which it does not have",
-                next_step=f"Write some of {', '.join(frame.columns)}.",
-            )
+        _require_columns(subject, "quality.unique", quality.unique, frame.columns)
         keys = [frame[name] for name in quality.unique]
         is_repeated = sf.count(sf.lit(1)).over(Window.partitionBy(*keys)) > 1
         flags[UNIQUE] = reduce(lambda one, key: one & key.isNotNull(), keys, is_repeated)

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from feed_assets.engines.data.fitting import find_differences, find_misfit
-from feed_assets.engines.data.quality import FileForm, write_judged
+from feed_assets.engines.data.quality import FileForm, Others, write_judged
 from feed_assets.engines.errors import InputReadError, OutputMismatchError
 from feed_assets.engines.failures import render_cause
 from feed_assets.engines.port import InputData, OutputReport, OutputTarget, TableName, TablePartition
@@ -68,13 +68,18 @@ def read_partitions(spark: "SparkSession", data: InputData) -> "DataFrame":
 
 
 def write_partition(
-    df: "DataFrame", target: OutputTarget, subject: str, write: Callable[["DataFrame", OutputTarget], OutputReport]
+    df: "DataFrame",
+    target: OutputTarget,
+    subject: str,
+    write: Callable[["DataFrame", OutputTarget], OutputReport],
+    others: Others,
 ) -> OutputReport:
     """Write a DataFrame as the content of one partition into the target's directory, and report the number of rows.
 
     The columns must be those of the table, in any order; they are cast by Spark's rules for storing into a table. The
     partition keys are optional columns. If they are present, every row must belong to the partition. Rows can be held
-    to a quality if the table's files are of a format of Spark; `write` then writes the quarantine.
+    to a quality if the table's files are of a format of Spark; `write` then writes the quarantine, and `others` are
+    what they are compared with.
 
     Raises:
         OutputMismatchError: the columns are not those of the table, or rows belong to another partition.
@@ -102,7 +107,8 @@ def write_partition(
     try:
         fitted = counted.drop(*(by_name[key] for key in values if key in by_name)).to(content)
         if target.quality is not None:
-            judged, is_counted = write_judged(fitted, target, subject, _form(table, subject), write), True
+            judged = write_judged(fitted, target, subject, _form(table, subject), write, others)
+            is_counted = True
         else:
             is_counted = _write(fitted, target.url, table, content)
     except AnalysisException as exc:

@@ -23,11 +23,13 @@ from feed_assets.entities.flow_names import is_flow
 from feed_assets.entities.locations.overlaps import Places
 from feed_assets.instances.arrival.instance_paths import plain_template
 from feed_assets.instances.arrival.polling import PollResult, decide_poll_result, describe_owner, record_poll_results
+from feed_assets.instances.arrival.quality_checks import ACCEPTED, QualityChecks, hold_back, let_in
 from feed_assets.instances.arrival.recording import Signal, content_digest, record_signals
 from feed_assets.instances.arrival.store_polls import Candidate
 from feed_assets.instances.arrival.stored_data import record_vanished
 from feed_assets.json_form import Hidden, NominalTime
 from feed_assets.log.events import EventLog
+from feed_assets.log.instances.arrival_polls import ArrivalPolls
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.feed_places import OWN_PATHS, FeedPlaces
 from feed_assets.log.records import MESSAGE, FeedEvent, FeedEventKind, FeedInstance, FeedInstanceStatus, FeedKey
@@ -43,6 +45,8 @@ class NoticeOutcome(StrEnum):
 
     RECORDED = "recorded"
     CHANGED = "recorded again, with other content"
+    HELD = "recorded, and available once its rows are judged"
+    ACCEPTED = "accepted as it is"
     KNOWN = "known already"
 
 
@@ -53,7 +57,8 @@ class Notice:
     `cluster` may be omitted if the feed arrives on one cluster only. The second of two notices with the same `key` does
     nothing, and has the outcome of the first. `path` and `bytes` are compared with the instance's location and content.
     With `is_trusted` storage is not checked. `payload` and `marking` are handed to those who read the instance.
-    `is_again` says that an instance that has arrived has other content now.
+    `is_again` says that an instance that has arrived has other content now. `accept` says why one that is held back
+    because of its rows is taken as it is.
 
     The time may be omitted if the path tells it; for a signal it is then the present second.
     """
@@ -69,6 +74,7 @@ class Notice:
     payload: Mapping[str, object] = field(default_factory=dict)
     marking: str | None = None
     is_again: bool = False
+    accept: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +125,8 @@ def record_notice(context: OperationContext, notice: Notice, *, dry_run: bool = 
     time = _find_time(record, notice)
     record.sequence.index(time)
     _check_notice(context, record, notice, time)
+    if notice.accept is not None:
+        return _accept(context, record, notice, time, dry_run=dry_run)
     with context.database.read() as connection:
         known = _find_known(connection, record, notice, time)
     seen_now: dict[FeedKey, Look] = {}
@@ -136,6 +144,7 @@ def record_notice(context: OperationContext, notice: Notice, *, dry_run: bool = 
     look = _look(context, record, notice, time)
     seen = _seen(record, notice, time, look, context.as_of)
     outcome = NoticeOutcome.RECORDED if known is None else NoticeOutcome.CHANGED
+    outcome = NoticeOutcome.HELD if record.is_judged else outcome
     if known is not None and known.manifest_digest == (seen.row and seen.row.manifest_digest):
         return _result(context, record, time, NoticeOutcome.KNOWN, look.bytes, look.files, dry_run=dry_run)
     if not dry_run:
@@ -219,15 +228,52 @@ def _record_change(connection: Connection, seen: PollResult) -> None:
     """Record other content of an instance that has arrived before."""
     assert seen.event is not None
     assert seen.row is not None
-    (seq,) = EventLog(connection).append([replace(seen.event, kind=FeedEventKind.CHANGED)])
+    assert seen.record is not None
     instances = FeedInstances(connection)
     before = instances.get(*seen.key)
-    arrived_at = before.available_at if before is not None else None
-    instances.put([replace(seen.row, event_seq=seq, available_at=arrived_at)])
+    event = replace(seen.event, kind=FeedEventKind.CHANGED)
+    row = replace(seen.row, available_at=before.available_at if before is not None else None)
+    if held := hold_back(connection, [(seen.record, row, event)]):
+        instances.put(held.values())
+        ArrivalPolls(connection).put([seen.next_poll] if seen.next_poll is not None else [])
+        return
+    (seq,) = EventLog(connection).append([event])
+    instances.put([replace(row, event_seq=seq)])
+
+
+def _accept(
+    context: OperationContext, record: FeedRecord, notice: Notice, time: datetime, *, dry_run: bool
+) -> NoticeResult:
+    """Let in an instance that is held back because of its rows, as it is; what was found about them stays."""
+    look = _look(context, record, notice, time)
+    seen = _seen(record, notice, time, look, context.as_of)
+    assert seen.row is not None
+    key = FeedKey(*record.key, time)
+    with context.database.begin() as connection:
+        lock_log(connection)
+        row, check = FeedInstances(connection).get(*key), QualityChecks(connection).of_instances([key]).get(key)
+        if row is None or check is None or row.status is not FeedInstanceStatus.PARTIAL:
+            again = _notify(replace(notice, accept=None), record.cluster)
+            _refuse(notice, record, time, "its rows do not hold it back", f"Give notice without --accept: {again}")
+        if not dry_run:
+            told = {"by": notice.author, "because": notice.accept}
+            if check.content != (seen.row.manifest_digest or ""):
+                check = replace(check, facts={}, summary=None, content=seen.row.manifest_digest or "")
+            accepted = replace(seen.row, available_at=row.available_at)
+            check = replace(
+                check,
+                accepted=f"{notice.author}: {notice.accept}",
+                event={**check.event, "origin": notice_origin(notice.author), "bytes": look.bytes, "files": look.files},
+            )
+            let_in(connection, record, accepted, check, context.as_of, **{ACCEPTED: told})
+    if not dry_run:
+        _audit(context, record, notice, time)
+    return _result(context, record, time, NoticeOutcome.ACCEPTED, look.bytes, look.files, dry_run=dry_run)
 
 
 def _audit(context: OperationContext, record: FeedRecord, notice: Notice, time: datetime) -> None:
     details = {"marking": notice.marking, "key": notice.key, "again": notice.is_again or None}
+    details["accepted"] = notice.accept
     note_target(
         context,
         notice.author,
@@ -356,6 +402,7 @@ def _notify(notice: Notice, cluster: str, *, is_trusted: bool = False) -> str:
         payload=json.dumps(notice.payload) if notice.payload else None,
         marking=notice.marking,
         again=notice.is_again,
+        accept=notice.accept,
     )
 
 

@@ -17,6 +17,7 @@ from sqlalchemy import Connection
 
 from feed_assets.context.bulkheads import TickStep, pause_by_age
 from feed_assets.context.tick import Tick, tick_step
+from feed_assets.instances.arrival.quality_checks import digest_rules, hold_back
 from feed_assets.instances.arrival.store_polls import Candidate, poll_confined, require_unobstructed
 from feed_assets.instances.late.lateness import decide_feed_check
 from feed_assets.instances.late.store import LateCheck, LateChecks
@@ -119,7 +120,8 @@ def decide_poll_result(candidate: Candidate, look: Look, as_of: datetime, origin
     """Decide the result of a poll; `origin` is who asked for it.
 
     An instance without a flag that exists and is empty stays EMPTY: a writer may still be at work. Of instances that
-    come as they come none is MISSING: one that had begun to come and is not there any more is forgotten.
+    come as they come none is MISSING: one that had begun to come and is not there any more is forgotten. One whose
+    rows are judged is polled until it is available: it may get other content.
     """
     record = candidate.record
     key = FeedKey(*record.key, candidate.nominal_time)
@@ -148,6 +150,10 @@ def decide_poll_result(candidate: Candidate, look: Look, as_of: datetime, origin
         found = f"{status}|{look.bytes}|{look.files}"
         planned = _plan_poll(key, found, as_of, has_begun=look.availability is not Availability.MISSING)
         return PollResult(key=key, row=row, event=None, next_poll=planned, is_news=found != candidate.known)
+    again: ArrivalPoll | None = None
+    if record.is_judged:
+        assert record.quality is not None
+        again = _plan_poll(key, f"{status}|{digest}|{digest_rules(record.quality)}", as_of, has_begun=True)
     event = NewFeedEvent(
         feed=record.feed,
         cluster=record.cluster,
@@ -161,7 +167,10 @@ def decide_poll_result(candidate: Candidate, look: Look, as_of: datetime, origin
         recorded_at=as_of,
     )
     late_check = decide_feed_check(record, candidate.nominal_time, as_of)
-    return PollResult(key=key, row=row, event=event, next_poll=None, is_news=True, late_check=late_check, record=record)
+    is_news = again is None or again.found != candidate.known
+    return PollResult(
+        key=key, row=row, event=event, next_poll=again, is_news=is_news, late_check=late_check, record=record
+    )
 
 
 def plan_first_poll(key: FeedKey, as_of: datetime) -> PollResult:
@@ -353,7 +362,7 @@ def record_poll_results(connection: Connection, seen: Sequence[PollResult]) -> i
 
     An instance that became AVAILABLE or EVICTED meanwhile keeps its status and gets no second event. An unchanged
     result only updates the planned poll. One whose path is another's, since the place of the feed has changed, has not
-    arrived.
+    arrived, nor has one whose rows are still to be judged.
     """
     instances, planned = FeedInstances(connection), ArrivalPolls(connection)
     settled = instances.find_settled([each.key for each in seen if each.is_news])
@@ -361,6 +370,7 @@ def record_poll_results(connection: Connection, seen: Sequence[PollResult]) -> i
     came = [(each.record, each.key.nominal_time) for each in news if each.record is not None]
     owners = FeedPlaces(connection).find_owners(came)
     news = [_without_path(each, owners[each.key]) if each.key in owners else each for each in news]
+    news = _without_held(connection, news)
     arrived = [(each.row, each.event) for each in news if each.event is not None and each.row is not None]
     seqs = EventLog(connection).append([event for _, event in arrived])
     rows = [each.row for each in news if each.event is None and each.row is not None]
@@ -377,6 +387,24 @@ def record_poll_results(connection: Connection, seen: Sequence[PollResult]) -> i
 def describe_owner(owner: datetime) -> str:
     """Return why an instance has not arrived that has the path of another one."""
     return f"its path is that of instance {render_datetime(owner)}, which came before the place of the feed changed"
+
+
+def _without_held(connection: Connection, news: Sequence[PollResult]) -> list[PollResult]:
+    """Return the results without the arrivals that are held back until their rows are judged."""
+    arriving = [
+        (each.record, each.row, each.event)
+        for each in news
+        if each.record is not None and each.row is not None and each.event is not None
+    ]
+    held = hold_back(connection, arriving)
+    return [
+        replace(each, row=held[each.key], event=None, late_check=None)
+        if each.key in held
+        else replace(each, next_poll=None)
+        if each.event is not None
+        else each
+        for each in news
+    ]
 
 
 def _without_path(seen: PollResult, owner: datetime) -> PollResult:

@@ -35,6 +35,7 @@ from feed_assets.entities.process import OnTimeout
 from feed_assets.entities.workflow import Workflow
 from feed_assets.instances.attempts.attempt_inputs import (
     InputReader,
+    InstanceAddresses,
     find_batch_events,
     find_late_inputs,
     find_newest_event,
@@ -52,8 +53,9 @@ from feed_assets.instances.attempts.attempts import (
     start_attempt,
 )
 from feed_assets.instances.attempts.displacement import OutputPlace
+from feed_assets.instances.attempts.judging import find_others
 from feed_assets.instances.attempts.made_from import render_taken
-from feed_assets.instances.attempts.verdicts import Verdict, decide_verdict, find_refusal, name_kept
+from feed_assets.instances.attempts.verdicts import Verdict, find_refusal, name_kept
 from feed_assets.instances.attempts.work_data import (
     job_properties,
     made_up_rows,
@@ -135,7 +137,10 @@ class StagedOutput:
         quality, report = self.record.quality, reports.get(self.edge.name)
         if quality is None or self.is_adopted or report is None or report.judged is None:
             return None
-        return decide_verdict(self.edge, self.nominal_time, quality, report.judged)
+        judged, feed_key = report.judged, self.edge.feed_key
+        return Verdict(
+            output=self.edge.name, feed_key=feed_key, nominal_time=self.nominal_time, quality=quality, judged=judged
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,8 +189,15 @@ def stage_target(
     )
 
 
-def output_targets(targets: Sequence[StagedOutput]) -> tuple[OutputTarget, ...]:
-    """Return the outputs for the work; each has the quarantine of its bad rows, if both are written."""
+def output_targets(
+    context: AttemptContext, targets: Sequence[StagedOutput], addresses: InstanceAddresses
+) -> tuple[OutputTarget, ...]:
+    """Return the outputs for the work; each has the quarantine of its bad rows, if both are written, and what its rows
+    are compared with.
+
+    Raises:
+        NothingToCompareError: a feed has no instance whose keys they may have.
+    """
     adopted = {each.edge.name for each in targets if each.is_adopted}
     quarantines = {
         each.edge.quarantine_of: output_target(each.edge.name, each.record, each.nominal_time, each.staging.url)
@@ -200,6 +212,7 @@ def output_targets(targets: Sequence[StagedOutput]) -> tuple[OutputTarget, ...]:
             each.staging.url,
             optional=each.edge.optional,
             quarantine=quarantines.get(each.edge.name),
+            others=find_others(context, each.record, each.nominal_time, addresses),
         )
         for each in targets
         if each.edge.quarantine_of is None
@@ -279,6 +292,7 @@ class Task:
     states: Sequence[InputState]
     data: tuple[InputData, ...]
     values: TextContext
+    addresses: InstanceAddresses
     access: Mapping[str, str]
     events: Mapping[str, tuple[InputEvent, ...]]
     pinned: PinnedWork
@@ -415,6 +429,7 @@ class InstanceRunner:
             states=readable,
             data=data,
             values=with_inputs(values, data),
+            addresses=reader,
             access=reader.access_modes(),
             events=events,
             pinned=pinned,
@@ -538,7 +553,7 @@ class InstanceRunner:
     def _work(self, task: Task, targets: Sequence[StagedOutput]) -> Work:
         process, workflow, nominal_time = task.process, task.workflow, task.nominal_time
         data, values = task.data, task.values
-        outputs = output_targets(targets)
+        outputs = output_targets(self.context, targets, task.addresses)
         return Work(
             process=process.process,
             cluster=process.cluster,

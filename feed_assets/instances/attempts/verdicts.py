@@ -9,11 +9,11 @@ from datetime import datetime
 from decimal import ROUND_DOWN, Decimal
 from pathlib import PurePosixPath
 
-from feed_assets.catalog.run_metadata import RULE
+from feed_assets.catalog.run_metadata import CONDITION, HOLDS, RULE
 from feed_assets.engines.port import Judged
 from feed_assets.entities.content.quality import OnFail, Quality
 from feed_assets.instances.errors import QualityError
-from feed_assets.plan.edges import Key, OutputEdge
+from feed_assets.plan.edges import Key
 from feed_assets.plan.rendering import counted
 
 
@@ -25,9 +25,15 @@ class Verdict:
     feed_key: Key
     nominal_time: datetime
     quality: Quality
-    rows: int
-    bad: int
-    broken: Mapping[str, int]
+    judged: Judged
+
+    @property
+    def rows(self) -> int:
+        return self.judged.rows
+
+    @property
+    def bad(self) -> int:
+        return self.judged.bad
 
     @property
     def good(self) -> int:
@@ -42,8 +48,8 @@ class Verdict:
 
     @property
     def has_passed(self) -> bool:
-        """Whether the rows are good enough."""
-        return self.quality.has_passed(rows=self.rows, good=self.good)
+        """Whether the rows are good enough, and every condition on all of them holds."""
+        return self.quality.has_passed(rows=self.rows, good=self.good) and not self.judged.conditions
 
     @property
     def is_published(self) -> bool:
@@ -55,9 +61,10 @@ class Verdict:
         """The figures in a clause: `970 of 1,000 rows are good (97 %), 95 % must be; broken: warm 20, named 10`."""
         quality = self.quality
         least = f", and at least {counted(quality.min_rows, 'row')}" if quality.min_rows else ""
-        rules = ", ".join(f"{name} {number:,}" for name, number in self.broken.items() if number)
+        rules = ", ".join(f"{name} {number:,}" for name, number in self.judged.broken.items() if number)
+        failed = "".join(f"; {name}: {reason}" for name, reason in self.judged.conditions.items())
         figures = f"{self.good:,} of {counted(self.rows, 'row')} are good ({self.percent:f} %)"
-        return f"{figures}, {quality.needed:f} % must be{least}" + (f"; broken: {rules}" if rules else "")
+        return f"{figures}, {quality.needed:f} % must be{least}" + (f"; broken: {rules}" if rules else "") + failed
 
     @property
     def facts(self) -> dict[str, str]:
@@ -69,21 +76,12 @@ class Verdict:
             "good.records.percent": f"{self.percent:f}",
             "good.records.threshold": f"{self.quality.needed:f}",
             "did.dq.pass": str(self.has_passed).lower(),
-            **{f"{RULE}{name}": str(number) for name, number in self.broken.items()},
+            **{f"{RULE}{name}": str(number) for name, number in self.judged.broken.items()},
+            **{
+                f"{CONDITION}{name}": self.judged.conditions.get(name, HOLDS)
+                for name in (*self.quality.aggregates, *self.quality.compare)
+            },
         }
-
-
-def decide_verdict(edge: OutputEdge, nominal_time: datetime, quality: Quality, judged: Judged) -> Verdict:
-    """Decide about the instance of an output's feed, from the rows that the engine has counted."""
-    return Verdict(
-        output=edge.name,
-        feed_key=edge.feed_key,
-        nominal_time=nominal_time,
-        quality=quality,
-        rows=judged.rows,
-        bad=judged.bad,
-        broken=judged.broken,
-    )
 
 
 def find_refusal(

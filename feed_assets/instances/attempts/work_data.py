@@ -10,6 +10,7 @@ from datetime import datetime
 
 from feed_assets.engines.partition_filters import render_filter, render_values
 from feed_assets.engines.port import InputData, InputInstance, MadeUpRows, OutputTarget, TableName, TablePartition
+from feed_assets.entities.maps import EMPTY
 from feed_assets.entities.workflow import Workflow
 from feed_assets.log.messages.records import render_falcon_time
 from feed_assets.plan.edges import InputEdge
@@ -51,8 +52,9 @@ def output_target(
     *,
     optional: bool = False,
     quarantine: OutputTarget | None = None,
+    others: Mapping[str, InputData] = EMPTY,
 ) -> OutputTarget:
-    """Return an output whose instance is written at a URL, and where its bad rows go."""
+    """Return an output whose instance is written at a URL, where its bad rows go, and what rows are compared with."""
     return OutputTarget(
         name=name,
         feed=record.feed,
@@ -64,6 +66,7 @@ def output_target(
         optional=optional,
         quality=record.quality,
         quarantine=quarantine,
+        others=others,
     )
 
 

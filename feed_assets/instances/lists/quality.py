@@ -1,29 +1,36 @@
-"""The quality of feed instances, as the attempts that wrote them have found it; those that were not published, too."""
+"""The quality of feed instances, as the attempts that wrote them have found it, or the runs that judged what came from
+outside; of those that were not published or let in, too.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from itertools import groupby
+from typing import Any
 
 from sqlalchemy import Connection
 
-from feed_assets.catalog.run_metadata import QUALITY, RULE, Fact, Facts
+from feed_assets.catalog.run_metadata import CONDITION, HOLDS, QUALITY, RULE, Fact, Facts
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.entities.flow_names import is_flow
+from feed_assets.entities.maps import EMPTY
 from feed_assets.errors import Fault
+from feed_assets.instances.arrival.quality_checks import QualityChecks
 from feed_assets.json_form import NominalTime
-from feed_assets.log.records import ProcessKey
+from feed_assets.log.records import FeedKey, ProcessKey
 from feed_assets.plan.edges import OutputEdge
 from feed_assets.timing.dates import render_datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceQuality:
-    """What the newest attempt has found about the rows of an instance. `broken` has the rows that broke each rule.
+    """What the newest attempt has found about the rows of an instance. `broken` has the rows that broke each rule,
+    `failed` why conditions on all rows do not hold.
 
     `passed` says whether they were good enough. `quarantine` is the feed whose instance of this time has the bad ones.
+    What comes from outside has no process; `accepted` says who has taken it as it is, and why.
     """
 
     feed: str
@@ -37,10 +44,12 @@ class InstanceQuality:
     threshold: float
     broken: Mapping[str, int]
     quarantine: str | None
-    process: str
-    process_time: NominalTime
-    attempt: int
+    process: str | None
+    process_time: NominalTime | None
+    attempt: int | None
     recorded_at: datetime
+    failed: Mapping[str, str] = EMPTY
+    accepted: str | None = None
 
     @property
     def result(self) -> str:
@@ -49,8 +58,8 @@ class InstanceQuality:
 
     @property
     def broken_rules(self) -> str:
-        """The rules that rows broke, and how many."""
-        return ", ".join(f"{name} {number:,}" for name, number in self.broken.items() if number)
+        """The rules that rows broke, and how many; then the conditions that do not hold."""
+        return ", ".join([*(f"{name} {number:,}" for name, number in self.broken.items() if number), *self.failed])
 
     @property
     def lines(self) -> Iterator[str]:
@@ -61,12 +70,16 @@ class InstanceQuality:
         yield f"  {self.good:,} of {self.rows:,} rows are good: {shares}"
         for name, number in self.broken.items():
             yield f"  rule {name}: broken by {number:,}"
+        for name, reason in self.failed.items():
+            yield f"  condition {name}: {reason}"
         if self.quarantine is not None:
             yield f"  bad rows: feed {self.quarantine} at {render_datetime(self.nominal_time)}"
-        yield (
-            f"  by process {self.process} at {render_datetime(self.process_time)}, attempt {self.attempt}, "
-            f"{render_datetime(self.recorded_at)}"
-        )
+        if self.accepted is not None:
+            yield f"  accepted by {self.accepted}"
+        by = "by a run that judged it"
+        if self.process_time is not None:
+            by = f"by process {self.process} at {render_datetime(self.process_time)}, attempt {self.attempt}"
+        yield f"  {by}, {render_datetime(self.recorded_at)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +107,8 @@ class QualityTrend:
 
 
 def show_quality(context: OperationContext, feed: Subject) -> tuple[InstanceQuality, ...]:
-    """Return the quality of an instance, or of the newest one, on each cluster where a process writes the feed.
+    """Return the quality of an instance, or of the newest one, on each cluster where a process writes the feed, or
+    where it comes from outside.
 
     Raises:
         InstanceQueryError: nothing was found about it, or it is not on the cluster.
@@ -102,6 +116,7 @@ def show_quality(context: OperationContext, feed: Subject) -> tuple[InstanceQual
     found: list[InstanceQuality] = []
     nominal_time = feed.nominal_time
     with context.read() as connection:
+        found += _judged(context, connection, feed, 1)
         for edge in _find_edges(context, feed):
             if nominal_time is None:
                 found += _newest(context, connection, edge, 1)
@@ -128,6 +143,7 @@ def quality_history(context: OperationContext, feed: Subject, limit: int = 30) -
     """
     with context.read() as connection:
         found = [each for edge in _find_edges(context, feed) for each in _newest(context, connection, edge, limit)]
+        found += _judged(context, connection, feed, limit)
     newest = sorted(found, key=lambda each: each.nominal_time, reverse=True)[:limit]
     rows, good = (sum(getattr(each, name) for each in newest) for name in ("rows", "good"))
     return QualityTrend(
@@ -146,16 +162,57 @@ def _find_edges(context: OperationContext, feed: Subject) -> Sequence[OutputEdge
     written = [edge for each in feed.on for edge in context.feed_on(feed.name, each).outputs_of]
     edges = [edge for edge in written if edge.quarantine_of is None and not is_flow(edge.process)]
     wanted = [edge for edge in edges if edge.cluster in on]
-    if not wanted:
+    if not wanted and not any(context.plan.feeds[feed.name, each].is_judged for each in on):
         places = ", ".join(sorted({edge.cluster for edge in edges}))
         raise InstanceQueryError(
             subject=f"feed {feed.name!r}" + (f" on {', '.join(on)}" if edges else ""),
             reason="no process writes it, so nobody has looked at its rows",
             next_step=f"One writes it on {places}: ask there."
             if edges
-            else "Name a feed that a process writes, and that declares quality.",
+            else "Name a feed that declares quality, and that a process writes or that comes from outside.",
         )
     return wanted
+
+
+def _judged(context: OperationContext, connection: Connection, feed: Subject, limit: int) -> Iterator[InstanceQuality]:
+    """Yield what was found about an instance that came from outside, or about the newest ones."""
+    for cluster in feed.asked:
+        if not context.feed_on(feed.name, cluster).is_judged:
+            continue
+        checks, key = QualityChecks(connection), (feed.name, cluster)
+        if feed.nominal_time is None:
+            known = checks.newest(*key, limit)
+        else:
+            known = [*checks.of_instances([FeedKey(*key, feed.nominal_time)]).values()]
+        for each in known:
+            if each.facts:
+                yield InstanceQuality(
+                    feed=each.name,
+                    cluster=each.cluster,
+                    nominal_time=each.nominal_time,
+                    **_figures(each.facts),
+                    quarantine=None,
+                    process=None,
+                    process_time=None,
+                    attempt=None,
+                    recorded_at=each.planned_at,
+                    accepted=each.accepted,
+                )
+
+
+def _figures(values: Mapping[str, str]) -> dict[str, Any]:
+    """Return the figures of an instance from its facts."""
+    conditions = {name.removeprefix(CONDITION): text for name, text in values.items() if name.startswith(CONDITION)}
+    return {
+        "passed": values["did.dq.pass"] == "true",
+        "rows": int(values["records.count"]),
+        "good": int(values["good.records.count"]),
+        "rejected": int(values["rejected.records.count"]),
+        "percent": float(Decimal(values["good.records.percent"])),
+        "threshold": float(Decimal(values["good.records.threshold"])),
+        "broken": {name.removeprefix(RULE): int(text) for name, text in values.items() if name.startswith(RULE)},
+        "failed": {name: text for name, text in conditions.items() if text != HOLDS},
+    }
 
 
 def _newest(
@@ -181,13 +238,7 @@ def _build(context: OperationContext, edge: OutputEdge, facts: Sequence[Fact]) -
         feed=edge.feed,
         cluster=edge.cluster,
         nominal_time=time,
-        passed=values["did.dq.pass"] == "true",
-        rows=int(values["records.count"]),
-        good=int(values["good.records.count"]),
-        rejected=int(values["rejected.records.count"]),
-        percent=float(Decimal(values["good.records.percent"])),
-        threshold=float(Decimal(values["good.records.threshold"])),
-        broken={name.removeprefix(RULE): int(text) for name, text in values.items() if name.startswith(RULE)},
+        **_figures(values),
         quarantine=quality.quarantine if quality is not None else None,
         process=edge.process,
         process_time=first.nominal_time,

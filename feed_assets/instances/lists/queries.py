@@ -16,6 +16,7 @@ from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.heartbeat import find_silence
 from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.entities.common import Kind, label_of
+from feed_assets.instances.arrival.quality_checks import QualityChecks
 from feed_assets.instances.lists.lifecycles import Subjects, require_statuses, subjects_of
 from feed_assets.instances.lists.query_fields import SUMMARY_FILTERS, FilterField, OrderField
 from feed_assets.instances.lists.ranges import UNSCHEDULED, ClusterQuery, InstanceQuery, decide_range
@@ -39,6 +40,7 @@ from feed_assets.log.records import (
     FeedEventKind,
     FeedInstance,
     FeedInstanceStatus,
+    FeedKey,
     ProcessInstanceStatus,
     ProcessKey,
     WatermarkKind,
@@ -270,7 +272,17 @@ def sort_rows(rows: Sequence[InstanceRow], order: OrderField, *, descending: boo
 def _with_details(
     context: OperationContext, connection: Connection, rows: Sequence[InstanceRow]
 ) -> tuple[InstanceRow, ...]:
-    """Return the rows, with the missing inputs of waiting instances."""
+    """Return the rows, with the missing inputs of waiting instances, and what holds back those of feeds."""
+    judged = [
+        FeedKey(row.name, row.cluster, row.nominal_time)
+        for row in rows
+        if row.kind is Kind.FEED and row.status == FeedInstanceStatus.PARTIAL
+    ]
+    checks = QualityChecks(connection).of_instances(judged)
+    if checks:
+        held = {key: each.sentence for key, each in checks.items()}
+        keys = [FeedKey(row.name, row.cluster, row.nominal_time) for row in rows]
+        rows = [replace(row, reason=held.get(key, row.reason)) for key, row in zip(keys, rows, strict=True)]
     waiting = {
         (row.name, row.cluster, row.nominal_time)
         for row in rows

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import dagster as dg
 
-from feed_assets.entities.content.quality import OnFail
+from feed_assets.entities.content.quality import OnFail, Quality
 from feed_assets.entities.workflow import WorkflowEngine
 from feed_assets.masking import masked_errors
 from feed_assets.orchestration import names
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from feed_assets.alerts.deadlines.alerts import FeedLateness
+    from feed_assets.instances.arrival.quality_checks import QualityCheck
     from feed_assets.instances.attempts.verdicts import Verdict
     from feed_assets.instances.late.store import BehindCopies
 
@@ -168,6 +169,36 @@ def _evaluate(
 
 QUALITY_CHECK = "quality"
 
+
+def build_outside_checks(runtime: Runtime, layout: AssetLayout, cluster: str) -> list[dg.AssetChecksDefinition]:
+    """Return the checks of the feeds on a cluster whose instances come from outside and are judged. Sensors request
+    runs that judge; the op of a check judges a partition, too, and tells what is known of it.
+    """
+    feeds = [each for each in layout.plan.feeds.values() if each.cluster == cluster and each.is_judged]
+    return [_build_outside_check(runtime, layout, each) for each in feeds]
+
+
+def _build_outside_check(runtime: Runtime, layout: AssetLayout, feed: FeedRecord) -> dg.AssetChecksDefinition:
+    asset, grid = layout.feed_asset(feed.key)
+
+    @dg.multi_asset_check(
+        name=names.quality_op(feed.key),
+        specs=build_quality_check(asset, feed, grid),
+        required_resource_keys={names.spark_resource(feed.cluster)},
+    )
+    def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        from feed_assets.orchestration.runs.listed_instances import judge_instances
+
+        with masked_errors():
+            known: list[QualityCheck] = []
+            judge_instances(context, runtime, feed, [grid.nominal_time(context.partition_key)], known.append)
+            assert feed.quality is not None
+            for each in known:
+                yield to_result(build_quality_evaluation(asset, context.partition_key, feed.quality, each))
+
+    return check
+
+
 RunResult: TypeAlias = dg.MaterializeResult[None] | dg.AssetCheckResult | dg.Output[None]
 """What a run of a process yields to Dagster."""
 
@@ -184,27 +215,30 @@ def build_quality_check(asset: dg.AssetKey, feed: FeedRecord, grid: Grid) -> lis
         ]
 
 
-def build_quality_evaluation(asset: dg.AssetKey, partition: str, verdict: "Verdict") -> dg.AssetCheckEvaluation:
+def build_quality_evaluation(
+    asset: dg.AssetKey, partition: str, quality: Quality, found: "Verdict | QualityCheck"
+) -> dg.AssetCheckEvaluation:
     """Return what Dagster is told about the rows of one instance."""
-    is_warning = verdict.quality.on_fail is OnFail.WARN
     return dg.AssetCheckEvaluation(
         asset_key=asset,
         check_name=QUALITY_CHECK,
-        passed=verdict.has_passed,
-        severity=dg.AssetCheckSeverity.WARN if is_warning else dg.AssetCheckSeverity.ERROR,
-        description=verdict.summary,
-        metadata=quality_metadata(verdict),
+        passed=found.has_passed,
+        severity=dg.AssetCheckSeverity.WARN if quality.on_fail is OnFail.WARN else dg.AssetCheckSeverity.ERROR,
+        description=found.summary,
+        metadata=quality_metadata(found.facts),
         partition=partition,
     )
 
 
-def quality_metadata(verdict: "Verdict") -> Mapping[str, int | float]:
+def quality_metadata(facts: Mapping[str, str]) -> Mapping[str, int | float | str]:
     """Return the figures of an instance. They have the same keys in each, so Dagster plots them over time."""
-    return {
-        f"{names.META_QUALITY}{name}": float(Decimal(value)) if "percent" in name or "threshold" in name else int(value)
-        for name, value in verdict.facts.items()
-        if name != "did.dq.pass"
-    }
+    return {f"{names.META_QUALITY}{name}": _parse(name, text) for name, text in facts.items() if name != "did.dq.pass"}
+
+
+def _parse(name: str, text: str) -> int | float | str:
+    if name.startswith("condition."):
+        return text
+    return float(Decimal(text)) if "percent" in name or "threshold" in name else int(text)
 
 
 def check_outputs(assets: dg.AssetsDefinition, checks: Iterable[dg.AssetCheckKey]) -> Iterator[dg.Output[None]]:

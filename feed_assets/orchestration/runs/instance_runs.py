@@ -400,7 +400,7 @@ class InstanceRun:
         cluster, watch = self.runtime.plan.clusters[self.process.cluster], Stopwatch()
         spark: LazyPySparkResource = getattr(self.context.resources, names.spark_resource(cluster.name))
         queued = spark if cluster.keeps_server else in_queue(spark, self.process.queue)
-        session = _session(queued, cluster, self.context.run.run_id)
+        session = open_session(queued, cluster, self.context.run.run_id)
         self.log.session(watch.seconds)
         self.executors.begin(session)
         return session
@@ -450,7 +450,8 @@ class InstanceRun:
         found = self.find_asset(verdict.feed_key)
         if found is not None and found[1].sequence.contains(verdict.nominal_time):
             asset_key, grid = found
-            evaluation = build_quality_evaluation(asset_key, grid.key(verdict.nominal_time), verdict)
+            partition = grid.key(verdict.nominal_time)
+            evaluation = build_quality_evaluation(asset_key, partition, verdict.quality, verdict)
             with _telling_dagster():
                 self.context.log_event(evaluation)  # type: ignore[arg-type]  # Dagster itself accepts it
 
@@ -512,7 +513,7 @@ def in_queue(spark: LazyPySparkResource, queue: str | None) -> LazyPySparkResour
     return LazyPySparkResource(spark_config={**spark.spark_config, YARN_QUEUE: queue})
 
 
-def _session(spark: LazyPySparkResource, cluster: ClusterRecord, run_id: str) -> "SparkSession":
+def open_session(spark: LazyPySparkResource, cluster: ClusterRecord, run_id: str) -> "SparkSession":
     """Return the run's session. On a Spark Connect server the session has the run's id, so others can stop leftover
     work.
     """

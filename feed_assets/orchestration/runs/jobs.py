@@ -15,7 +15,7 @@ from feed_assets.orchestration.runs.operation import Operation
 
 def build_instances_job(runtime: Runtime, find_asset: FindAsset, cluster: str) -> dg.JobDefinition:
     """Build the job that runs instances of any process of a cluster that are not partitions of the current
-    definitions.
+    definitions, and judges those of feeds that come from outside.
     """
     return _build_listed_job(
         runtime,
@@ -24,7 +24,7 @@ def build_instances_job(runtime: Runtime, find_asset: FindAsset, cluster: str) -
         names.instances_job(cluster),
         names.instances_op(cluster),
         f"Runs instances on cluster {cluster} that are not partitions of the current definitions, by the release that "
-        "applies to them.",
+        "applies to them, and judges the rows of instances of feeds that come from outside.",
     )
 
 
@@ -43,11 +43,17 @@ def build_replication_job(runtime: Runtime, find_asset: FindAsset, cluster: str)
 def _build_listed_job(
     runtime: Runtime, find_asset: FindAsset, cluster: str, name: str, op_name: str, description: str
 ) -> dg.JobDefinition:
-    """Build a job of one op that runs listed instances on a cluster. Its config is `process` and `times`."""
+    """Build a job of one op that runs listed instances on a cluster. Its config is `process`, or `feed` whose instances
+    are judged, and `times`.
+    """
 
     @dg.op(
         name=op_name,
-        config_schema={"process": str, "times": [str]},
+        config_schema={
+            "process": dg.Field(str, is_required=False),
+            "feed": dg.Field(str, is_required=False),
+            "times": [str],
+        },
         required_resource_keys={names.spark_resource(cluster)},
         description=description,
     )

@@ -47,7 +47,7 @@ def published_metadata(
     metadata[names.META_SECONDS] = round(done.seconds, 3)
     metadata[names.META_ATTEMPT] = done.attempt
     if done.verdict is not None:
-        metadata |= quality_metadata(done.verdict)
+        metadata |= quality_metadata(done.verdict.facts)
     if done.late:
         metadata[names.META_LATE_DATA] = f"repeated for late data of {', '.join(done.late)}"
     if done.missing:

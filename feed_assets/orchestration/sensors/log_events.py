@@ -6,13 +6,14 @@ remove the colour, so an observation on the partition says when the instance was
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import dagster as dg
 
 from feed_assets.catalog.column_sets import ColumnSets
 from feed_assets.context.tick import Tick
 from feed_assets.entities.common import Kind
+from feed_assets.instances.arrival.quality_checks import QUALITY
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.records import ARRIVING, COLUMNS, CONTENT, FeedEvent, FeedEventKind, FeedInstanceStatus
@@ -20,6 +21,7 @@ from feed_assets.log.run_names import find_run
 from feed_assets.masking import mask
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout, column_lineage
+from feed_assets.orchestration.runs.feed_checks import quality_metadata
 from feed_assets.orchestration.runs.published_metadata import late_metadata, message_metadata, page_metadata
 from feed_assets.plan.records import FeedRecord
 from feed_assets.timing.dates import render_datetime
@@ -137,6 +139,7 @@ def _arrival(
             **_change_metadata(event),
             **more,
             **_copy_metadata(event),
+            **quality_metadata(cast("Mapping[str, str]", event.payload.get(QUALITY) or {})),
             **({names.ROW_COUNT: rows} if isinstance(rows, int) else {}),
             **message_metadata(event.message, event.marking),
             **(_place(record, event) if record.has_data else {}),

@@ -1,0 +1,133 @@
+"""Rows of what comes from outside are judged by a run before anybody reads them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from pyspark.sql import SparkSession
+
+from feed_assets import Cluster, Feed, process
+from feed_assets.context.errors import InstanceNotThereError
+from feed_assets.entities.common import Kind
+from feed_assets.explain.explanations import explain_instance
+from feed_assets.settings import load_settings
+from feed_assets.testing import open_project
+from feed_assets.testing.projects import Project
+from feed_assets.timing.dates import parse_datetime
+from tests.spark_session import spark
+
+__all__ = ["spark"]
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:.* is currently in (beta|preview)")]
+
+ON = {"here": {"validity": {"start": "2026-01-01T00:00Z", "end": "2026-01-04T00:00Z"}}}
+HERE = Cluster(name="here", storage="s3://never-asked")
+DAILY = {"frequency": "days(1)", "clusters": ON, "format": "csv"}
+CUSTOMERS = Feed.model_validate(
+    {**DAILY, "name": "customers", "schema": "id bigint", "locations": {"data": "/customers/${YEAR}${MONTH}${DAY}"}}
+)
+ORDERS = Feed.model_validate(
+    {
+        **DAILY,
+        "name": "orders",
+        "schema": "id bigint, customer bigint, amount double",
+        "locations": {"data": "/orders/${YEAR}${MONTH}${DAY}"},
+        "quality": {
+            "rules": {"has-id": "id IS NOT NULL"},
+            "unique": ["id"],
+            "in_feed": {"customer": "customers.id"},
+            "aggregates": {"paid": "sum(amount) > 0"},
+            "compare": {"volume": {"to": "latest(1)", "at_least": 0.5, "at_most": 2}},
+        },
+    }
+)
+SUMS = Feed.model_validate({**DAILY, "name": "sums", "locations": {"data": "/sums/${YEAR}${MONTH}${DAY}"}})
+
+
+@process(
+    clusters=ON,
+    frequency="days(1)",
+    inputs={"orders": {"feed": "orders", "start": "now(0,0)", "end": "now(0,0)"}},
+    outputs={"sums": {"feed": "sums", "instance": "now(0,0)"}},
+)
+def add_up(orders):  # type: ignore[no-untyped-def]
+    """Add up."""
+    return orders.groupBy().sum("amount").toDF("total")
+
+
+@pytest.fixture
+def project(tmp_path: Path, spark: SparkSession) -> Iterator[Project]:
+    settings = load_settings({}, environ={}, start=tmp_path)
+    with open_project(
+        "2026-01-01T00:00Z", entities=[HERE, CUSTOMERS, ORDERS, SUMS, add_up], settings=settings, spark=spark
+    ) as project:
+        project.put("customers", "2026-01-01T00:00Z", {"all.csv": "id\n1\n2\n"})
+        yield project
+
+
+GOOD = "id,customer,amount\n1,1,5\n2,2,6\n"
+FIRST, SECOND = "2026-01-01T00:00Z", "2026-01-02T00:00Z"
+
+
+def jobs(project: Project) -> list[tuple[str, bool]]:
+    return [(run.job, run.succeeded) for run in project.run() if run.job == "instances_here"]
+
+
+def events(project: Project) -> list[dg.AssetCheckEvaluation]:
+    kind = dg.DagsterEventType.ASSET_CHECK_EVALUATION
+    records = project.instance.get_event_records(dg.EventRecordsFilter(kind, dg.AssetKey(["here", "orders"])))
+    found = [each.event_log_entry.dagster_event for each in records]
+    return [each.event_specific_data for each in found if each is not None]  # type: ignore[misc]
+
+
+def why(project: Project, instance: str) -> str:
+    """Return why an instance of the orders is as it is."""
+    context = project._context()
+    with context.read() as connection:
+        time = parse_datetime(instance)
+        return explain_instance(context, connection, Kind.FEED, "orders", "here", time).reasons[0].text
+
+
+def test_good_rows_are_judged_by_one_run_and_read(project: Project) -> None:
+    project.put("orders", FIRST, {"a.csv": GOOD})
+    assert jobs(project) == [("instances_here", True)]
+    assert project.status("add-up", FIRST) == "SUCCEEDED"
+    assert jobs(project) == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        ("id,customer,amount\n,1,5\n2,2,6\n", "1 of 2 rows are good (50 %), 100 % must be; broken: has-id 1"),
+        ("id,customer,amount\n1,1,5\n2,9,6\n", "1 of 2 rows are good (50 %), 100 % must be; broken: customer 1"),
+        ("id,customer,amount\n1,1,-5\n2,2,-6\n", "100 % must be; paid: sum(amount) > 0 does not hold"),
+    ],
+    ids=["a row without a key", "a reference", "an aggregate"],
+)
+def test_bad_rows_never_reach_a_reader_until_other_content_comes(project: Project, rows: str, reason: str) -> None:
+    folder = project.put("orders", FIRST, {"a.csv": rows})
+    assert jobs(project) == [("instances_here", True)]
+    assert jobs(project) == []
+    assert project.status("add-up", FIRST) == "WAITING"
+    assert reason in why(project, FIRST)
+    with pytest.raises(InstanceNotThereError):
+        project.load("orders", FIRST)
+    (folder / "a.csv").write_text(GOOD)
+    project.set_clock("2026-01-01T01:00Z")
+    assert jobs(project) == [("instances_here", True)]
+    assert project.status("add-up", FIRST) == "SUCCEEDED"
+
+
+def test_an_instance_unlike_the_one_before_is_held_back_until_somebody_accepts_it(project: Project) -> None:
+    project.put("orders", FIRST, {"a.csv": GOOD})
+    jobs(project)
+    project.set_clock(SECOND)
+    project.put("orders", SECOND, {"a.csv": GOOD + "3,1,1\n4,1,1\n5,1,1\n"})
+    assert jobs(project) == [("instances_here", True)]
+    assert project.status("add-up", SECOND) == "WAITING"
+    said = "volume: count(*) is 5, and must be at least 0.5 times and at most 2 times the 2 of 2026-01-01T00:00Z"
+    assert said in why(project, SECOND)
+    assert project.notify("orders", SECOND, accept="a sale").told.endswith("accepted as it is, 49 bytes in 1 file")
+    assert jobs(project) == []
+    assert project.status("add-up", SECOND) == "SUCCEEDED"
