@@ -2,13 +2,16 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from feed_assets.catalog.run_metadata import Facts
 from feed_assets.context.operation import open_context
+from feed_assets.engines.port import Judged
 from feed_assets.entities.content.quality import Quality
+from feed_assets.instances.arrival.quality_checks import QualityChecks
 from feed_assets.instances.attempts.verdicts import Verdict, find_refusal
 from feed_assets.log.records import ProcessInstanceStatus, ProcessKey
 from feed_assets.log.removals.store import Sweeps
@@ -25,6 +28,7 @@ from tests.cli.pasting import (
     counted,
     declare,
     expired,
+    land,
     of,
     paste,
     replicated,
@@ -80,9 +84,7 @@ def test_rows_that_are_not_good_enough_are_shown(counted: Path, paste: Pasting) 
         feed_key=("counts", "primary"),
         nominal_time=AT,
         quality=quality,
-        rows=1000,
-        bad=60,
-        broken={"known": 60},
+        judged=Judged(rows=1000, bad=60, broken={"known": 60}),
     )
     with open_migrated(f"sqlite:///{counted}/state.db").begin() as connection:
         Facts(connection).add(ProcessKey("counting", "primary", AT), 1, "quality/counts", found.facts, AT)
@@ -101,6 +103,21 @@ def test_a_notice_names_its_cluster_or_trusts_its_sender(counted: Path, paste: P
     trusted = refused(run(*words_of(chosen)))
     assert "on other at 2013-11-03T05:00Z" in paste(trusted, "feed notify").stdout
     assert "--key 4711 --trust" in paste.done[-1]
+
+
+@of("explain.sentences._held_back: feed notify")
+def test_what_its_rows_hold_back_is_accepted(counted: Path, paste: Pasting) -> None:
+    declare(counted, CLUSTER, {**CLICKS, "quality": {"rules": {"named": "page IS NOT NULL"}}})
+    land(counted)
+    assert "available once its rows are judged" in ok(run("feed", "notify", "clicks", TIME))
+    with open_migrated(f"sqlite:///{counted}/state.db").begin() as connection:
+        checks = QualityChecks(connection)
+        (check,) = checks.newest("clicks", "primary", 1)
+        checks.put([replace(check, due_at=None, summary="0 of 1 row are good", facts={"records.count": "1"})])
+    said = ok(run("why", "clicks", TIME))
+    assert "its rows are not good enough: 0 of 1 row are good" in said
+    assert "accepted as it is" in paste(said, "feed notify").stdout
+    assert "accepted by" in ok(run("why", "clicks", TIME, "--all"))
 
 
 def paste_notice(paste: Pasting, *options: str) -> str:

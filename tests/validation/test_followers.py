@@ -16,7 +16,8 @@ ORIGINS = ("feed 'flights'", "feed 'origins'", "process 'daily-delays'", "proces
 def _validate(folder: Path, old: str, new: str) -> ValidationReport:
     write_project(folder)
     file = folder / "entities/all.yaml"
-    text = file.read_text("utf-8").replace('schema: "carrier string, delay double"', "quality: {min_rows: 1}")
+    demand = "quality: {min_rows: 1, threshold: 95}"
+    text = file.read_text("utf-8").replace('schema: "carrier string, delay double"', demand)
     assert old in text
     file.write_text(text.replace(old, new, 1), "utf-8")
     return validate_location(load_settings(start=folder), AS_OF)

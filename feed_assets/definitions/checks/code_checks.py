@@ -112,13 +112,22 @@ def _iter_unknown_columns(feed: Feed) -> Iterator[tuple[FieldPath, CodeFault]]:
     if feed.quality is None or known is None:
         return
     known |= {name.lower() for name in feed.partitions}
-    for name, text in feed.quality.rules.items():
+    for field, text in iter_expressions(feed):
         for column in find_columns(text):
             if column.lower() not in known:
                 close = find_similar(column.lower(), sorted(known), n=1)
                 remedy = f"Did you mean {close[0]!r}?" if close else f"Its columns are {', '.join(sorted(known))}."
-                reason = f"quality.rules.{name} names {column!r}, which is no column of the feed's schema"
-                yield ("quality", "rules", name), CodeFault(reason=reason, next_step=remedy)
+                reason = f"quality.{'.'.join(field)} names {column!r}, which is no column of the feed's schema"
+                yield ("quality", *field), CodeFault(reason=reason, next_step=remedy)
+
+
+def iter_expressions(feed: Feed) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the expressions of Spark SQL in the quality of a feed, each with its path there."""
+    quality = feed.quality
+    if quality is not None:
+        yield from ((("rules", name), text) for name, text in quality.rules.items())
+        yield from ((("aggregates", name), text) for name, text in quality.aggregates.items())
+        yield from ((("compare", name, "value"), each.value) for name, each in quality.compare.items())
 
 
 def call_of(process: Process, workflow: Workflow, below: FieldPath, root: Path, files: PythonFiles) -> Call:

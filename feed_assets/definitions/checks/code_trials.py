@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from feed_assets.definitions.checks.code_checks import RULE_CODE, WORKFLOW_CODE, call_of, issue_of
+from feed_assets.definitions.checks.code_checks import RULE_CODE, WORKFLOW_CODE, call_of, issue_of, iter_expressions
 from feed_assets.engines.code_trial import Trial, try_elsewhere
 from feed_assets.engines.data.frames import frame_input
 from feed_assets.engines.data.quality import RuleTrial
@@ -54,8 +54,9 @@ def try_code(
 
 def _iter_rules(feeds: Sequence[Feed]) -> Iterator[tuple[Feed, FieldPath, RuleTrial]]:
     for feed in feeds:
-        for name, text in feed.quality.rules.items() if feed.quality is not None else ():
-            yield feed, ("quality", "rules", name), RuleTrial(columns=feed.columns, text=text)
+        for field, text in iter_expressions(feed):
+            is_of_rows = field[0] == "rules"
+            yield feed, ("quality", *field), RuleTrial(columns=feed.columns, text=text, is_of_rows=is_of_rows)
 
 
 def _iter_trials(processes: Sequence[Process], plan: Plan, root: Path) -> Iterator[tuple[Process, FieldPath, Trial]]:

@@ -123,7 +123,13 @@ def judge_input(spark: "SparkSession", data: InputData, quality: Quality, others
         InputReadError: Spark cannot read it, or one that it is compared with.
         OutputMismatchError: Spark does not understand a rule or a condition.
     """
-    return judge_frame(read_input(spark, data), quality, f"feed {data.feed!r}", open_others(spark, others))
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        return judge_frame(read_input(spark, data), quality, f"feed {data.feed!r}", open_others(spark, others))
+    except (PySparkException, Py4JError) as exc:
+        raise _not_readable(data, exc) from exc
 
 
 def judge_output(spark: "SparkSession", target: OutputTarget, nominal_time: datetime) -> OutputReport:

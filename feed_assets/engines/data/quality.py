@@ -210,10 +210,13 @@ def write_judged(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleTrial:
-    """A quality rule of a feed that is tried without data. `columns` is the feed's schema, if it is declared."""
+    """A quality rule of a feed that is tried without data: a condition on a row, or an aggregate. `columns` is the
+    feed's schema, if it is declared.
+    """
 
     columns: str | None
     text: str
+    is_of_rows: bool = True
 
 
 def find_rule_fault(spark: "SparkSession", trial: RuleTrial) -> CodeFault | None:
@@ -222,11 +225,12 @@ def find_rule_fault(spark: "SparkSession", trial: RuleTrial) -> CodeFault | None
 
     frame = spark.range(0) if trial.columns is None else spark.createDataFrame([], trial.columns)
     try:
-        _is_broken(frame, trial.text)
+        (_is_broken if trial.is_of_rows else _analyzed)(frame, trial.text)
     except AnalysisException as exc:
         if trial.columns is None and not isinstance(exc, ParseException):
             return None
-        next_step = "Write a condition of Spark SQL on a row of the feed."
+        what = "a condition of Spark SQL on a row" if trial.is_of_rows else "an aggregate of Spark SQL over the rows"
+        next_step = f"Write {what} of the feed."
         return CodeFault(
             reason=f"the quality rule {trial.text!r} is not understood: {render_cause(exc)}", next_step=next_step
         )

@@ -45,9 +45,9 @@ class Comparison(EntityModel):
     @model_validator(mode="after")
     def _check_bounds(self) -> Self:
         if _LATEST.fullmatch(self.to) is None:
-            raise refuse("compare", f"to is {self.to!r}", "Write latest(1) for the instance before, or latest(7).")
+            raise refuse("quality", f"to is {self.to!r}", "Write latest(1) for the instance before, or latest(7).")
         if self.at_least is None and self.at_most is None:
-            raise refuse("compare", "it demands nothing", "Write at_least or at_most, for example at_least: 0.5.")
+            raise refuse("quality", "it demands nothing", "Write at_least or at_most, for example at_least: 0.5.")
         return self
 
     @property

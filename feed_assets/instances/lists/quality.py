@@ -3,7 +3,7 @@ outside; of those that were not published or let in, too.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from itertools import groupby
@@ -15,7 +15,6 @@ from feed_assets.catalog.run_metadata import CONDITION, HOLDS, QUALITY, RULE, Fa
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.entities.flow_names import is_flow
-from feed_assets.entities.maps import EMPTY
 from feed_assets.errors import Fault
 from feed_assets.instances.arrival.quality_checks import QualityChecks
 from feed_assets.json_form import NominalTime
@@ -48,7 +47,7 @@ class InstanceQuality:
     process_time: NominalTime | None
     attempt: int | None
     recorded_at: datetime
-    failed: Mapping[str, str] = EMPTY
+    failed: Mapping[str, str] = field(default_factory=dict)
     accepted: str | None = None
 
     @property

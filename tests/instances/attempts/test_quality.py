@@ -171,7 +171,7 @@ def test_a_feed_that_only_warns_gets_all_rows(tmp_path: Path) -> None:
 def test_without_a_quarantine_bad_rows_are_only_counted(tmp_path: Path) -> None:
     lifecycle = declare(tmp_path, quarantine=None)
     (verdict,) = read(lifecycle, {"1": "", "2": "", "3": "", "4": "warm"})
-    assert dict(verdict.broken) == {"warm": 1, "named": 0}
+    assert dict(verdict.judged.broken) == {"warm": 1, "named": 0}
     assert files_of(lifecycle, "readings") == {"part-0.csv": "1\n2\n3\n"}
     assert lifecycle.events("rejects") == []
 
@@ -193,15 +193,15 @@ def test_a_share_below_the_threshold_never_reads_like_it(tmp_path: Path) -> None
     lifecycle = declare(tmp_path, threshold=100)
     (verdict,) = read(lifecycle, {"1": "", "2": "", "3": "warm"})
     assert f"{verdict.percent:f}" == "66.666"
-    many = replace(verdict, rows=10_000_000, bad=1)
+    many = replace(verdict, judged=replace(verdict.judged, rows=10_000_000, bad=1))
     assert many.summary == "9,999,999 of 10,000,000 rows are good (99.999 %), 100 % must be; broken: warm 1"
 
 
 def test_a_share_and_a_threshold_of_many_digits_read_as_they_are(tmp_path: Path) -> None:
     lifecycle = declare(tmp_path, threshold=99.99999)
     (verdict,) = read(lifecycle, {"1": ""})
-    missed = replace(verdict, rows=1_000_000, bad=1)
+    missed = replace(verdict, judged=replace(verdict.judged, rows=1_000_000, bad=1))
     assert (missed.has_passed, missed.summary.partition(" are ")[2]) == (False, "good (99.9999 %), 99.99999 % must be")
-    passed = replace(verdict, rows=10_000_000, bad=1)
+    passed = replace(verdict, judged=replace(verdict.judged, rows=10_000_000, bad=1))
     assert (passed.has_passed, passed.summary.partition(" are ")[2]) == (True, "good (99.99999 %), 99.99999 % must be")
     assert passed.facts["good.records.threshold"] == "99.99999"
