@@ -36,7 +36,6 @@ from feed_assets.orchestration.location.spark import spark_definition
 from feed_assets.orchestration.runs import jobs
 from feed_assets.orchestration.runs.feed_checks import (
     build_on_time_checks,
-    build_outside_checks,
     build_replica_checks,
     to_result,
 )
@@ -204,7 +203,7 @@ def assemble_definitions(
             _location_check(runtime),
             *(check for cluster in clusters for check in build_on_time_checks(runtime, layout, cluster)),
             *(check for cluster in clusters for check in build_replica_checks(runtime, layout, cluster)),
-            *(check for cluster in clusters for check in build_outside_checks(runtime, layout, cluster)),
+            *(check for cluster in clusters for check in jobs.build_outside_checks(runtime, layout, cluster)),
         ],
         jobs=[
             *(jobs.build_instances_job(runtime, layout.find_asset, cluster) for cluster in clusters),

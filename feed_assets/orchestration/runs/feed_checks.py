@@ -170,35 +170,6 @@ def _evaluate(
 QUALITY_CHECK = "quality"
 
 
-def build_outside_checks(runtime: Runtime, layout: AssetLayout, cluster: str) -> list[dg.AssetChecksDefinition]:
-    """Return the checks of the feeds on a cluster whose instances come from outside and are judged. Sensors request
-    runs that judge; the op of a check judges a partition, too, and tells what is known of it.
-    """
-    feeds = [each for each in layout.plan.feeds.values() if each.cluster == cluster and each.is_judged]
-    return [_build_outside_check(runtime, layout, each) for each in feeds]
-
-
-def _build_outside_check(runtime: Runtime, layout: AssetLayout, feed: FeedRecord) -> dg.AssetChecksDefinition:
-    asset, grid = layout.feed_asset(feed.key)
-
-    @dg.multi_asset_check(
-        name=names.quality_op(feed.key),
-        specs=build_quality_check(asset, feed, grid),
-        required_resource_keys={names.spark_resource(feed.cluster)},
-    )
-    def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        from feed_assets.orchestration.runs.listed_instances import judge_instances
-
-        with masked_errors():
-            known: list[QualityCheck] = []
-            judge_instances(context, runtime, feed, [grid.nominal_time(context.partition_key)], known.append)
-            assert feed.quality is not None
-            for each in known:
-                yield to_result(build_quality_evaluation(asset, context.partition_key, feed.quality, each))
-
-    return check
-
-
 RunResult: TypeAlias = dg.MaterializeResult[None] | dg.AssetCheckResult | dg.Output[None]
 """What a run of a process yields to Dagster."""
 

@@ -1,16 +1,24 @@
-"""The jobs of a cluster: listed instances, copies, and retention.
+"""The jobs of a cluster: listed instances, copies, and retention; and the checks that judge what comes from outside.
 
 Every Dagster run loads the location, so the modules that an op needs are imported when it runs.
 """
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
 from feed_assets.command_lines import command_line
 from feed_assets.masking import masked_errors
 from feed_assets.orchestration import names
-from feed_assets.orchestration.graph.layout import FindAsset
+from feed_assets.orchestration.graph.layout import AssetLayout, FindAsset
 from feed_assets.orchestration.location.runtime import Runtime
+from feed_assets.orchestration.runs.feed_checks import build_quality_check, build_quality_evaluation, to_result
 from feed_assets.orchestration.runs.operation import Operation
+from feed_assets.plan.records import FeedRecord
+
+if TYPE_CHECKING:
+    from feed_assets.instances.arrival.quality_checks import QualityCheck
 
 
 def build_instances_job(runtime: Runtime, find_asset: FindAsset, cluster: str) -> dg.JobDefinition:
@@ -173,3 +181,32 @@ def _clean_op(runtime: Runtime, cluster: str) -> dg.OpDefinition:
             run_cleanup(runtime, cluster, context)
 
     return clean_op
+
+
+def build_outside_checks(runtime: Runtime, layout: AssetLayout, cluster: str) -> list[dg.AssetChecksDefinition]:
+    """Return the checks of the feeds on a cluster whose instances come from outside and are judged. Sensors request
+    runs that judge; the op of a check judges a partition, too, and tells what is known of it.
+    """
+    feeds = [each for each in layout.plan.feeds.values() if each.cluster == cluster and each.is_judged]
+    return [_build_outside_check(runtime, layout, each) for each in feeds]
+
+
+def _build_outside_check(runtime: Runtime, layout: AssetLayout, feed: FeedRecord) -> dg.AssetChecksDefinition:
+    asset, grid = layout.feed_asset(feed.key)
+
+    @dg.multi_asset_check(
+        name=names.quality_op(feed.key),
+        specs=build_quality_check(asset, feed, grid),
+        required_resource_keys={names.spark_resource(feed.cluster)},
+    )
+    def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        from feed_assets.orchestration.runs.listed_instances import judge_instances
+
+        with masked_errors():
+            known: list[QualityCheck] = []
+            judge_instances(context, runtime, feed, [grid.nominal_time(context.partition_key)], known.append)
+            assert feed.quality is not None
+            for each in known:
+                yield to_result(build_quality_evaluation(asset, context.partition_key, feed.quality, each))
+
+    return check
