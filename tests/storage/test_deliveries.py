@@ -4,11 +4,12 @@ import os
 from http import HTTPStatus
 from pathlib import Path
 
+import obstore
 import pytest
 
 from feed_assets.storage import registry
 from feed_assets.storage.checksums import checksum_of
-from feed_assets.storage.errors import StorageError
+from feed_assets.storage.errors import InstanceChangingError, StorageError
 from feed_assets.storage.local.store import LocalDeliveries, LocalStore
 from feed_assets.storage.object import obstore_client as conditional_removal
 from feed_assets.storage.object.obstore_client import ConditionalRemoval
@@ -214,3 +215,43 @@ def test_a_folder_in_the_place_of_a_file_goes_back(local: tuple[StoreHarness, Pa
     (folder / "a.json" / "below").mkdir(parents=True)
     deliveries_of(harness).remove(files)
     assert [path.name for path in folder.iterdir()] == ["a.json"]
+
+
+def test_the_version_that_was_listed_is_read_or_none(file_harness: StoreHarness) -> None:
+    deliveries, (file, other, gone) = deliveries_of(file_harness), deliver(file_harness)
+    assert b"".join(deliveries.chunks(file.name, file.version)) == b"one"
+    file_harness.land("in/orders", {other.name: b"two, which is longer"})
+    deliveries.remove([gone])
+    for each in (other, gone):
+        with pytest.raises(InstanceChangingError, match="another version was written over what was listed"):
+            list(deliveries.chunks(each.name, each.version))
+
+
+@pytest.mark.parametrize("is_renamed", [False, True])
+def test_a_file_that_changes_while_it_is_read_is_not_the_one_that_was_listed(
+    local: tuple[StoreHarness, Path], is_renamed: bool
+) -> None:
+    harness, folder = local
+    (file, *_) = deliver(harness)
+    chunks = deliveries_of(harness).chunks(file.name, file.version)
+    assert next(chunks) == b"one"
+    if is_renamed:
+        rename_over(folder, file.name, "two")
+    else:
+        with (folder / file.name).open("a") as more:
+            more.write("two")
+    with pytest.raises(InstanceChangingError):
+        list(chunks)
+
+
+@pytest.mark.server
+def test_what_ignores_the_condition_of_a_read_is_found_out_by_its_answer(
+    s3: StoreHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (file, *_) = deliver(s3)
+    get = obstore.get
+    monkeypatch.setattr(obstore, "get", lambda store, key, **_: get(store, key))
+    assert b"".join(deliveries_of(s3).chunks(file.name, file.version)) == b"one"
+    s3.put(f"in/orders/{file.name}", b"two")
+    with pytest.raises(InstanceChangingError):
+        list(deliveries_of(s3).chunks(file.name, file.version))

@@ -13,6 +13,7 @@ from feed_assets.instances.inbox import ingest
 from feed_assets.instances.inbox.inbox_files import FileStatus
 from feed_assets.instances.inbox.store import ListedVersion, ListedVersions, VersionStatus
 from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.rebuild.rebuilding import rebuild_instances
 from feed_assets.storage.local.store import LocalDeliveries
 from tests.instances.harness import LifecycleHarness
 from tests.instances.inbox.test_inboxes import (
@@ -221,3 +222,16 @@ def test_another_mode_or_time_makes_a_version_with_the_same_content(left: Lifecy
     os.utime(path, (0, 0))
     assert look(left, FIRST + MINUTE, datetime(2027, 1, 1, tzinfo=UTC)).arrived == 0
     assert remembered(left) == {"1.json": ("TAKEN", 1)}
+
+
+def test_a_state_that_is_rebuilt_takes_nothing_twice(left: LifecycleHarness) -> None:
+    put(left, "1.json", "one"), put(left, "2.json", "two")
+    look(left)
+    put(left, "2.json", "new")
+    look(left, FIRST + MINUTE)
+    anew = LifecycleHarness.of(left.root, orders(leave=True), state=f"sqlite:///{left.root}/anew.db")
+    rebuild_instances(anew.context(FIRST + MINUTE))
+    assert remembered(anew) == {"1.json": ("TAKEN", 1), "2.json": ("TAKEN", 2)}
+    assert ask(anew, FIRST + 2 * MINUTE) == {"1.json": FileStatus.KNOWN, "2.json": FileStatus.KNOWN}
+    assert preview(anew) == {"1.json": FileStatus.KNOWN, "2.json": FileStatus.KNOWN}
+    assert len(anew.events("orders")) == 2
