@@ -31,9 +31,11 @@ from feed_assets.explain.facts import FeedFacts, InstanceFacts, ProcessFacts, is
 from feed_assets.explain.records import Explanation, Reason, ReasonCode
 from feed_assets.explain.sentences import (
     Omission,
+    describe_awaited,
     describe_missing,
     explain_feed_state,
     explain_process_state,
+    iter_awaited,
     iter_omissions,
     late_check,
 )
@@ -48,6 +50,7 @@ from feed_assets.instances.gates.blockers import (
     NotItsTurn,
     NotReached,
     NotScheduled,
+    RerunAwaited,
     Suspended,
     decide_blockers,
     existence_blockers,
@@ -185,7 +188,7 @@ def find_blockers(
         else ()
     )
     existence = existence_blockers(facts.row, key.nominal_time + process.delay, facts.reached, context.as_of)
-    return decide_blockers(facts.row, existence, facts.states, facts.schedule, launch, facts.leases)
+    return decide_blockers(facts.row, existence, facts.states, facts.schedule, launch, facts.leases, facts.awaited)
 
 
 class _Explainer:
@@ -358,6 +361,9 @@ def _plain(blocker: Blocker, key: ProcessKey) -> Reason:
         case Suspended():
             command = instance_command("resume", key.process, key.nominal_time, key.cluster)
             return _blocking(ReasonCode.SUSPENDED, "it is suspended", {}, command)
+        case RerunAwaited(writers=writers):
+            text = f"it waits until what it reads was made again, as somebody has asked: {describe_awaited(writers)}"
+            return _blocking(ReasonCode.RERUN_AWAITED, text, {"instances": [*iter_awaited(writers)]})
         case NoSlot(parallel=parallel, in_flight=in_flight):
             text = f"its {owner.value} has {counted(in_flight, 'active run')}, and the limit is {parallel}"
             return _blocking(ReasonCode.NO_SLOT, text, {"parallel": parallel, "in_flight": in_flight})

@@ -18,12 +18,13 @@ from feed_assets.instances.arrival.quality_checks import QualityCheck, QualityCh
 from feed_assets.instances.gates.blockers import Launches, NotReached
 from feed_assets.instances.gates.readiness import find_awaited, part_due
 from feed_assets.instances.gates.requests import RUN_TIME, find_beginnings, find_next, group_ready, plan_run
+from feed_assets.instances.late.hanging import find_awaiting
 from feed_assets.log.definitions.records import Schedule, ScheduleState
 from feed_assets.log.definitions.schedules import Schedules
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.arrival_polls import ArrivalPolls
 from feed_assets.log.instances.feed_instances import FeedInstances
-from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.instances.process_instances import ENDED, ProcessInstances
 from feed_assets.log.leases import find_held
 from feed_assets.log.records import (
     ArrivalPoll,
@@ -60,7 +61,7 @@ _GATED = frozenset({ProcessInstanceStatus.WAITING, ProcessInstanceStatus.SUSPEND
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessFacts:
     """The facts of one process instance. `states` is empty if its gate no longer matters; `reached` counts without
-    a row; `launches` is None if the launch order does not matter yet.
+    a row; `launches` is None if the launch order does not matter yet. `awaited` have yet to run again before it reads.
     """
 
     row: ProcessInstance | None
@@ -70,6 +71,7 @@ class ProcessFacts:
     reached: NotReached
     launches: Launches | None
     leases: tuple[Lease, ...]
+    awaited: Mapping[ProcessKey, ProcessInstanceStatus]
 
     @property
     def followed(self) -> int:
@@ -181,6 +183,8 @@ def _process_facts(
         names = sorted({name for each, name in owners.values() if each is kind})
         schedules |= Schedules(connection).of_many(kind, names)
     leases = _leases(context, connection, active)
+    read = {key: rows[key].inputs if key in rows and rows[key].status in ENDED else () for key in keys}
+    awaited = find_awaiting(connection, context.timeline, read, context.as_of)
     launches = _launches(context, connection, {key for key in keys if is_first or is_ready(rows.get(key))})
     found = {}
     for key in keys:
@@ -193,6 +197,7 @@ def _process_facts(
             reached=NotReached(next_time=None) if row else _reached(context, connection, key),
             launches=launches.get((key.process, key.cluster)),
             leases=tuple(leases.get(key, ())),
+            awaited=awaited.get(key, {}),
         )
     return found
 

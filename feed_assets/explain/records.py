@@ -62,6 +62,8 @@ class ReasonCode(StrEnum):
     LATE_CHECK = "late-check"
     LATE_DATA = "late-data"
     UPDATE = "update"
+    RERUN = "rerun"
+    RERUN_AWAITED = "rerun-awaited"
     BEHIND = "behind"
     SAFE_MODE = "safe-mode"
     RESTORED = "restored"

@@ -15,6 +15,7 @@ from feed_assets.explain.records import Explanation, Reason, ReasonCode
 from feed_assets.external_work.attempts import init_command
 from feed_assets.instances.arrival.quality_checks import QualityCheck
 from feed_assets.instances.gates.reconciliation import suspend_command
+from feed_assets.instances.late.lateness import describe
 from feed_assets.instances.late.store import LateChecks
 from feed_assets.instances.lists.ranges import render_ranges
 from feed_assets.instances.lists.rows import next_attempt, rendered
@@ -107,6 +108,7 @@ def explain_process_state(
         reasons.extend(_made_from(context, connection, key, facts))
         reasons.extend(late_check(connection, AgendaKey(AgendaKind.LATE_INPUTS, *key)))
         reasons.extend(_update(connection, key))
+        reasons.extend(_rerun(connection, key, facts.awaited))
     return tuple(reasons)
 
 
@@ -258,6 +260,34 @@ def _update(connection: Connection, key: ProcessKey) -> Iterator[Reason]:
         updated_at, due_at = rendered(check.planned_at), rendered(check.due_at)
         text = f"what it reads was updated at {updated_at}; the next look at whether it must run again is at {due_at}"
         yield Reason(code=ReasonCode.UPDATE, text=text, facts={"updated_at": updated_at, "at": due_at})
+
+
+def _rerun(
+    connection: Connection, key: ProcessKey, awaited: Mapping[ProcessKey, ProcessInstanceStatus]
+) -> Iterator[Reason]:
+    """Yield that a rerun is asked for of which the instance is a part, until it has ended."""
+    for check, asked in LateChecks(connection).reruns_of([key]).values():
+        at = rendered(check.planned_at)
+        text = f"it is a part of {asked.label}, which was asked for at {at}"
+        if not asked.has_begun:
+            text += ": it runs again" + ("" if asked.goes_on else " if what it has read comes out with other content")
+            text += f", when these have run: {describe_awaited(awaited)}" if awaited else ", with the next tick"
+        facts = {"rerun": asked.plan, "by": asked.author, "asked_at": at, "at": rendered(check.due_at)}
+        facts |= {"waits_for": [*iter_awaited(awaited)]}
+        command = None if asked.has_begun else instance_command("kill", key.process, key.nominal_time, key.cluster)
+        yield Reason(code=ReasonCode.RERUN, text=text, facts=facts, command=command)
+
+
+def iter_awaited(awaited: Mapping[ProcessKey, ProcessInstanceStatus]) -> Iterator[str]:
+    """Yield instances that are awaited, each with its state."""
+    for (process, _, time), status in awaited.items():
+        state = "it waits itself" if status is ProcessInstanceStatus.SUCCEEDED else status.value
+        yield f"{describe_process(process)} {render_datetime(time)} ({state})"
+
+
+def describe_awaited(awaited: Mapping[ProcessKey, ProcessInstanceStatus]) -> str:
+    """Return instances that are awaited, for people: the first few."""
+    return describe([*iter_awaited(awaited)])
 
 
 def explain_feed_state(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from feed_assets.entities.common import Kind
 from feed_assets.errors import WrongUsageError
 from feed_assets.instances.lists.commands import Named
-from feed_assets.operation import RUNS_CODE, WORKS_LONG, Does, Param, operation
+from feed_assets.operation import RUNS_CODE, WORKS_LONG, Confirm, Does, Param, operation
 from feed_assets.parameters import End, Feed, Limit, MaybeInstance, OnlyCluster, Process, ProcessCluster, Start
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from feed_assets.instances.lists.feed_events import FeedEvents
     from feed_assets.instances.lists.feed_listings import FileList
     from feed_assets.instances.lists.polled_ranges import PolledRanges
+    from feed_assets.instances.lists.reruns import RerunPlan
 
 GROUPS = {
     "facts": "Show what runs have reported.",
@@ -284,23 +285,55 @@ def rerun(
     force: Force = False,
     adopt: Adopt = False,
     from_start: FromStart = False,
+    downstream: Annotated[
+        bool, Param("Run again what hangs on them, too, as far as content comes out changed.")
+    ] = False,
+    levels: Annotated[int | None, Param("Only so many steps downstream; by default all.", least=1)] = None,
+    even_unchanged: Annotated[bool, Param("Go on downstream behind what comes out unchanged.")] = False,
+    digest: Annotated[
+        str | None, Param("Run only the plan with this digest, or with one that begins so (8 characters).")
+    ] = None,
+    yes: Annotated[bool, Param("Do not ask for confirmation.")] = False,
     author: str,
     dry_run: bool = False,
-) -> "Controlled":
+    confirm: Confirm,
+) -> "Controlled | RerunPlan":
     """Run ended instances of NAME again, whatever their outcome.
 
     An instance of which a step has failed goes on behind its finished steps, if inputs and definition are the same.
     The new outputs replace the old ones once they are complete. The given properties override those of the process, for
     this run and all later ones, until others are given or `--force` discards them. `--adopt` is such a property:
     content that no record and no manifest knows becomes the instance as it is.
+
+    With --downstream, what hangs on them runs again after them: instances that have read what they write, or whose
+    windows have it, and so on. --dry-run shows which, with hours of work and bytes, and a digest. Without --digest it
+    asks for confirmation if anything hangs on them. An instance runs when all that it waits for has run, and has come
+    out with other content; `why` tells, and `kill` calls it off.
     """
     from feed_assets.entities.copies.options import EXISTING, Existing
 
     adopting = {EXISTING: Existing.ADOPT.value} if adopt else {}
     given: Mapping[str, str] = {**(file or {}), **(properties or {}), **adopting}
     overrides = given if given or file is not None else None
-    how = {"overrides": overrides, "force": force, "from_start": from_start}
-    return query.act(context, "rerun", author=author, dry_run=dry_run, **how)
+    how: dict[str, Any] = {"from_start": from_start, "author": author, "dry_run": dry_run}
+    if not downstream:
+        if levels or even_unchanged or digest or yes:
+            raise WrongUsageError("--levels, --even-unchanged, --digest and --yes are of what is --downstream.")
+        return query.act(context, "rerun", overrides=overrides, force=force, **how)
+    from feed_assets.instances.lists.reruns import Downstream, rerun_downstream
+
+    return rerun_downstream(
+        context,
+        query.resolve(context, query.instance, preferred=Kind.PROCESS),
+        query.start,
+        query.end,
+        Downstream(levels=levels, even_unchanged=even_unchanged),
+        digest=digest,
+        confirm=confirm,
+        is_confirmed=yes,
+        overrides={} if force and overrides is None else overrides,
+        **how,
+    )
 
 
 @operation("try", long=True, example="daily-delays 2013-11-03 --entities ../changed/entities", no_route=RUNS_CODE)

@@ -81,6 +81,31 @@ class StepRefusedError(LifecycleError):
         )
 
 
+class RerunOutdatedError(LifecycleError):
+    """A digest is not that of a rerun's plan: other instances hang on it now. `changed` are processes with others, if
+    the digest tells; it was of so many processes, if it tells that.
+    """
+
+    def __init__(self, *, digest: str, changed: Sequence[str], processes: int, was: int | None) -> None:
+        told = f": other instances are to run again of {', '.join(changed)}" if changed else ""
+        if not changed and was is not None and was != processes:
+            told = f": it has {processes} processes now, not {was}"
+        super().__init__(
+            f"plan {digest[:16]}: it is not, or no longer, that of this rerun{told}. Nothing was changed. Plan again "
+            "with --dry-run, review the plan, and give its digest, eight characters of it at least."
+        )
+
+
+class RerunUnconfirmedError(LifecycleError):
+    """Instances hang on those that are to run again, and nobody has seen which."""
+
+    def __init__(self, *, process: str, digest: str, instances: int) -> None:
+        super().__init__(
+            f"{describe_process(process)}: {instances:,} other instances hang on what is to run again. Nothing was "
+            f"changed. Review the plan by a dry run, and give its digest: {digest}."
+        )
+
+
 class DataRemovedError(LifecycleError):
     """An instance is less than what was read of it: files have gone, and none has come."""
 

@@ -15,6 +15,7 @@ from feed_assets.entities.flow_names import declared_by, is_flow, source_of
 from feed_assets.entities.process import Process
 from feed_assets.instances.inbox.ingest import ORIGIN as INBOX
 from feed_assets.instances.inbox.store import TakenFiles
+from feed_assets.instances.late.hanging import iter_run_pages
 from feed_assets.instances.late.lateness import UNSETTLED
 from feed_assets.lineage.port import Giver, LineagePort, Reading
 from feed_assets.lineage.records import LineageGraph, NodeKind
@@ -46,8 +47,6 @@ from feed_assets.triggers.queue.batches import Batches, TakenEvent
 
 _GIVERS = {"notice:": NodeKind.AUTHOR, "asset:": NodeKind.ASSET}
 _UNSEEN = "whether {process} has read it at instances {where} was not looked for: many before have not"
-_PAGE = 200
-_MOST_OTHERS = 10
 _MOMENT = timedelta(microseconds=1)
 _Span: TypeAlias = tuple[str, str, datetime, datetime]
 
@@ -233,23 +232,13 @@ class RecordedLineage(LineagePort):
         """
         found: set[_Span] = set()
         for backwards in (False, True):
-            start, others = oldest if backwards else oldest - _MOMENT, 0
-            while page := ProcessInstances(self._connection).run_page(*process, start, _PAGE, backwards=backwards):
+            end = oldest if backwards else oldest - _MOMENT
+            for page in iter_run_pages(self._connection, process, feeds, oldest, newest, backwards=backwards):
                 found |= {_span(row.key) for row in page}
-                read = [
-                    time
-                    for row in page
-                    for each in row.inputs
-                    if (each.feed, source_of(row.process) or row.cluster) in feeds
-                    for time in each.nominal_times
-                ]
-                start, others = page[-1].nominal_time, 0 if read else others + 1
-                if read and (max(read) < oldest if backwards else min(read) > newest):
-                    break
-                if others == _MOST_OTHERS:
-                    where = f"{'before' if backwards else 'after'} {render_datetime(start)}"
+                end = page[-1].nominal_time if page else end
+                if not page:
+                    where = f"{'before' if backwards else 'after'} {render_datetime(end)}"
                     self.remarks.add(_UNSEEN.format(process="process {} on {}".format(*process), where=where))
-                    break
         return found
 
     def find_published(self, attempts: Collection[Attempt]) -> Mapping[FeedKey, Sequence[FeedEvent]]:

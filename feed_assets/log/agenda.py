@@ -32,6 +32,7 @@ class AgendaKind(StrEnum):
     LATE_FEED = "late feed"
     LATE_INPUTS = "late inputs"
     UPDATE = "update"
+    RERUN = "rerun"
     FEED_RISK_LOW = "feed risk low"
     FEED_RISK_HIGH = "feed risk high"
     PROCESS_RISK_LOW = "process risk low"
@@ -121,7 +122,9 @@ T = TypeVar("T", bound=Planned)
 
 
 class AgendaRows(RowMapper[T]):
-    """Maps a class of one kind of entry: what has no column is in the state. `parts` reads each of these from JSON."""
+    """Maps a class of one kind of entry: what has no column is in the state, unless it is None. `parts` reads each of
+    these from JSON; one that is not there has the default of the class.
+    """
 
     def __init__(self, cls: Callable[..., T], **parts: Callable[[Any], Any]) -> None:
         super().__init__(agenda, cls)
@@ -132,13 +135,16 @@ class AgendaRows(RowMapper[T]):
     def values(self, value: T) -> dict[str, Any]:
         """Return the row of an entry."""
         parts = {name: getattr(value, name) for name in self._parts}
-        state = {name: to_micros(part) if isinstance(part, datetime) else part for name, part in parts.items()}
+        told = ((name, part) for name, part in parts.items() if part is not None)
+        state = {name: to_micros(part) if isinstance(part, datetime) else part for name, part in told}
         return super().values(value) | {"state": state}
 
     def load(self, row: Any, **others: Any) -> T:
         """Return the entry in a row."""
         *values, state = row
-        return super().load(values, **{name: read(state[name]) for name, read in self._parts.items()}, **others)
+        return super().load(
+            values, **{name: read(state[name]) for name, read in self._parts.items() if name in state}, **others
+        )
 
 
 class Agenda(TableStore, Generic[T]):
@@ -184,6 +190,11 @@ class Agenda(TableStore, Generic[T]):
         """Return all entries of a kind on a cluster by name; for changed definitions and commands, not for ticks."""
         found = self.rows.find(self._connection, self.rows.select.where(_T.kind == kind, _T.cluster == cluster))
         return {each.key.name: each for each in found}
+
+    def processes_of(self, kind: AgendaKind) -> set[tuple[str, str]]:
+        """Return the names with an entry of a kind, and their clusters."""
+        found = self._connection.execute(select(_T.name, _T.cluster).where(_T.kind == kind).distinct())
+        return {(name, cluster) for name, cluster in found}
 
     def replan_premature(self, cluster: str, as_of: datetime) -> int:
         """Let the entries of all kinds be due that were planned in the future, by a wrong clock; return how many."""

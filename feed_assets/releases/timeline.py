@@ -32,6 +32,7 @@ from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.plan.release_fingerprint import parse_fingerprint
 from feed_assets.releases.store import Releases
 from feed_assets.timing.expressions import DataDriven
+from feed_assets.timing.sequence import contiguous
 
 BEGINNING = datetime.min.replace(tzinfo=UTC)
 FOREVER = datetime.max.replace(tzinfo=UTC)
@@ -418,6 +419,20 @@ class FeedReader:
             found = self.active.plan.reader_indices(self.edge, range(index, index + 1))
         governs = self.active.between(self.active.start, self.active.stop)
         return range(max(found.start, governs.start), min(found.stop, governs.stop)) if found else _NONE
+
+    def spans_of(self, times: Iterable[datetime]) -> list[tuple[datetime, datetime]]:
+        """Return the first and last nominal times of those that read any of several feed instances, as `readers`; with
+        a window that runs backwards at some times, others may lie between them.
+        """
+        if self.edge.window is None or self.edge.window.start.data_driven is not None:
+            found = [self.readers(time) for time in times]
+        else:
+            feed = self.active.plan.feeds[self.edge.feed_key].sequence
+            runs = contiguous(sorted(feed.index(time) for time in times if feed.contains(time)))
+            governs = self.active.between(self.active.start, self.active.stop)
+            found = [self.active.plan.reader_indices(self.edge, run) for run in runs]
+            found = [range(max(run.start, governs.start), min(run.stop, governs.stop)) for run in found]
+        return [(self.at(run.start), self.at(run.stop - 1)) for run in found if run]
 
     def at(self, index: int) -> datetime:
         """Return the nominal time of a process instance."""

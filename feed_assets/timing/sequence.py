@@ -5,7 +5,7 @@ of a feed or process, or from now on.
 
 import re
 from calendar import monthrange
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
@@ -329,6 +329,21 @@ class InstanceSequence:
             next_step=f"Instances are every {self.frequency} from {render_datetime(self.start)}{end} "
             f"({self.timezone.key}).",
         )
+
+
+def contiguous(indices: Iterable[int]) -> list[range]:
+    """Return ascending numbers as ranges without gaps.
+
+    >>> contiguous([1, 2, 3, 7, 8])
+    [range(1, 4), range(7, 9)]
+    """
+    runs: list[range] = []
+    for index in indices:
+        if runs and runs[-1].stop == index:
+            runs[-1] = range(runs[-1].start, index + 1)
+        else:
+            runs.append(range(index, index + 1))
+    return runs
 
 
 def is_same_grid(one: InstanceSequence, other: InstanceSequence) -> bool:

@@ -1,5 +1,6 @@
 """What is looked at again later, and what `why` says of it."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -8,10 +9,11 @@ import pytest
 from feed_assets.alerts.forecasting.forecasts import WATCHED
 from feed_assets.explain.explanations import explain
 from feed_assets.explain.records import ReasonCode
-from feed_assets.instances.late.store import LateCheck, LateChecks
+from feed_assets.instances.late.lateness import plan_rerun
+from feed_assets.instances.late.store import Asked, LateCheck, LateChecks
 from feed_assets.log.agenda import Agenda, AgendaKey, AgendaKind, Entry
 from feed_assets.log.instances.process_instances import ProcessInstances
-from feed_assets.log.records import ProcessInstanceStatus
+from feed_assets.log.records import ProcessInstanceStatus, ProcessKey
 from tests.context.contexts import about, context_of
 from tests.instances.harness import START, LifecycleHarness, at, feed, process
 from tests.retention.harness import kept_feed
@@ -21,6 +23,7 @@ TOLD = {
     AgendaKind.LATE_FEED: ("clicks", ReasonCode.LATE_CHECK),
     AgendaKind.LATE_INPUTS: ("count", ReasonCode.LATE_CHECK),
     AgendaKind.UPDATE: ("count", ReasonCode.UPDATE),
+    AgendaKind.RERUN: ("count", ReasonCode.RERUN),
     AgendaKind.RETENTION: ("clicks", ReasonCode.NEXT_SWEEP),
 }
 UNTOLD = frozenset(WATCHED)
@@ -55,7 +58,11 @@ def test_why_tells_the_time_at_which_something_is_looked_at_again(
     if kind is AgendaKind.RETENTION:
         key = AgendaKey.of_entity(kind, name, "primary")
     with lifecycle.database.begin() as connection:
-        if kind in (AgendaKind.LATE_FEED, AgendaKind.LATE_INPUTS, AgendaKind.UPDATE):
+        if kind is AgendaKind.RERUN:
+            asked = Asked("4f0c91d2", "ann", 0, goes_on=False, is_woken=True)
+            rerun = plan_rerun(ProcessKey("count", "primary", START), asked, NOW)
+            LateChecks(connection).put([replace(rerun, due_at=DUE)])
+        elif kind in (AgendaKind.LATE_FEED, AgendaKind.LATE_INPUTS, AgendaKind.UPDATE):
             check = LateCheck(**key._asdict(), planned_at=NOW, due_at=DUE, cut_off_at=DUE + timedelta(days=1))
             LateChecks(connection).put([check])
         else:

@@ -9,6 +9,7 @@ import pytest
 
 from feed_assets.context.operation import resolve_subject
 from feed_assets.entities.process import Process
+from feed_assets.instances.late import hanging
 from feed_assets.lineage import recorded
 from feed_assets.lineage.commands import show
 from feed_assets.lineage.instance_views import find_dependencies
@@ -122,8 +123,8 @@ def test_a_flow_that_was_taken_away_has_copied(tmp_path: Path) -> None:
 def test_where_a_long_line_of_instances_has_not_read_it_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorded, "_PAGE", 1)
-    monkeypatch.setattr(recorded, "_MOST_OTHERS", 2)
+    monkeypatch.setattr(hanging, "_PAGE", 1)
+    monkeypatch.setattr(hanging, "_MOST_OTHERS", 2)
     both = {"clicks": "now(0,0)", "weather": "latest(0)"}
     entities = *FEEDS, feed("weather"), counting(inputs=both, optional=["weather"])
     lifecycle = counted(tmp_path, None, *entities, times=hours(4))

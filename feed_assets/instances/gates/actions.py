@@ -14,6 +14,8 @@ from sqlalchemy import Connection
 
 from feed_assets.entities.flow_names import source_of
 from feed_assets.instances.gates.end_messages import Ended, tell_all_ends
+from feed_assets.instances.late.hanging import find_outputs, wake_hanging
+from feed_assets.instances.late.store import LateChecks
 from feed_assets.instances.steps.records import StepRun
 from feed_assets.instances.steps.store import Steps
 from feed_assets.json_form import Hidden, shown, shows
@@ -67,12 +69,14 @@ class ActionEffects:
     """The effects of an action.
 
     `stopped` has instances whose runs must be ended now: by the run id, or by the key of a request that has no instance
-    left. `abandoned` are steps whose frames nothing can use any more.
+    left. `abandoned` are steps whose frames nothing can use any more. `called_off` counts instances of which a rerun
+    was asked for, and is so no more.
     """
 
     results: tuple[ActionResult, ...]
     stopped: tuple[ProcessInstance, ...]
     abandoned: tuple[StepRun, ...] = ()
+    called_off: int = 0
 
 
 def decide_action(action: InstanceAction, status: ProcessInstanceStatus) -> ProcessInstanceStatus:
@@ -116,28 +120,66 @@ def apply_action(
     with database.begin() as connection:
         lock_log(connection)
         timeline.refresh(connection, as_of)
-        instances = ProcessInstances(connection)
-        rows = [row for _, row in sorted(instances.get_many(keys).items())]
-        results = [ActionResult(instance=row, after=decide_action(action, row.status)) for row in rows]
-        changed = [each for each in results if each.is_changed]
-        ended: list[Ended] = []
-        for each in changed:
-            changes = _changes(connection, timeline, action, each, author, as_of)
-            if overrides is not None:
-                changes["overrides"] = overrides
-            instances.transition(each.instance.key, {each.instance.status}, **changes)
-            if each.instance.status is RUNNING:
-                Attempts(connection).end(each.instance.key, KILLED, as_of, changes["cause_detail"])
-                is_final = each.after is KILLED  # one that is suspended goes on some time
-                ended.append(Ended(row=each.instance, status=KILLED, error=changes["cause_detail"], is_final=is_final))
-        tell_all_ends(connection, timeline, ended, as_of)
-        anew = [each.instance.key for each in changed if from_start or each.after is KILLED]
-        abandoned = Steps(connection).begin_anew(anew)
-        stopped = _release_work(database, connection, changed, as_of)
-        note_changed(
-            connection, {(each.instance.process, each.instance.cluster) for each in changed if each.after is WAITING}
+        rows = [row for _, row in sorted(ProcessInstances(connection).get_many(keys).items())]
+        return apply_to_rows(
+            database,
+            connection,
+            timeline,
+            action,
+            rows,
+            author=author,
+            as_of=as_of,
+            overrides=overrides,
+            from_start=from_start,
         )
-    return ActionEffects(results=tuple(results), stopped=stopped, abandoned=tuple(abandoned))
+
+
+def apply_to_rows(
+    database: Database,
+    connection: Connection,
+    timeline: ReleaseTimeline,
+    action: InstanceAction,
+    rows: Sequence[ProcessInstance],
+    *,
+    author: str,
+    as_of: datetime,
+    overrides: Mapping[str, str] | None = None,
+    from_start: bool = False,
+) -> ActionEffects:
+    """Apply an action as `apply_action`, in a transaction that has locked the log and read the rows."""
+    instances = ProcessInstances(connection)
+    results = [ActionResult(instance=row, after=decide_action(action, row.status)) for row in rows]
+    changed = [each for each in results if each.is_changed]
+    ended: list[Ended] = []
+    for each in changed:
+        changes = _changes(connection, timeline, action, each, author, as_of)
+        if overrides is not None:
+            changes["overrides"] = overrides
+        instances.transition(each.instance.key, {each.instance.status}, **changes)
+        if each.instance.status is RUNNING:
+            Attempts(connection).end(each.instance.key, KILLED, as_of, changes["cause_detail"])
+            is_final = each.after is KILLED  # one that is suspended goes on some time
+            ended.append(Ended(row=each.instance, status=KILLED, error=changes["cause_detail"], is_final=is_final))
+    tell_all_ends(connection, timeline, ended, as_of)
+    called_off = _call_off(connection, timeline, rows, as_of) if action is InstanceAction.KILL else 0
+    anew = [each.instance.key for each in changed if from_start or each.after is KILLED]
+    abandoned = Steps(connection).begin_anew(anew)
+    stopped = _release_work(database, connection, changed, as_of)
+    note_changed(
+        connection, {(each.instance.process, each.instance.cluster) for each in changed if each.after is WAITING}
+    )
+    return ActionEffects(results=tuple(results), stopped=stopped, abandoned=tuple(abandoned), called_off=called_off)
+
+
+def _call_off(
+    connection: Connection, timeline: ReleaseTimeline, rows: Sequence[ProcessInstance], as_of: datetime
+) -> int:
+    """End the reruns of instances that are asked for, let those be decided that wait for them, and count them."""
+    checks = LateChecks(connection)
+    asked = checks.reruns_of(row.key for row in rows)
+    checks.remove(check.key for check, _ in asked.values())
+    wake_hanging(connection, timeline, find_outputs(connection, timeline, asked), as_of)
+    return len(asked)
 
 
 def _changes(

@@ -4,15 +4,16 @@ An instance runs when it has been created, its gate is open, and a launch decisi
 one of these steps has not happened. The next tick launches an instance without blockers.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
+from feed_assets.entities.maps import EMPTY
 from feed_assets.entities.process import Order
 from feed_assets.instances.gates.requests import INSTANCES_A_RUN, Group, decide_requests
 from feed_assets.log.definitions.records import ScheduleState
-from feed_assets.log.records import Lease, ProcessInstance, ProcessInstanceStatus
+from feed_assets.log.records import Lease, ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.plan.edges import InputEdge, Key
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.triggers.input_windows import InputState, closed_gates
@@ -89,8 +90,24 @@ class LeaseHeld:
     lease: Lease
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RerunAwaited:
+    """Instances that write what it would read have yet to run again, as somebody has asked for; with their states."""
+
+    writers: Mapping[ProcessKey, ProcessInstanceStatus]
+
+
 Blocker: TypeAlias = (
-    NotDue | NotScheduled | NotReached | InputMissing | InputUnresolved | Suspended | NoSlot | NotItsTurn | LeaseHeld
+    NotDue
+    | NotScheduled
+    | NotReached
+    | InputMissing
+    | InputUnresolved
+    | Suspended
+    | RerunAwaited
+    | NoSlot
+    | NotItsTurn
+    | LeaseHeld
 )
 
 
@@ -196,6 +213,7 @@ def decide_blockers(
     schedule: ScheduleState,
     launch: Sequence[Blocker],
     leases: Collection[Lease],
+    awaited: Mapping[ProcessKey, ProcessInstanceStatus] = EMPTY,
 ) -> tuple[Blocker, ...]:
     """Return everything that keeps an instance from running, in the order of the steps.
 
@@ -211,7 +229,8 @@ def decide_blockers(
     suspended = (Suspended(),) if status is ProcessInstanceStatus.SUSPENDED else ()
     unscheduled = () if schedule is ScheduleState.SCHEDULED else (NotScheduled(state=schedule),)
     gate = () if status is ProcessInstanceStatus.READY else gate_blockers(states)
-    return (*existence, *unscheduled, *suspended, *gate, *launch, *held)
+    reruns = (RerunAwaited(writers=awaited),) if awaited else ()
+    return (*existence, *unscheduled, *suspended, *gate, *reruns, *launch, *held)
 
 
 _UNSTARTED = (ProcessInstanceStatus.WAITING, ProcessInstanceStatus.READY, ProcessInstanceStatus.SUSPENDED)

@@ -7,7 +7,7 @@ declaration.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
@@ -22,8 +22,10 @@ from feed_assets.entities.flow_names import is_flow
 from feed_assets.entities.process import CatchUp, Order
 from feed_assets.instances.gates.end_messages import Ended, tell_all_ends
 from feed_assets.instances.gates.requests import Span, find_affected
+from feed_assets.instances.late.hanging import iter_hanging_spans, wake_hanging
 from feed_assets.instances.late.lateness import CONCERNED, CONCERNED_COPIES, plan_update
 from feed_assets.instances.late.store import LateChecks
+from feed_assets.log.agenda import AgendaKind
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.overdue_notices import first_notice_at
@@ -44,12 +46,11 @@ from feed_assets.log.records import (
 )
 from feed_assets.log.watermarks import PAST_A_TICK, Watermarks, part_past
 from feed_assets.plan.edges import Key
-from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
+from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.releases.timeline import (
     BEGINNING,
     ActiveRelease,
     find_changed,
-    find_feed_readers,
     first_at_or_after,
     forget_changed,
     note_changed,
@@ -97,17 +98,24 @@ def decide_catch_up(
 
 
 def note_updates(connection: Connection, tick: Tick, events: Sequence[FeedEvent]) -> None:
-    """Plan the checks of the instances of a cluster that have begun, and read what the events mention."""
-    if not tick.plan.follows_updates(tick.cluster):
+    """Plan the checks of the instances of a cluster that have begun, and read what the events mention; let those reruns
+    be decided that were asked for and wait for it.
+    """
+    asked = LateChecks(connection).processes_of(AgendaKind.RERUN)
+    if not asked and not tick.plan.follows_updates(tick.cluster):
         return
     times: dict[Key, set[datetime]] = defaultdict(set)
     for event in events:
         if event.kind in CONTENT and (event.feed, event.cluster) in tick.plan.feeds:
             times[event.feed, event.cluster].add(event.nominal_time)
+    if asked:
+        LateChecks(connection).wake({event.maker for event in events if event.maker is not None}, tick.as_of)
+        wake_hanging(connection, tick.timeline, times, tick.as_of)
     spans: dict[Key, list[Span]] = defaultdict(list)
-    for feed, changed in times.items():
-        for process, span in _iter_reading(connection, tick, tick.plan.feeds[feed], changed):
-            spans[process].append(span)
+    for reader, in_spans in iter_hanging_spans(connection, tick.timeline, times):
+        process = reader.active.record
+        if process.cluster == tick.cluster and process.follows_updates:
+            spans[process.key] += in_spans
     copies = {key: each for key, each in spans.items() if is_flow(key[0])}
     others = {key: each for key, each in spans.items() if key not in copies}
     instances = ProcessInstances(connection)
@@ -115,18 +123,6 @@ def note_updates(connection: Connection, tick: Tick, events: Sequence[FeedEvent]
     LateChecks(connection).put(
         plan_update(ProcessKey(*process, time), tick.as_of) for process, moments in found.items() for time in moments
     )
-
-
-def _iter_reading(
-    connection: Connection, tick: Tick, record: FeedRecord, times: Collection[datetime]
-) -> Iterator[tuple[Key, Span]]:
-    """Yield the spans of instances that read a feed at some times, of processes that follow updates."""
-    for reader in find_feed_readers(connection, tick.timeline, record):
-        process = reader.active.record
-        if process.cluster == tick.cluster and process.follows_updates:
-            for time in times:
-                if indices := reader.readers(time):
-                    yield reader.process, (reader.at(indices.start), reader.at(indices.stop - 1))
 
 
 EVENTS_A_STEP = 5_000

@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 from feed_assets.context.bulkheads import TickStep
 from feed_assets.context.tick import Tick, tick_step
 from feed_assets.entities.process import Order
+from feed_assets.instances.late.hanging import find_awaiting
 from feed_assets.instances.late.store import LateChecks
 from feed_assets.log.agenda import AgendaKey, AgendaKind
 from feed_assets.log.definitions.schedules import load_schedules
@@ -34,6 +35,7 @@ from feed_assets.plan.edges import Key
 from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.timing.dates import NEVER, render_datetime
+from feed_assets.timing.sequence import contiguous
 
 Span: TypeAlias = tuple[datetime, datetime | None]
 """First and last nominal time, both inclusive; None means no end."""
@@ -79,21 +81,6 @@ def decide_affected(plan: Plan, cluster: str, events: Sequence[FeedEvent]) -> di
             elif (known := affected.setdefault(process, [])) is not None:
                 known.extend(found for run in runs if (found := plan.reader_indices(edge, run)))
     return affected
-
-
-def contiguous(indices: Iterable[int]) -> list[range]:
-    """Return ascending numbers as ranges without gaps.
-
-    >>> contiguous([1, 2, 3, 7, 8])
-    [range(1, 4), range(7, 9)]
-    """
-    runs: list[range] = []
-    for index in indices:
-        if runs and runs[-1].stop == index:
-            runs[-1] = range(runs[-1].start, index + 1)
-        else:
-            runs.append(range(index, index + 1))
-    return runs
 
 
 INSTANCES_A_RUN = 100
@@ -343,9 +330,14 @@ def plan_run(connection: Connection, process: ProcessRecord, run_time: timedelta
 
     Copies are made many at once, and are not counted by time.
     """
-    spans = [] if process.copy is not None else sorted(Attempts(connection).newest_spans(*process.key, MEASURED))
-    middle = spans[len(spans) // 2] if spans else timedelta(0)
+    middle = find_median(connection, process.key) if process.copy is None else None
     return max(1, min(INSTANCES_A_RUN, run_time // middle)) if middle else INSTANCES_A_RUN
+
+
+def find_median(connection: Connection, process: Key) -> timedelta | None:
+    """Return how long an instance takes, by the last attempts that have succeeded; None if none has."""
+    spans = sorted(Attempts(connection).newest_spans(*process, MEASURED))
+    return spans[len(spans) // 2] if spans else None
 
 
 def _with_reasons(connection: Connection, request: LaunchRequest) -> LaunchRequest:
@@ -394,7 +386,7 @@ def _mark(instances: ProcessInstances, request: LaunchRequest, as_of: datetime, 
 
 def _ready(connection: Connection, tick: Tick) -> Mapping[Key, Sequence[datetime]]:
     """Return the ready instances by process, oldest first: all, or if there are too many, the next ones of each
-    process.
+    process. Those stay READY that await a rerun of what they would read.
     """
     instances = ProcessInstances(connection)
     keys = instances.unrequested(tick.cluster, READY_A_TICK, without_row=tick.without_row)
@@ -410,6 +402,9 @@ def _ready(connection: Connection, tick: Tick) -> Mapping[Key, Sequence[datetime
             ready[key.process, key.cluster].add(key.nominal_time)
         else:
             unknown.append(key)
+    every = {ProcessKey(*key, time): () for key, times in ready.items() for time in times}
+    for key in find_awaiting(connection, tick.timeline, every, tick.as_of):
+        ready[key.process, key.cluster].discard(key.nominal_time)
     instances.transition_many(
         unknown,
         {ProcessInstanceStatus.READY},
@@ -419,7 +414,7 @@ def _ready(connection: Connection, tick: Tick) -> Mapping[Key, Sequence[datetime
         cause=Cause.UNDECLARED,
         cause_detail=None,
     )
-    return {key: sorted(times) for key, times in ready.items()}
+    return {key: sorted(times) for key, times in ready.items() if times}
 
 
 def find_next(instances: ProcessInstances, process: ProcessRecord) -> list[ProcessInstance]:

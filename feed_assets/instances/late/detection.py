@@ -16,6 +16,7 @@ from feed_assets.context.bulkheads import TickStep
 from feed_assets.context.tick import Handler, Tick, tick_step, work_off
 from feed_assets.entities.triggers import OnUpdate
 from feed_assets.instances.late.contents import Content, RecordedContents, record_contents, scan_contents
+from feed_assets.instances.late.hanging import find_makers, find_open_reruns, find_outputs, wake_hanging
 from feed_assets.instances.late.lateness import (
     FEED_DELAY,
     FEED_POLICY,
@@ -25,6 +26,8 @@ from feed_assets.instances.late.lateness import (
     decide_before_reading,
     decide_check,
     decide_later,
+    decide_rerun,
+    decide_rerun_early,
     decide_update,
     decide_update_early,
     is_settled,
@@ -83,6 +86,7 @@ class _ProcessSubject:
     row: ProcessInstance
     active: ActiveRelease
     inputs: tuple[_Input, ...]
+    awaited: Mapping[ProcessKey, ProcessInstanceStatus]
     is_settled: bool
     is_too_late: bool
 
@@ -118,8 +122,11 @@ class CheckBatch:
                 row = instances.get(_subject_of(check))
                 active = tick.timeline.find(connection, (check.name, check.cluster), check.nominal_time)
                 status = row.status if row else None
-                if check.kind is AgendaKind.UPDATE:
-                    process = active.record if active is not None else None
+                process = active.record if active is not None else None
+                if check.asked is not None:
+                    how = {"is_safe_mode": tick.is_held}
+                    early = decide_rerun_early(check, check.asked, status, process, tick.as_of, **how)
+                elif check.kind is AgendaKind.UPDATE:
                     early = decide_update_early(check, status, process, tick.as_of, is_safe_mode=tick.is_held)
                 else:
                     early = decide_before_reading(
@@ -168,13 +175,21 @@ class CheckBatch:
             if feed.check.key in same:
                 decisions[feed.check.key] = _decide_feed(feed, contents, self.tick)
         checks.put([decision.check for decision in decisions.values() if decision.check is not None])
-        checks.remove([key for key, decision in decisions.items() if decision.check is None])
+        ended = [key for key, decision in decisions.items() if decision.check is None]
+        checks.remove(ended)
+        if reruns := [ProcessKey(*key[1:]) for key in ended if key.kind is AgendaKind.RERUN]:
+            changed = find_outputs(connection, self.tick.timeline, reruns)
+            wake_hanging(connection, self.tick.timeline, changed, self.tick.as_of)
         return decisions
 
     def _decide(
         self, subject: _ProcessSubject, contents: Mapping[FeedKey, Content], recorded: RecordedContents
     ) -> CheckDecision:
-        found = [self._contents_of(each, recorded) for each in subject.inputs]
+        after = subject.check.asked.after if subject.check.asked is not None else None
+        found = [self._contents_of(each, recorded, after) for each in subject.inputs]
+        if subject.check.asked is not None:
+            awaited = subject.awaited.values()
+            return decide_rerun(subject.check, subject.check.asked, found, awaited, self.tick.as_of)
         if subject.check.kind is AgendaKind.UPDATE:
             return decide_update(
                 subject.check,
@@ -197,7 +212,7 @@ class CheckBatch:
             self.tick.as_of,
         )
 
-    def _contents_of(self, each: _Input, recorded: RecordedContents) -> InputContents:
+    def _contents_of(self, each: _Input, recorded: RecordedContents, after: int | None) -> InputContents:
         used = dict(zip(each.frozen.nominal_times, each.frozen.digests, strict=True))
         present: dict[datetime, str | None] = {}
         evicted: set[datetime] = set()
@@ -221,6 +236,11 @@ class CheckBatch:
             present=present,
             evicted=frozenset(evicted & used.keys()),
             gone=frozenset(gone & used.keys()),
+            renewed=frozenset(
+                key.nominal_time
+                for key in each.keys
+                if after is not None and key in self.rows and (self.rows[key].event_seq or 0) > after
+            ),
         )
 
     def _is_available(self, key: FeedKey) -> bool:
@@ -242,17 +262,23 @@ def _subjects(
         for key, by_time in input_states_many(connection, plan, times, tick.as_of).items()
         for time, inputs in by_time.items()
     }
+    own_states = {row.key: states[id(active.plan), active.record.key, row.nominal_time] for _, row, active in found}
+    asked = [row for check, row, _ in found if check.asked is not None]
+    writers = {row.key: find_makers(tick.plan, own_states[row.key], row.inputs) for row in asked}
+    awaited = find_open_reruns(connection, writers) if writers else {}
     subjects = []
     for check, row, active in found:
-        own = states[id(active.plan), active.record.key, row.nominal_time]
+        own = own_states[row.key]
         is_held = check.kind is AgendaKind.UPDATE and active.record.on_update is OnUpdate.HOLD
+        is_update = check.kind in (AgendaKind.UPDATE, AgendaKind.RERUN)
         subjects.append(
             _ProcessSubject(
                 check=check,
                 row=row,
                 active=active,
-                inputs=_inputs(row, active.plan, own, is_update=check.kind is AgendaKind.UPDATE),
-                is_settled=not is_held or is_settled(connection, active.plan, own),
+                inputs=_inputs(row, active.plan, own, is_update=is_update),
+                awaited=awaited.get(row.key, {}),
+                is_settled=not is_held or is_settled(connection, find_makers(tick.plan, own), own),
                 is_too_late=check.kind is AgendaKind.UPDATE and is_too_late(tick.plan, active.record, check),
             )
         )
@@ -279,11 +305,7 @@ def _apply_to_instance(
     connection: Connection, row: ProcessInstance, kind: AgendaKind, decision: CheckDecision, as_of: datetime
 ) -> None:
     instances = ProcessInstances(connection)
-    found, refused = (
-        (Cause.UPDATED, Cause.UPDATE_REFUSED)
-        if kind is AgendaKind.UPDATE
-        else (Cause.LATE_DATA, Cause.LATE_DATA_REFUSED)
-    )
+    found, refused = _CAUSES[kind]
     if decision.verdict is LateVerdict.RERUN:
         instances.transition(
             row.key,
@@ -299,8 +321,19 @@ def _apply_to_instance(
             cause_detail=decision.reason,
             updated_at=as_of,
         )
-    elif decision.verdict is LateVerdict.REFUSED and (row.cause, row.cause_detail) != (refused, decision.reason):
+    elif decision.reason is not None and (
+        (decision.verdict is LateVerdict.REFUSED and (row.cause, row.cause_detail) != (refused, decision.reason))
+        or row.status is ProcessInstanceStatus.SUCCEEDED
+    ):
         instances.transition(row.key, {row.status}, cause=refused, cause_detail=decision.reason, updated_at=as_of)
+
+
+_CAUSES = {
+    AgendaKind.UPDATE: (Cause.UPDATED, Cause.UPDATE_REFUSED),
+    AgendaKind.RERUN: (Cause.COMMAND, Cause.UPDATE_REFUSED),
+    AgendaKind.LATE_INPUTS: (Cause.LATE_DATA, Cause.LATE_DATA_REFUSED),
+}
+"""The causes of what runs again by a check, and of what does not."""
 
 
 def _decide_feed_early(
@@ -406,7 +439,7 @@ class UpdateChecks(_Checks):
     """Compares what the log has told (`instances/updates.py`), and looks at no storage."""
 
     step = TickStep.UPDATES
-    kinds = (AgendaKind.UPDATE,)
+    kinds = (AgendaKind.UPDATE, AgendaKind.RERUN)
 
     def unit_of(self, entry: LateCheck) -> str:
         return entry.name
@@ -441,12 +474,11 @@ def apply_late_checks(tick: Tick) -> LateCheckResult:
 
 @tick_step(TickStep.UPDATES, otherwise=0)
 def apply_updates(tick: Tick) -> int:
-    """Make ended instances READY that have read other content than the record has now; return how many.
+    """Make ended instances READY that have read other content than the record has now, if they follow updates or a
+    rerun of them is asked for; return how many.
 
     While the tick is held, all are put off.
     """
-    if not tick.plan.follows_updates(tick.cluster):
-        return 0
     made, _ = work_off(tick, UpdateChecks())
     return sum(decision.verdict is LateVerdict.RERUN for each in made for decision in each.decisions.values())
 

@@ -6,7 +6,7 @@ content is not a change. Late data are looked for on storage, at times. An updat
 compares what was read with what the record has now.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 from feed_assets.entities.process import RetryPolicy
 from feed_assets.entities.triggers import OnUpdate
 from feed_assets.entities.workflow import Workflow
-from feed_assets.instances.late.store import LateCheck
+from feed_assets.instances.late.store import Asked, LateCheck
 from feed_assets.log.agenda import AgendaKind
 from feed_assets.log.instances.process_instances import UNENDED, ProcessInstances
 from feed_assets.log.records import ProcessInstanceStatus, ProcessKey
@@ -62,7 +62,7 @@ class InputContents:
 
     `evicted` are read instances that retention has removed since: by the record, or because they have expired and
     cannot be read, as after the restore of an older record. `gone` are others that cannot be read now, because they are
-    missing or being written.
+    missing or being written. `renewed` are those that were recorded again since a rerun was asked for.
     """
 
     name: str
@@ -73,6 +73,7 @@ class InputContents:
     present: Mapping[datetime, str | None]
     evicted: frozenset[datetime] = frozenset()
     gone: frozenset[datetime] = frozenset()
+    renewed: frozenset[datetime] = frozenset()
 
 
 class LateVerdict(StrEnum):
@@ -378,12 +379,14 @@ _ENDED = frozenset({ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.FAILE
 CONCERNED = _ENDED | {ProcessInstanceStatus.RUNNING}
 """The instances that have read something. Those that wait, are ready or suspended read it when they run."""
 
+_UNREAD = {ProcessInstanceStatus.TIMEDOUT}
+
 CONCERNED_COPIES = CONCERNED | {ProcessInstanceStatus.READY, ProcessInstanceStatus.SUSPENDED}
 """The instances of flows whose replicas are behind until they succeed: the update is kept until then."""
 
 
 _SHORTEST_PAUSE = timedelta(seconds=1)
-_LONGEST_PAUSE = timedelta(minutes=10)
+LONGEST_PAUSE = timedelta(minutes=10)
 _PARTS = 50
 
 
@@ -425,26 +428,20 @@ def decide_update_early(
     return None
 
 
-def is_settled(connection: Connection, plan: Plan, states: Sequence[InputState]) -> bool:
-    """Return whether the windows of an instance are settled: all mandatory instances are there, and nobody is making
-    any of them again.
+def is_settled(connection: Connection, writers: Collection[ProcessKey], states: Sequence[InputState]) -> bool:
+    """Return whether the windows of an instance are settled: all mandatory instances are there, and none of their
+    `writers` is making any of them again.
     """
     if any(state.expected is None or state.missing for state in states if not state.edge.optional):
         return False
-    writers = [
-        ProcessKey(*edge.process_key, time)
-        for state in states
-        for feed_time in state.expected or ()
-        for edge in plan.feeds[state.edge.feed_key].outputs_of
-        for time in plan.writer_times(edge, feed_time)
-    ]
     progress = ProcessInstances(connection).get_progress(writers)
     return all(each.status not in UNENDED for each in progress.values())
 
 
-def decide_wait(check: LateCheck, as_of: datetime) -> CheckDecision:
-    """Put off a check for a fiftieth of its age, between a second and ten minutes."""
-    pause = min(max((as_of - check.planned_at) / _PARTS, _SHORTEST_PAUSE), _LONGEST_PAUSE)
+def decide_wait(check: LateCheck, as_of: datetime, *, is_woken: bool = False) -> CheckDecision:
+    """Put off a check for a fiftieth of its age, between a second and ten minutes; for these if something wakes it."""
+    pause = min(max((as_of - check.planned_at) / _PARTS, _SHORTEST_PAUSE), LONGEST_PAUSE)
+    pause = LONGEST_PAUSE if is_woken else pause
     return CheckDecision(verdict=LateVerdict.PUT_OFF, check=replace(check, due_at=as_of + pause))
 
 
@@ -490,6 +487,67 @@ def decide_update(
     if process.on_update is OnUpdate.HOLD and not is_settled:
         return decide_wait(check, as_of)
     return CheckDecision(verdict=LateVerdict.RERUN, check=kept, reason=found)
+
+
+def plan_rerun(key: ProcessKey, asked: Asked, as_of: datetime) -> LateCheck:
+    """Return the check of an instance that is to run again, or runs again as somebody has asked for it."""
+    pause = LONGEST_PAUSE if asked.is_woken else timedelta(0)
+    check = replace(plan_update(key, as_of), kind=AgendaKind.RERUN, asked=asked)
+    return replace(check, due_at=as_of + pause)
+
+
+def decide_rerun_early(
+    check: LateCheck,
+    asked: Asked,
+    status: ProcessInstanceStatus | None,
+    process: ProcessRecord | None,
+    as_of: datetime,
+    *,
+    is_safe_mode: bool,
+) -> CheckDecision | None:
+    """Decide on a rerun that cannot be compared now, or does not matter any more; None if it can be compared.
+
+    One that has begun ends when it has succeeded, or was killed. If it has failed, it is kept for those who wait for
+    it: when it has succeeded after all, they go on.
+    """
+    ended = {ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.KILLED} if asked.has_begun else _UNREAD
+    if status in {*ended, ProcessInstanceStatus.SKIPPED, None} or as_of >= check.cut_off_at:
+        return CheckDecision(verdict=LateVerdict.DROPPED, check=None)
+    if asked.has_begun or process is None or is_safe_mode or status in UNENDED:
+        return decide_wait(check, as_of, is_woken=status is not ProcessInstanceStatus.RUNNING)
+    return None
+
+
+def decide_rerun(
+    check: LateCheck,
+    asked: Asked,
+    contents: Sequence[InputContents],
+    awaited: Collection[ProcessInstanceStatus],
+    as_of: datetime,
+) -> CheckDecision:
+    """Decide on an instance that is to run again if what it has read has other content, when none of those that write
+    it has yet to run again; `awaited` are the states of these. What is recorded again without a digest is other
+    content.
+    """
+    if awaited:
+        is_woken = asked.is_woken and ProcessInstanceStatus.RUNNING not in awaited
+        return decide_wait(check, as_of, is_woken=is_woken)
+    found = [change.render() for change in find_changes(contents, differ=is_other_content)]
+    found += [
+        f"{each.feed} {render_datetime(time)} was made again"
+        for each in contents
+        for time in sorted(each.renewed)
+        if asked.goes_on or None in (each.used.get(time), each.present.get(time))
+    ]
+    if not found:
+        reason = f"{asked.label}: not run again, since what it has read came out unchanged"
+        return CheckDecision(verdict=LateVerdict.UNCHANGED, check=None, reason=reason)
+    reason = f"{asked.label}: {describe(found)}"
+    if unreadable := find_unreadable(contents):
+        reason = f"{reason}; not run again: {describe(unreadable)}"
+        return CheckDecision(verdict=LateVerdict.REFUSED, check=None, reason=reason)
+    begun = replace(check, asked=asked._replace(has_begun=True), due_at=as_of + LONGEST_PAUSE)
+    return CheckDecision(verdict=LateVerdict.RERUN, check=begun, reason=reason)
 
 
 def is_other_content(read: str | None, recorded: str | None) -> bool:

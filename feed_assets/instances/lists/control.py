@@ -15,7 +15,13 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.errors import Fault
 from feed_assets.instances.attempts.attempt_inputs import require_queue
-from feed_assets.instances.gates.actions import ActionResult, InstanceAction, apply_action, decide_action
+from feed_assets.instances.gates.actions import (
+    ActionEffects,
+    ActionResult,
+    InstanceAction,
+    apply_action,
+    decide_action,
+)
 from feed_assets.instances.lists.lifecycles import find_work
 from feed_assets.instances.lists.ranges import join_consecutive, render_range, render_ranges
 from feed_assets.instances.steps.frames import StepFrames
@@ -27,6 +33,7 @@ from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import FeedInstanceStatus, FeedKey, ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import ProcessRecord
+from feed_assets.plan.rendering import counted
 from feed_assets.timing.dates import NEVER, render_datetime
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.triggers.input_windows import find_gone
@@ -120,31 +127,13 @@ def control_instances(
             reruns, the lifecycle does not apply, or no instance is there.
         BatchEndedError: a batch is to run again whose events are gone with its queue; nothing was changed.
     """
-    if start is None or end is None:
-        start, end = subject.instance, subject.instance + timedelta(seconds=1)
-    process, work = subject.name, find_work(context, replace(subject, clusters=())).all
-    label = " and ".join(describe_process(each.name) for each in work)
-    _check(action, work, label, subject.clusters, start, end, overrides or force or from_start)
-    rows = _rows(context, work, subject.clusters, start, end)
-    absent, due_at = _find_absent(work, subject.clusters, start, end, rows)
-    if not rows:
-        due = "due" if due_at <= context.as_of else "not due yet"
-        later = f"It is {due}: ticks create what is due and scheduled, a long past last."
-        if silence := find_silence(context, subject.clusters or {cluster for each in work for cluster in each.on}):
-            later = f"{silence[0].upper()}{silence[1:]}"
-        is_one = subject.nominal_time == start
-        when = f"at {render_datetime(start)}" if is_one else f"from {render_datetime(start)} to {render_datetime(end)}"
-        raise InstanceQueryError(
-            subject=f"{label} {when}",
-            reason=f"no tick has created {absent} yet" if absent else "it has no instance there",
-            next_step=later if absent else "Ask for other times.",
-            fault=Fault.MISSING,
-        )
+    targets = find_targets(context, action, subject, start, end, is_rerun_wanted=overrides or force or from_start)
+    rows, process, absent = targets.rows, targets.process, targets.absent
     done = Controlled(action=action, process=process, instances=(), find_sequence=context.find_sequence, absent=absent)
     if action is InstanceAction.RERUN:
         with context.read() as connection:
             require_queue(connection, rows)
-            restores = _find_restores(context, connection, rows)
+            restores = find_restores(context, connection, rows)
             waiting: dict[Key, list[datetime]] = defaultdict(list)
             for row in rows:
                 if decide_action(action, row.status) is ProcessInstanceStatus.WAITING:
@@ -164,11 +153,82 @@ def control_instances(
         overrides={} if force and overrides is None else overrides,
         from_start=from_start,
     )
+    discard_frames(context, effects)
+    if effects.called_off:
+        done = replace(done, obstacles=(f"{counted(effects.called_off, 'rerun')} that was asked for will not be",))
+    done = replace(done, instances=effects.results, stopped=effects.stopped)
+    note_control(context, action, targets, done.changed, author)
+    return done
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Targets:
+    """The created instances on which somebody acts: of a name, for people a `label`, in a range; those that are
+    `absent` are not created.
+    """
+
+    process: str
+    label: str
+    work: tuple[Subject, ...]
+    clusters: tuple[str, ...]
+    start: datetime
+    end: datetime
+    absent: str = ""
+    rows: tuple[ProcessInstance, ...] = ()
+
+    def find_rows(self, connection: Connection) -> tuple[ProcessInstance, ...]:
+        """Return the instances as they are now."""
+        instances = ProcessInstances(connection)
+        return tuple(
+            row
+            for each in self.work
+            for cluster in each.on
+            if not self.clusters or cluster in self.clusters
+            for row in instances.find_between(each.name, cluster, self.start, self.end - _MOMENT)
+        )
+
+
+def find_targets(
+    context: OperationContext,
+    action: InstanceAction,
+    subject: Subject,
+    start: datetime | None,
+    end: datetime | None,
+    *,
+    is_rerun_wanted: object,
+) -> Targets:
+    """Return the instances of a range, or the one that the subject names. Raises as `control_instances`."""
+    if start is None or end is None:
+        start, end = subject.instance, subject.instance + timedelta(seconds=1)
+    work = find_work(context, replace(subject, clusters=())).all
+    label = " and ".join(describe_process(each.name) for each in work)
+    _check(action, work, label, subject.clusters, start, end, is_rerun_wanted)
+    targets = Targets(
+        process=subject.name, label=label, work=tuple(work), clusters=subject.clusters, start=start, end=end
+    )
+    with context.read() as connection:
+        rows = targets.find_rows(connection)
+    absent, due_at = _find_absent(work, subject.clusters, start, end, rows)
+    if not rows:
+        due = "due" if due_at <= context.as_of else "not due yet"
+        later = f"It is {due}: ticks create what is due and scheduled, a long past last."
+        if silence := find_silence(context, subject.clusters or {cluster for each in work for cluster in each.on}):
+            later = f"{silence[0].upper()}{silence[1:]}"
+        is_one = subject.nominal_time == start
+        when = f"at {render_datetime(start)}" if is_one else f"from {render_datetime(start)} to {render_datetime(end)}"
+        raise InstanceQueryError(
+            subject=f"{label} {when}",
+            reason=f"no tick has created {absent} yet" if absent else "it has no instance there",
+            next_step=later if absent else "Ask for other times.",
+            fault=Fault.MISSING,
+        )
+    return replace(targets, absent=absent, rows=rows)
+
+
+def discard_frames(context: OperationContext, effects: ActionEffects) -> None:
+    """Discard what steps have left that are repeated."""
     frames = StepFrames(stores=context.stores, plan=context.plan)
     frames.discard(run for run in effects.abandoned if run.status is not StepStatus.KEPT)
-    done = replace(done, instances=effects.results, stopped=effects.stopped)
-    _note(context, done, label, start, end, author)
-    return done
 
 
 def _check(
@@ -201,20 +261,6 @@ def _check(
         )
 
 
-def _rows(
-    context: OperationContext, work: Sequence[Subject], clusters: Collection[str], start: datetime, end: datetime
-) -> list[ProcessInstance]:
-    with context.database.read() as connection:
-        instances = ProcessInstances(connection)
-        return [
-            row
-            for each in work
-            for cluster in each.on
-            if not clusters or cluster in clusters
-            for row in instances.find_between(each.name, cluster, start, end - _MOMENT)
-        ]
-
-
 def _find_absent(
     work: Sequence[Subject],
     clusters: Collection[str],
@@ -233,7 +279,7 @@ def _find_absent(
     return ", ".join(found), due_at
 
 
-def _find_restores(
+def find_restores(
     context: OperationContext, connection: Connection, rows: Sequence[ProcessInstance]
 ) -> tuple[str, ...]:
     """Return a command for each sweep and feed that has evicted what instances have read."""
@@ -250,8 +296,10 @@ def _find_restores(
     return tuple(command_line("retention", "undo", sweep, feed=feed) for sweep, feed in swept)
 
 
-def _note(context: OperationContext, done: Controlled, label: str, start: datetime, end: datetime, author: str) -> None:
-    if not done.changed:
-        return
-    span = {"start": render_datetime(start), "end": render_datetime(end)}
-    note_target(context, author, f"instance {done.action.value}", label, **span, instances=done.changed)
+def note_control(
+    context: OperationContext, action: InstanceAction, targets: Targets, changed: int, author: str, **more: object
+) -> None:
+    """Write an audit entry about an action, if it has changed instances."""
+    if changed:
+        span = {"start": render_datetime(targets.start), "end": render_datetime(targets.end)}
+        note_target(context, author, f"instance {action.value}", targets.label, **span, instances=changed, **more)

@@ -93,7 +93,8 @@ def build_operate_job(runtime: Runtime) -> dg.JobDefinition:
         executor_def=dg.in_process_executor,
         description="Does what Dagster has no button for, as the commands do it: rerun, kill, suspend and resume "
         "instances, hold them, approve a sweep or undo it. In the launchpad, fill "
-        "in `action` and `name`, and `instance` or `start` and `end`; `dry_run` changes nothing.",
+        "in `action` and `name`, and `instance` or `start` and `end`; `dry_run` changes nothing. A rerun with "
+        "`downstream` needs the `digest` that its dry run says.",
     )
     def operate_job() -> None:
         operate_op()

@@ -14,6 +14,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.errors import describe_error
 from feed_assets.instances.gates.actions import InstanceAction
 from feed_assets.instances.lists.control import Controlled, control_instances
+from feed_assets.instances.lists.reruns import Downstream, RerunPlan, rerun_downstream
 from feed_assets.json_form import render_document
 from feed_assets.log.records import ProcessInstance
 from feed_assets.log.removals.records import Sweep
@@ -28,8 +29,9 @@ from feed_assets.retention.queries import HoldQuery
 from feed_assets.retention.running import UndoResult, approve_sweep, find_sweep, undo_removals
 
 _RANGE = frozenset({"instance", "start", "end", "clusters"})
+_DOWNSTREAM = frozenset({"downstream", "levels", "even_unchanged", "digest"})
 _TAKES = {
-    "rerun": _RANGE | {"properties", "from_start"},
+    "rerun": _RANGE | {"properties", "from_start", *_DOWNSTREAM},
     "hold": _RANGE | {"hold", "reason"},
     "approve": frozenset[str](),
     "undo": frozenset({"instance"}),
@@ -64,7 +66,9 @@ def operate(runtime: Runtime, context: dg.OpExecutionContext, wanted: Operation)
         raise dg.Failure(done.render_summary(), allow_retries=False)
 
 
-def _do(context: OperationContext, wanted: Operation, author: str) -> Controlled | HoldChange | Sweep | UndoResult:
+def _do(
+    context: OperationContext, wanted: Operation, author: str
+) -> Controlled | RerunPlan | HoldChange | Sweep | UndoResult:
     name, only, dry = wanted.name, wanted.instance or None, wanted.dry_run
     match wanted.action:
         case "hold":
@@ -87,6 +91,21 @@ def _do(context: OperationContext, wanted: Operation, author: str) -> Controlled
             start, end = (subject.parse(text) if text else None for text in (wanted.start, wanted.end))
             if (start is None, end is None, only is None) not in ((False, False, True), (True, True, False)):
                 _refuse(wanted, "no range is given", "Give either instance, or start and end.")
+            if wanted.downstream:
+                return rerun_downstream(
+                    context,
+                    subject,
+                    start,
+                    end,
+                    Downstream(levels=wanted.levels or None, even_unchanged=wanted.even_unchanged),
+                    author=author,
+                    digest=wanted.digest or None,
+                    overrides=wanted.properties or None,
+                    from_start=wanted.from_start,
+                    dry_run=dry,
+                )
+            if wanted.levels or wanted.even_unchanged or wanted.digest:
+                _refuse(wanted, "levels, even_unchanged and digest are of what is downstream", "Say downstream, too.")
             return control_instances(
                 context,
                 InstanceAction(action),

@@ -19,6 +19,12 @@ class Operation(dg.Config):
     clusters: list[str] = Field([], description="Only on these clusters.")
     properties: dict[str, str] = Field({}, description="For rerun: properties that override those of the process.")
     from_start: bool = Field(False, description="For rerun: repeat the steps that have finished, too.")
+    downstream: bool = Field(
+        False, description="For rerun: run again what hangs on them, too, as far as content comes out changed."
+    )
+    levels: int = Field(0, ge=0, description="For that: only so many steps; 0 for all.")
+    even_unchanged: bool = Field(False, description="For that: go on behind what comes out unchanged.")
+    digest: str = Field("", description="For that: the digest of the plan, which a dry run says in the log.")
     hold: str = Field("dagster", description="For hold: its name, by which it is released.")
     reason: str = Field("", description="For hold: why.")
     dry_run: bool = Field(False, description="Say in the log what would be done; change nothing.")

@@ -12,6 +12,7 @@ from feed_assets.instances.gates.blockers import (
     NotItsTurn,
     NotReached,
     NotScheduled,
+    RerunAwaited,
     Suspended,
     decide_blockers,
     existence_blockers,
@@ -19,7 +20,7 @@ from feed_assets.instances.gates.blockers import (
     with_instance,
 )
 from feed_assets.log.definitions.records import ScheduleState
-from feed_assets.log.records import Lease, ProcessInstance, ProcessInstanceStatus
+from feed_assets.log.records import Lease, ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.plan.records import ProcessRecord
 from tests.instances.harness import START, LifecycleHarness, at, process
 
@@ -82,8 +83,10 @@ def test_an_instance_takes_its_place_among_others_once(tmp_path: Path) -> None:
 
 def test_all_that_blocks_is_named_in_its_order() -> None:
     slot = NoSlot(parallel=1, in_flight=1)
-    found = decide_blockers(instance(SUSPENDED), (), (), ScheduleState.SUSPENDED, [slot], [LEASE])
-    assert found == (NotScheduled(state=ScheduleState.SUSPENDED), Suspended(), slot, LeaseHeld(lease=LEASE))
+    awaited = {ProcessKey("make", "primary", START): SUSPENDED}
+    found = decide_blockers(instance(SUSPENDED), (), (), ScheduleState.SUSPENDED, [slot], [LEASE], awaited)
+    of_schedule, of_rerun = NotScheduled(state=ScheduleState.SUSPENDED), RerunAwaited(writers=awaited)
+    assert found == (of_schedule, Suspended(), of_rerun, slot, LeaseHeld(lease=LEASE))
 
 
 @pytest.mark.parametrize("status", sorted(set(ProcessInstanceStatus) - {WAITING, READY, SUSPENDED}))

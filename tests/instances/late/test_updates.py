@@ -328,12 +328,9 @@ def test_updates_that_cannot_be_decided_do_not_hold_up_others(tmp_path: Path, mo
     assert check.due_at > NOON
 
 
-def test_without_a_policy_a_tick_asks_nothing_more_and_without_an_update_one_question(tmp_path: Path) -> None:
-    lifecycle = done(tmp_path, on_update="ignore")
-    with counted_statements() as statements:
-        lifecycle.update(NOON)
-    assert statements == []
-    lifecycle.declare(*entities())
+@pytest.mark.parametrize("policy", ["ignore", "rerun"])
+def test_without_an_update_and_a_rerun_a_tick_asks_one_question(tmp_path: Path, policy: str) -> None:
+    lifecycle = done(tmp_path, on_update=policy)
     with counted_statements() as statements:
         lifecycle.update(NOON)
     assert len([each for each in statements if each.startswith("SELECT")]) == 1
