@@ -272,8 +272,8 @@ def _rerun(
         if not asked.has_begun:
             text += ": it runs again" + ("" if asked.goes_on else " if what it has read comes out with other content")
             text += f", when these have run: {describe_awaited(awaited)}" if awaited else ", with the next tick"
-        facts = {"rerun": asked.plan, "by": asked.author, "asked_at": at, "at": rendered(check.due_at)}
-        facts |= {"waits_for": [*iter_awaited(awaited)]}
+        facts: dict[str, object] = {"rerun": asked.plan, "by": asked.author, "asked_at": at}
+        facts |= {"at": rendered(check.due_at), "waits_for": [*iter_awaited(awaited)]}
         command = None if asked.has_begun else instance_command("kill", key.process, key.nominal_time, key.cluster)
         yield Reason(code=ReasonCode.RERUN, text=text, facts=facts, command=command)
 

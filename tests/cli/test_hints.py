@@ -203,7 +203,7 @@ def test_what_was_evicted_comes_back(expired: Path, paste: Pasting) -> None:
     assert not (expired / "data/clicks/2013-11-03/04").exists()
 
 
-@of("instances.lists.control._find_restores: retention undo")
+@of("instances.lists.control.find_restores: retention undo")
 def test_a_rerun_says_that_what_it_has_read_was_evicted(expired: Path, paste: Pasting) -> None:
     (expired / "counting.sql").write_text("SELECT 1")
     (expired / "entities/counting.yaml").write_text(yaml.safe_dump_all([COUNTS, COUNTING]))

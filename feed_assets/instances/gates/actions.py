@@ -23,7 +23,7 @@ from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.instances.overdue_notices import first_notice_at
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.leases import Leases
-from feed_assets.log.records import Cause, ProcessChanges, ProcessInstance, ProcessInstanceStatus
+from feed_assets.log.records import Cause, ProcessChanges, ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.releases.timeline import ReleaseTimeline, note_changed
 from feed_assets.sql.database import Database, lock_log
 
@@ -151,15 +151,19 @@ def apply_to_rows(
     results = [ActionResult(instance=row, after=decide_action(action, row.status)) for row in rows]
     changed = [each for each in results if each.is_changed]
     ended: list[Ended] = []
+    alike: dict[tuple[object, ...], tuple[ProcessChanges, list[ProcessKey]]] = {}
     for each in changed:
         changes = _changes(connection, timeline, action, each, author, as_of)
         if overrides is not None:
             changes["overrides"] = overrides
-        instances.transition(each.instance.key, {each.instance.status}, **changes)
+        differing = (each.instance.status, each.after, changes.get("deadline_at"), changes.get("notice_at"))
+        alike.setdefault(differing, (changes, []))[1].append(each.instance.key)
         if each.instance.status is RUNNING:
             Attempts(connection).end(each.instance.key, KILLED, as_of, changes["cause_detail"])
             is_final = each.after is KILLED  # one that is suspended goes on some time
             ended.append(Ended(row=each.instance, status=KILLED, error=changes["cause_detail"], is_final=is_final))
+    for (status, *_), (changes, keys) in alike.items():
+        instances.transition_many(keys, {ProcessInstanceStatus(str(status))}, **changes)
     tell_all_ends(connection, timeline, ended, as_of)
     called_off = _call_off(connection, timeline, rows, as_of) if action is InstanceAction.KILL else 0
     anew = [each.instance.key for each in changed if from_start or each.after is KILLED]

@@ -30,7 +30,7 @@ from feed_assets.json_form import Hidden, NominalTime
 from feed_assets.log.definitions.schedules import load_schedules
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
-from feed_assets.log.records import FeedInstance, FeedInstanceStatus, ProcessInstance, ProcessKey
+from feed_assets.log.records import FeedInstanceStatus, ProcessInstance, ProcessKey
 from feed_assets.plan.edges import Key
 from feed_assets.plan.rendering import counted
 from feed_assets.sql.column_types import to_micros
@@ -39,7 +39,7 @@ from feed_assets.sql.database import lock_log
 SHORTEST_DIGEST = 8
 _WHOLE, _PART = 16, 4
 _VERSION = 1
-_GONE = {FeedInstanceStatus.EVICTED: "was evicted"}
+_AVAILABLE = FeedInstanceStatus.AVAILABLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,30 +164,27 @@ class _Planning:
         for row in rows:
             for each in row.inputs:
                 times[each.feed, source_of(row.process) or row.cluster].update(each.nominal_times)
-        instances, known = FeedInstances(self.connection), dict[Key, dict[datetime, FeedInstance]]()
+        there: dict[Key, dict[datetime, int]] = {}
+        evicted: set[tuple[Key, datetime]] = set()
         for feed, read in times.items():
-            between = instances.find_between(*feed, min(read), max(read)) if read else ()
-            known[feed] = {each.nominal_time: each for each in between}
-        optional: dict[Key, frozenset[str]] = {}
+            found = FeedInstances(self.connection).find_between(*feed, min(read), max(read)) if read else []
+            there[feed] = {each.nominal_time: each.bytes or 0 for each in found if each.status is _AVAILABLE}
+            evicted |= {(feed, each.nominal_time) for each in found if each.status is FeedInstanceStatus.EVICTED}
         for row in rows:
-            key = (row.process, row.cluster)
-            if key not in optional:
-                record = self.context.plan.processes.get(key)
-                optional[key] = (
-                    frozenset(edge.name for edge in record.inputs if edge.optional) if record else frozenset()
-                )
             self.bytes[row.key] = 0
             for each in row.inputs:
-                there = known[each.feed, source_of(row.process) or row.cluster]
-                for time in each.nominal_times:
-                    found = there.get(time)
-                    self.bytes[row.key] += (found.bytes or 0) if found is not None else 0
-                    status = found.status if found is not None else FeedInstanceStatus.MISSING
-                    is_lost = status is not FeedInstanceStatus.AVAILABLE and each.name not in optional[key]
-                    if status is FeedInstanceStatus.EVICTED or is_lost:
-                        self.gone[row.key] = (
-                            f"left out: of {each.feed}, what it has read {_GONE.get(status, 'is gone')}"
-                        )
+                feed = (each.feed, source_of(row.process) or row.cluster)
+                sizes = [there[feed].get(time) for time in each.nominal_times]
+                self.bytes[row.key] += sum(filter(None, sizes))
+                lost = [time for time, size in zip(each.nominal_times, sizes, strict=True) if size is None]
+                if any((feed, time) in evicted for time in lost):
+                    self.gone[row.key] = f"left out: of {each.feed}, what it has read was evicted"
+                elif lost and not self._is_optional(row, each.name):
+                    self.gone[row.key] = f"left out: of {each.feed}, what it has read is gone"
+
+    def _is_optional(self, row: ProcessInstance, name: str) -> bool:
+        record = self.context.plan.processes.get((row.process, row.cluster))
+        return record is not None and any(edge.optional for edge in record.inputs if edge.name == name)
 
     def ranges(self) -> tuple[RerunRange, ...]:
         """Return consecutive instances together, by level and process."""
@@ -316,17 +313,18 @@ def rerun_downstream(
         RerunUnconfirmedError: something hangs on them, and nobody has seen the plan.
     """
     targets = find_targets(context, InstanceAction.RERUN, subject, start, end, is_rerun_wanted=True)
-    with context.read() as connection:
-        plan = plan_reruns(context, connection, targets.process, targets.rows, downstream)
-    if digest is not None:
-        require_digest(plan, digest)
-    if dry_run:
-        return plan
-    if digest is None and plan.hanging and not is_confirmed:
-        if confirm is None:
-            raise RerunUnconfirmedError(process=targets.process, digest=plan.digest, instances=len(plan.hanging))
-        confirm("\n".join([*plan.lines, plan.summary, "Run these again?"]))
-        digest = plan.digest
+    if dry_run or digest is None:
+        with context.read() as connection:
+            plan = plan_reruns(context, connection, targets.process, targets.rows, downstream)
+        if digest is not None:
+            require_digest(plan, digest)
+        if dry_run:
+            return plan
+        if plan.hanging and not is_confirmed:
+            if confirm is None:
+                raise RerunUnconfirmedError(process=targets.process, digest=plan.digest, instances=len(plan.hanging))
+            confirm("\n".join([*plan.lines, plan.summary, "Run these again?"]))
+            digest = plan.digest
     with context.database.begin() as connection:
         lock_log(connection)
         context.timeline.refresh(connection, context.as_of)

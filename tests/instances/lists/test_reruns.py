@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -193,10 +194,8 @@ def test_what_fails_stops_its_branch_alone_and_a_rerun_of_it_goes_on(tmp_path: P
     for number in range(10):
         now = LATER + timedelta(minutes=number)
         for request in lifecycle.tick(now):
-            try:
+            with suppress(ValueError):
                 lifecycle.launch([request], now)
-            except Exception as exc:
-                assert "no sum today" in str(exc)
             ran += [(request.process.process, time) for time in request.nominal_times]
     assert Counter(name for name, _ in ran) == {"make": 2, "sum": 2, "count": 2}
     assert lifecycle.statuses("sum")[TIMES[0]] is FAILED
