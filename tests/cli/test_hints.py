@@ -16,7 +16,8 @@ from feed_assets.context.safe_mode import record_restore
 from feed_assets.entities.common import Kind
 from feed_assets.entities.metadata import Origin
 from feed_assets.explain.records import Explanation, Reason, ReasonCode
-from feed_assets.instances.late.store import LateChecks
+from feed_assets.instances.late.lateness import plan_rerun
+from feed_assets.instances.late.store import Asked, LateChecks
 from feed_assets.log.agenda import AgendaKind
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.instances.feed_instances import FeedInstances
@@ -30,7 +31,7 @@ from feed_assets.log.messages.payloads import (
     SweepPayload,
 )
 from feed_assets.log.messages.records import OutboxMessage
-from feed_assets.log.records import Attempt, Cause, FrozenInput, ProcessInstanceStatus
+from feed_assets.log.records import Attempt, Cause, FrozenInput, ProcessInstanceStatus, ProcessKey
 from feed_assets.orchestration.errors import NoAssetError
 from feed_assets.orchestration.location.health import describe_behind
 from feed_assets.orchestration.sensors.overdue_notices import MOST_LINES, render_most
@@ -130,6 +131,16 @@ def test_an_instance_is_resumed_and_run_again(counted: Path, paste: Pasting) -> 
     begin(counted, ProcessInstanceStatus.FAILED)
     paste(ok(run("why", "counting", TIME)), "instance rerun")
     assert status_of() == "WAITING"
+
+
+@of("explain.sentences._rerun: instance kill")
+def test_a_rerun_that_was_asked_for_is_called_off(counted: Path, paste: Pasting) -> None:
+    begin(counted, ProcessInstanceStatus.SUCCEEDED)
+    asked = Asked("4f0c91d2", "ann", 0, goes_on=False, is_woken=True)
+    with open_migrated(f"sqlite:///{counted}/state.db").begin() as connection:
+        LateChecks(connection).put([plan_rerun(ProcessKey("counting", "primary", AT), asked, NOON)])
+    paste(ok(run("why", "counting", TIME)), "instance kill")
+    assert "rerun" not in ok(run("why", "counting", TIME))
 
 
 @of("instances.gates.reconciliation.suspend_command: entity suspend")

@@ -486,12 +486,16 @@ def find_late_readers(
     times: Collection[datetime],
     as_of: datetime,
 ) -> dict[datetime, str]:
-    """Return a feed's instances whose readers are still checked for late data or updates, and may be rerun."""
+    """Return a feed's instances whose readers are still checked for late data or updates, and may be rerun, or are
+    asked to run again.
+    """
     found: dict[datetime, str] = {}
+    asked = LateChecks(connection).processes_of(AgendaKind.RERUN) if feed_readers else ()
     for reader in feed_readers:
         active, (process, cluster) = reader.active.record, reader.process
         follows = active.follows_updates and active.copy is None  # protections.py asks for copies that are pending
         kinds = [AgendaKind.LATE_INPUTS] * (active.late is not None) + [AgendaKind.UPDATE] * follows
+        kinds += [AgendaKind.RERUN] * (reader.process in asked)
         if not kinds:
             continue
         readers = _readers(reader, times)
