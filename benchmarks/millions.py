@@ -192,7 +192,8 @@ def _measure_command(words: str, states: tuple[_State, _State], what: str, repea
 
 
 def _prepare(state: _State) -> dict[str, str]:
-    """Write the settings of a project, with its clock. Returns the environment of its commands."""
+    """Write the settings of a project, with its clock, and make its home. Returns the environment of its commands."""
+    (state.folder / "home").mkdir(exist_ok=True)
     at = state.at.isoformat()
     clock = f"{{origin: '{at}', real_start: '{START.isoformat()}', until: '{at}'}}"
     (state.folder / "feed_assets.yaml").write_text(f"state: '{state.url}'\ndemo: {{replay: {clock}}}\n")
