@@ -74,6 +74,8 @@ def test_the_example_prints_what_the_page_shows_and_touches_nothing(project: Pat
     printed = must(*command.split()[2:]).stdout.splitlines()
     assert list(map(plainly, printed)) == list(map(plainly, told))
 
+    whole = shown("try", "daily-revenue", "2026-01-01", "--entities", "../changed/entities", "--rows", "0")
+    assert (whole["outputs"][0]["difference"]["changed"], whole["outputs"][0]["difference"]["sample"]) == (1, [])
     same = shown("try", "daily-revenue", "2026-01-01")
     (output,) = same["outputs"]
     assert (output["is_same"], output["difference"]["sample"]) == (True, [])

@@ -109,15 +109,32 @@ def compare_rows(
 def _find_differences(
     new: "DataFrame", old: "DataFrame", compared: Sequence[str], keys: Sequence[str], sample: int
 ) -> tuple[Mapping[str, int], tuple[SampledDifference, ...]]:
-    """Return the number of differences of each kind, and a sample of them."""
+    """Return the number of differences of each kind, and a sample of them: of keys, or of rows without any."""
     from pyspark.sql import functions as sf
 
+    places = [_place(number) for number in range(len(compared))]
     sides = new.select(*_cells(new, compared), sf.lit(1).alias("n"), sf.lit(0).alias("o")).unionByName(
         old.select(*_cells(old, compared), sf.lit(0).alias("n"), sf.lit(1).alias("o"))
     )
-    places = [_place(number) for number in range(len(compared))]
-    counted = sides.groupBy(*places).agg(sf.sum("n").alias("n"), sf.sum("o").alias("o"))
-    found = _by_keys(counted, places, [compared.index(key) for key in keys]) if keys else _by_rows(counted, places)
+    n, o, row = sf.col("n"), sf.col("o"), sf.struct(*places)
+    counted = sides.groupBy(*places).agg(sf.sum(n).alias("n"), sf.sum(o).alias("o"))
+    subject = [_place(compared.index(key)) for key in keys] or places
+    by_subject = counted.groupBy(*subject).agg(
+        sf.sum(n).alias("n"),
+        sf.sum(o).alias("o"),
+        sf.min(sf.when(n > o, row)).alias("new"),
+        sf.min(sf.when(o > n, row)).alias("old"),
+    )
+    differs = sf.col("new").isNotNull() | sf.col("old").isNotNull()
+    kind = sf.when(n == 0, DifferenceKind.ONLY_OLD.value).when(o == 0, DifferenceKind.ONLY_NEW.value)
+    kind = kind.when(differs, DifferenceKind.CHANGED.value)
+    number = sf.lit(1)
+    if not keys:
+        kind = sf.when(n > o, DifferenceKind.ONLY_NEW.value).when(o > n, DifferenceKind.ONLY_OLD.value)
+        number = sf.abs(n - o)
+    found = by_subject.select(
+        kind.alias("kind"), number.alias("number"), sf.struct(*subject).alias("place"), "new", "old"
+    )
     found = found.where(sf.col("kind").isNotNull()).persist()
     try:
         numbers = {kind: int(number) for kind, number in found.groupBy("kind").agg(sf.sum("number")).collect()}
@@ -165,43 +182,6 @@ def _orderable(value: "Column", kind: "DataType") -> "Column":
             return value.cast("string")
         case _:
             return value
-
-
-def _by_rows(counted: "DataFrame", places: Sequence[str]) -> "DataFrame":
-    """Return each different row with its kind, how often it is more there, and itself on that side."""
-    from pyspark.sql import functions as sf
-
-    is_new, is_old = sf.col("n") > sf.col("o"), sf.col("o") > sf.col("n")
-    return counted.select(
-        _kind(is_new, is_old, sf.lit(False)),
-        sf.abs(sf.col("n") - sf.col("o")).alias("number"),
-        sf.struct(*places).alias("place"),
-        sf.when(is_new, sf.struct(*places)).alias("new"),
-        sf.when(is_old, sf.struct(*places)).alias("old"),
-    )
-
-
-def _by_keys(counted: "DataFrame", places: Sequence[str], keys: Sequence[int]) -> "DataFrame":
-    """Return each key with its kind, and the first row of each side that the other has less often."""
-    from pyspark.sql import functions as sf
-
-    row, named = sf.struct(*places), [_place(number) for number in keys]
-    by_key = counted.groupBy(*named).agg(
-        sf.sum("n").alias("new_rows"),
-        sf.sum("o").alias("old_rows"),
-        sf.max(sf.col("n") != sf.col("o")).alias("differs"),
-        sf.min(sf.when(sf.col("n") > sf.col("o"), row)).alias("new"),
-        sf.min(sf.when(sf.col("o") > sf.col("n"), row)).alias("old"),
-    )
-    kind = _kind(sf.col("old_rows") == 0, sf.col("new_rows") == 0, sf.col("differs"))
-    return by_key.select(kind, sf.lit(1).alias("number"), sf.struct(*named).alias("place"), "new", "old")
-
-
-def _kind(is_new: "Column", is_old: "Column", is_changed: "Column") -> "Column":
-    from pyspark.sql import functions as sf
-
-    kind = sf.when(is_new, sf.lit(DifferenceKind.ONLY_NEW.value)).when(is_old, sf.lit(DifferenceKind.ONLY_OLD.value))
-    return kind.when(is_changed, sf.lit(DifferenceKind.CHANGED.value)).alias("kind")
 
 
 def _iter_sample(

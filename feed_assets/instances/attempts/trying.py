@@ -47,7 +47,7 @@ from feed_assets.plan.records import ProcessRecord
 from feed_assets.plan.rendering import counted
 from feed_assets.releases.store import PinnedWork
 from feed_assets.releases.timeline import ReleaseTimeline
-from feed_assets.settings import load_settings
+from feed_assets.settings import Settings
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.sequence import parse_instance, zone_of_keys
 
@@ -144,8 +144,9 @@ def try_instance(
         InputsMissingError: an input is not there; nothing was begun.
         EngineError: the work has failed.
     """
-    assert context.settings is not None
-    declared, root = (context, context.settings.root) if entities is None else _declared_in(context, entities)
+    settings = context.settings
+    assert settings is not None
+    declared, root = (context, settings.root) if entities is None else _declared_in(context, settings, entities)
     record = declared.only_process(process, cluster)
     time = parse_instance(instance, zone_of_keys(record.sequence))
     record.sequence.index(time)
@@ -170,20 +171,30 @@ def try_instance(
         ).run(progress)
 
 
-def _declared_in(context: OperationContext, folder: str) -> tuple[OperationContext, Path]:
-    """Return the context with the definitions of another folder, and that of their code: its project. Variables have
-    the values of the settings in force, so that inputs are those of the project.
+def _declared_in(context: OperationContext, settings: Settings, folder: str) -> tuple[OperationContext, Path]:
+    """Return the context with the definitions of another folder, and the project that has their code. Variables keep
+    the values of the settings in force, so that inputs are those of this project.
     """
-    settings, place = context.settings, Path(folder).absolute()
-    assert settings is not None
-    theirs = load_settings(environ={}, start=place if place.is_dir() else place.parent)
-    is_project = theirs.file is not None and theirs.file.parent.samefile(place)
-    named = settings.model_copy(update={"entities": theirs.entities_location if is_project else str(place)})
+    root, entities = _find_project(settings, Path(folder).absolute())
+    files = read_declared_files(settings.model_copy(update={"entities": str(entities)}))
     values = values_of(settings)
-    loaded = load_files(read_declared_files(named), values)
-    location = compile_location(loaded, context.as_of, theirs.root, sorted(settings.notify))
+    location = compile_location(load_files(files, values), context.as_of, root, sorted(settings.notify))
     timeline = ReleaseTimeline(location.plan, values)
-    return replace(context, timeline=timeline, errors=location.errors), theirs.root
+    return replace(context, timeline=timeline, errors=location.errors), root
+
+
+def _find_project(settings: Settings, given: Path) -> tuple[Path, Path]:
+    """Return the folder of a project, and that of its entities: one of them is given, and they lie as those of this
+    project. A folder that lies otherwise is both.
+    """
+    here = Path(settings.entities_location)
+    if here.is_relative_to(settings.root):
+        below = here.relative_to(settings.root)
+        if (given / below).exists():
+            return given, given / below
+        if given.parts[-len(below.parts) :] == below.parts:
+            return given.parents[len(below.parts) - 1], given
+    return given, given
 
 
 @contextmanager
@@ -203,19 +214,16 @@ def _leaving_nothing() -> Iterator[None]:
 
 def _require_possible(process: ProcessRecord, time: datetime, row: ProcessInstance | None) -> None:
     """Raise TryRefusedError if the work would have effects elsewhere by itself, or there is nothing to do."""
-    if process.copy is not None:
-        reason, next_step = "it copies a feed as it is", "Try the process that makes the feed."
-    elif process.mirror is not None:
-        reason, next_step = "a mirror writes straight to its target", "Its plan says what it would do."
-    elif process.is_elsewhere:
-        reason, next_step = "its work runs elsewhere", "Try it there."
-    elif not process.outputs:
-        reason, next_step = "it has no output: whatever it does, it does elsewhere", "Declare an output."
-    elif not process.is_enumerated and row is None:
-        reason, next_step = "no batch of this time has been cut", "Name one that has been."
-    else:
-        return
-    raise TryRefusedError(process=process.process, nominal_time=time, reason=reason, next_step=next_step)
+    refusals = (
+        (process.copy is not None, "it copies a feed as it is", "Try the process that makes the feed."),
+        (process.mirror is not None, "a mirror writes straight to its target", "Its plan says what it would do."),
+        (process.is_elsewhere, "its work runs elsewhere", "Try it there."),
+        (not process.outputs, "it has no output: whatever it does, it does elsewhere", "Declare an output."),
+        (not process.is_enumerated and row is None, "no batch of this time has been cut", "Name one that has been."),
+    )
+    for is_refused, reason, next_step in refusals:
+        if is_refused:
+            raise TryRefusedError(process=process.process, nominal_time=time, reason=reason, next_step=next_step)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

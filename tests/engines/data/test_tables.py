@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from feed_assets.engines.data.frames import read_input, write_output
-from feed_assets.engines.data.tables import AvroTypeError, render_avro_schema
+from feed_assets.engines.data.tables import AvroTypeError, read_staged_partition, render_avro_schema
 from feed_assets.engines.errors import InputReadError, OutputMismatchError
 from feed_assets.engines.port import InputData, InputInstance, OutputTarget, TableName, TablePartition
 from feed_assets.engines.spark.sessions import session_conf
@@ -117,6 +117,8 @@ def test_a_partition_is_written_in_the_format_and_types_of_its_table(
     (file,) = (tmp_path / "staging").glob("*.json")
     assert json.loads(file.read_text()) == {"User": "ann", "n": 1}
     assert not (tmp_path / "staging/_SUCCESS").exists()
+    (row,) = read_staged_partition(spark, output(table, tmp_path, ds="d1", hour="01"), "output").collect()
+    assert row.asDict() == {"User": "ann", "n": 1}
 
 
 @pytest.mark.parametrize(
