@@ -32,12 +32,14 @@ class ObjectListing:
 def entry_of(path: str, size: int, modified_at: datetime | None, tag: str, checksum: str = "") -> Entry:
     """Return the entry of an object: path relative to the listed key ("" for that key itself), time in UTC.
 
-    `tag` is the version; it begins with a space if it is only a time. With an ETag an object counts as settled at once,
-    with a time only later.
+    `tag` is the version; it begins with a space if it is only a time, and the size then belongs to it. With an ETag an
+    object counts as settled at once, with a time only later.
     """
     modified = None if modified_at is None else nanoseconds(modified_at)
-    changed = 0 if not tag.startswith(" ") else UNKNOWN_CHANGE if modified is None else modified
-    return Entry(path, size, tag, changed, modified, None, checksum)
+    if not tag.startswith(" "):
+        return Entry(path, size, tag, 0, modified, None, checksum)
+    changed = UNKNOWN_CHANGE if modified is None else modified
+    return Entry(path, size, f"{tag} {size}", changed, modified, None, checksum)
 
 
 class Children(NamedTuple):

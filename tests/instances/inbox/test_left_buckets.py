@@ -41,7 +41,7 @@ from tests.instances.harness import START, LifecycleHarness, validity
 from tests.instances.inbox.test_inboxes import orders
 from tests.object_servers import BUCKET, ObjectServer, s3_client
 
-FILES, NEW_VERSIONS, KILLS = sized(60, 10_000), sized(20, 1_000), sized(3, 50)
+FILES, NEW_VERSIONS, KILLS = sized(40, 10_000), sized(20, 1_000), sized(2, 50)
 FILES_AT_ONCE = sized(10, 200)
 KILLED_AFTER = sized((0.05, 0.5), (0.5, 9.0))
 """Seconds from the first listing of a program to its end."""
