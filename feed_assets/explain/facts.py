@@ -282,7 +282,7 @@ def _feed_facts(
     rows = FeedInstances(connection).get_many(keys)
     polls = ArrivalPolls(connection).find_many(keys)
     events = EventLog(connection).for_instances(keys)
-    checks = QualityChecks(connection).of_instances([key for key, record in keys.items() if record.is_judged])
+    checks = QualityChecks(connection).of_instances([key for key, record in keys.items() if record.is_external])
     return {
         key: FeedFacts(
             record=record,

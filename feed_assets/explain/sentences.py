@@ -317,15 +317,15 @@ def explain_feed_state(
     elif facts.lost is not None:
         reasons.append(explain_lost(facts, facts.lost))
         reasons.extend([_polls(facts, context.as_of)] if facts.poll is not None else [])
+    elif facts.check is not None and status is FeedInstanceStatus.PARTIAL:
+        reasons.append(_held_back(key, facts.check))
+        reasons.extend([_polls(facts, context.as_of)] if facts.poll is not None else [])
     elif record.produced_by is not None and facts.poll is None:
         reasons.append(_not_materialized(context, record, key))
     elif record.is_external and facts.row is None and not record.is_expected:
         reasons.append(_not_noticed(context, record, key))
     elif record.is_external and facts.row is None and facts.poll is None:
         reasons.append(_not_polled(context, record, key))
-    elif facts.check is not None and facts.row is not None and facts.row.manifest_digest is not None:
-        reasons.append(_held_back(key, facts.check))
-        reasons.append(_polls(facts, context.as_of))
     elif record.is_external:
         obstacle = facts.poll.obstacle if facts.poll is not None else None
         reasons.append(

@@ -31,7 +31,7 @@ from feed_assets.log.records import Attempt, EntityKey, ProcessInstance, Process
 from feed_assets.log.run_names import describe_run
 from feed_assets.masking import get_logger
 from feed_assets.plan.edges import OutputEdge
-from feed_assets.plan.records import FeedRecord, ProcessRecord
+from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.releases.timeline import ActiveRelease, ReleaseTimeline
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.paths import is_content
@@ -103,7 +103,7 @@ def take_batch(
             return _begin(connection, active, row.key, states, run_id, as_of)
     if len(again) + len(at_work) >= record.parallel:
         raise _missing(record, closed)
-    key = _cut(connection, record, most, as_of)
+    key = _cut(connection, timeline.plan, record, most, as_of)
     if key is None:
         return None
     active = find_governing(connection, timeline, record, key.nominal_time)
@@ -163,7 +163,9 @@ def _claim(connection: Connection, row: ProcessInstance, as_of: datetime) -> boo
     return ProcessInstances(connection).transition(row.key, {row.status}, status=ready, updated_at=as_of)
 
 
-def _cut(connection: Connection, record: ProcessRecord, most: int | None, as_of: datetime) -> ProcessKey | None:
+def _cut(
+    connection: Connection, plan: Plan, record: ProcessRecord, most: int | None, as_of: datetime
+) -> ProcessKey | None:
     """Cut a batch from what is pending; None if the trigger does not let one be cut."""
     trigger, consumer = record.trigger, EntityKey(*record.key)
     state = Triggers(connection).of([consumer]).get(consumer)
@@ -181,7 +183,7 @@ def _cut(connection: Connection, record: ProcessRecord, most: int | None, as_of:
     wake_at = as_of if cut.leaves_any else decision.wake_at
     times = replace(state, next_at=decision.next_at, by_at=decision.by_at, wake_at=wake_at)
     Triggers(connection).set_times([times])
-    (key,) = apply_cuts(connection, [cut], as_of)
+    (key,) = apply_cuts(connection, plan, [cut], as_of)
     return key
 
 

@@ -274,7 +274,8 @@ class FeedRecord:
     @property
     def is_judged(self) -> bool:
         """Whether a run judges the rows of what comes from outside before it is available."""
-        return self.quality is not None and self.is_external and self.has_data
+        is_possible = self.is_external and self.has_data and self.inbox is None and not self.is_current
+        return self.quality is not None and is_possible
 
     @property
     def is_polled(self) -> bool:
@@ -478,6 +479,14 @@ class Plan:
     def triggers_of(self, feed: Key) -> tuple[tuple[ProcessRecord, TriggerInput], ...]:
         """Return the processes that a feed triggers, and the name under which they take its events."""
         return self._triggers.get(feed, ())
+
+    def rivals_of(self, process: Key) -> tuple[Key, ...]:
+        """Return the other processes that write a feed of a process whose instances come as they come: no two of them
+        have an instance of one second.
+        """
+        shared = (self.feeds[edge.feed_key] for edge in self.processes[process].outputs)
+        found = (edge.process_key for feed in shared if not feed.is_expected for edge in feed.outputs_of)
+        return tuple(dict.fromkeys(key for key in found if key != process))
 
     def announced_on(self, cluster: str) -> tuple[FeedRecord, ...]:
         """Return the feeds of a cluster whose instances other assets produce and announce."""

@@ -384,7 +384,7 @@ def _decide_due(connection: Connection, tick: Tick, after: str) -> tuple[list[Pr
         if (outcome := tick.bulkheads.run_unit(TickStep.TRIGGERS, state.process, None, decide, state)) is not None
     ]
     Triggers(connection).set_times([each.state for each in outcomes if each.state != states[each.state.key]])
-    cut = apply_cuts(connection, [each.cut for each in outcomes if each.cut is not None], tick.as_of)
+    cut = apply_cuts(connection, tick.plan, [each.cut for each in outcomes if each.cut is not None], tick.as_of)
     return cut, due[-1].process if len(due) == CONSUMERS_A_STEP else None
 
 

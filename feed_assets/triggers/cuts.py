@@ -13,7 +13,7 @@ from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.messages.outbox import tell_arrived
 from feed_assets.log.records import EntityKey, ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.plan.edges import TriggerInput, TriggerRecord
-from feed_assets.plan.records import ProcessRecord
+from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.releases.timeline import note_changed
 from feed_assets.triggers.queue.batches import Batches
 from feed_assets.triggers.queue.changes import QueueChanges
@@ -111,13 +111,14 @@ def _range(mark: Mark, after: int, to: int, count: int, use: RangeUse = RangeUse
     )
 
 
-def apply_cuts(connection: Connection, cuts: Collection[Cut], as_of: datetime) -> list[ProcessKey]:
-    """Create the instances of batches, and record what each has taken; return the instances.
+def apply_cuts(connection: Connection, plan: Plan, cuts: Collection[Cut], as_of: datetime) -> list[ProcessKey]:
+    """Create the instances of batches, and record what each has taken; return the instances. Whoever cuts holds the
+    lock of the queues.
 
     A batch is named by the second at which it is cut; if there is an instance of that second, by the next one that is
-    free.
+    free. Processes that write one feed share the seconds, so that each publication is an instance of its own.
     """
-    named = _name(connection, [cut.consumer for cut in cuts], as_of)
+    named = _name(connection, plan, [cut.consumer for cut in cuts], as_of)
     tell_arrived(connection, Kind.PROCESS, ((*key, key.nominal_time) for key in named.values()), as_of)  # locks first
     instances = (_instance(cut.record, named[cut.consumer], as_of) for cut in cuts)
     ProcessInstances(connection).add_waiting(instances)
@@ -138,13 +139,20 @@ def apply_cuts(connection: Connection, cuts: Collection[Cut], as_of: datetime) -
     return list(named.values())
 
 
-def _name(connection: Connection, consumers: Collection[EntityKey], as_of: datetime) -> dict[EntityKey, ProcessKey]:
+def _name(
+    connection: Connection, plan: Plan, consumers: Sequence[EntityKey], as_of: datetime
+) -> dict[EntityKey, ProcessKey]:
     second = as_of.replace(microsecond=0)
     named = {consumer: ProcessKey(*consumer, second) for consumer in consumers}
-    while taken := ProcessInstances(connection).get_progress(list(named.values())):
-        for key in taken:
-            named[EntityKey(key.process, key.cluster)] = key._replace(nominal_time=key.nominal_time + _SECOND)
-    return named
+    sharing = {each: (each, *plan.rivals_of(each)) if each in plan.processes else (each,) for each in consumers}
+    while True:
+        wanted = {each: [ProcessKey(*one, named[each].nominal_time) for one in sharing[each]] for each in consumers}
+        taken = set(ProcessInstances(connection).get_progress([key for keys in wanted.values() for key in keys]))
+        before = {each: {*map(named.get, consumers[:place])} for place, each in enumerate(consumers)}
+        late = [each for each, keys in wanted.items() if not (taken | before[each]).isdisjoint(keys)]
+        if not late:
+            return named
+        named |= {each: named[each]._replace(nominal_time=named[each].nominal_time + _SECOND) for each in late}
 
 
 def _instance(record: ProcessRecord, key: ProcessKey, as_of: datetime) -> ProcessInstance:

@@ -48,6 +48,14 @@ def check_outside(scope: Scope, feed: Feed) -> Iterator[Complaint]:
     faults = [("quarantine", "takes no rows")] if quality.quarantine is not None else []
     if quality.threshold < 100 and quality.on_fail is OnFail.BLOCK:
         faults.append(("threshold", "lets bad rows reach who reads the feed"))
+    if feed.inbox is not None or feed.is_current:
+        what = "with an inbox" if feed.inbox is not None else "without a date"
+        yield Complaint(
+            path=("quality",),
+            message=f"the instances of a feed {what} that come from outside are not judged",
+            remedy="Let a process read this feed and write another one with quality.",
+        )
+        return
     for name, fault in faults:
         yield Complaint(
             path=("quality", name),

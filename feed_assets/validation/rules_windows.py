@@ -236,7 +236,7 @@ def check_one_writer(scope: Scope, process: Process) -> Iterator[Complaint]:
     pairs = {(feed, cluster) for feed in feeds for cluster in process.clusters}
     for feed, cluster in sorted(pairs):
         for one, other in combinations(scope.writers[feed, cluster], 2):
-            if other.process is not process:
+            if other.process is not process or _is_shared(scope, feed, cluster, one, other):
                 continue
             moment = _common_instance(scope, feed, cluster, one, other)
             if moment is not None:
@@ -245,8 +245,17 @@ def check_one_writer(scope: Scope, process: Process) -> Iterator[Complaint]:
                     path=("outputs", other.output),
                     message=f"{who} writes the same instances of feed {feed!r} on {cluster}, "
                     f"such as {render_datetime(moment)}",
-                    remedy="Give each instance one writer: another instance expression, validity, feed or cluster.",
+                    remedy="Give each instance one writer: another instance expression, validity, feed or cluster. "
+                    "Processes with a trigger can share a feed whose instances come as they come.",
                 )
+
+
+def _is_shared(scope: Scope, name: str, cluster: str, one: Writer, other: Writer) -> bool:
+    """Return whether two processes write a feed as they come to it: no two batches of them are of one second."""
+    feed = scope.find_feed_on(name, cluster)
+    windows = [scope.find_output(writer.process, writer.output) for writer in (one, other)]
+    are_batches = one.process is not other.process and one.process.makes_batches and other.process.makes_batches
+    return feed is not None and not feed.is_expected and are_batches and windows[0] == windows[1]
 
 
 def _common_instance(scope: Scope, name: str, cluster: str, one: Writer, other: Writer) -> datetime | None:

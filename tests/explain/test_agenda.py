@@ -26,8 +26,8 @@ TOLD = {
     AgendaKind.RERUN: ("count", ReasonCode.RERUN),
     AgendaKind.RETENTION: ("clicks", ReasonCode.NEXT_SWEEP),
 }
-UNTOLD = frozenset(WATCHED)
-"""Deadlines that may be missed are told by `sla forecast`."""
+UNTOLD = frozenset({*WATCHED, AgendaKind.QUALITY})
+"""Deadlines that may be missed are told by `sla forecast`, and what holds an instance back with its status."""
 
 
 @pytest.fixture

@@ -270,3 +270,54 @@ def test_a_dependency_on_a_feed_that_is_not_there_is_told(caplog: pytest.LogCapt
     assert told == [
         "a dependency of asset report: feed 'ratez' on cluster 'here': it has no asset. Did you mean 'rates'?"
     ]
+
+
+@dg.asset(key=ORDERS, partitions_def=HOURLY)
+def orders() -> None:
+    """Make the orders."""
+
+
+@dg.asset_check(asset=ORDERS, blocking=True)
+def has_ids(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+    """Whether all orders have a number."""
+    passed = context.run.tags.get("is_good") == "yes"
+    return dg.AssetCheckResult(passed=passed, description="3 orders have none")
+
+
+def make_orders(instance: DagsterInstance, hour: int, **tags: str) -> None:
+    dg.materialize([orders, has_ids], instance=instance, partition_key=key(hour), tags=tags, raise_on_error=False)
+
+
+def test_a_blocking_check_that_failed_stops_who_reads_the_feed(
+    harness: LocationHarness, instance: DagsterInstance
+) -> None:
+    for hour in (1, 2):
+        land(harness.home.data, hour, 5)
+    make_orders(instance, 1)
+    make_orders(instance, 2, is_good="yes")
+    assert [request.partition_key for request in harness.tick().run_requests or ()] == [key(2)]
+    assert "blocking check 'has_ids' has failed: 3 orders have none" in why(harness, 1)
+    assert [event.nominal_time for event in events(harness)] == [START + timedelta(hours=2)]
+    assert not harness.tick().run_requests
+    make_orders(instance, 1, is_good="yes")
+    harness.tick()
+    assert "is AVAILABLE" in why(harness, 1)
+    make_orders(instance, 2)
+    harness.tick()
+    assert "is PARTIAL" in why(harness, 2)
+
+
+def test_a_materialization_is_no_arrival_while_its_checks_are_still_to_come(
+    harness: LocationHarness, instance: DagsterInstance
+) -> None:
+    land(harness.home.data, 1, 5)
+    seen = []
+
+    @dg.asset_check(asset=ORDERS, blocking=True)
+    def looks(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        seen.append(harness.tick().run_requests)
+        return dg.AssetCheckResult(passed=True)
+
+    dg.materialize([orders, looks], instance=instance, partition_key=key(1))
+    assert seen == [[]] or seen == [None]
+    assert [request.partition_key for request in harness.tick().run_requests or ()] == [key(1)]

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from feed_assets import Cluster, Context, Feed, process
 from feed_assets.entities.errors import DefinitionsError
@@ -47,6 +47,43 @@ def test_a_batch_runs_in_a_project_and_a_failure_says_why(tmp_path: Path, spark:
         assert "only ann approves" in (run.error or "")
         assert project.status("release", "2026-01-02T07:00:00Z") == "FAILED"
         assert "only ann approves" in project.why("release", "2026-01-02T07:00:00Z")
+
+
+LOG = Feed.model_validate(
+    {
+        "name": "log",
+        "instances": "as-they-come",
+        "format": "json",
+        "clusters": ON,
+        "locations": {"data": "/log/${YEAR}${MONTH}${DAY}${HOUR}${MINUTE}${SECOND}"},
+    }
+)
+
+
+APPENDED = {"log": {"feed": "log", "instance": "now(0,0)"}}
+
+
+@process(clusters=ON, trigger={"when": "approval", "from": "earliest"}, outputs=APPENDED)
+def note() -> DataFrame:
+    """Note what was approved."""
+    return SparkSession.active().range(1)
+
+
+@process(clusters=ON, trigger={"when": "approval", "from": "earliest"}, outputs=APPENDED)
+def note_too() -> DataFrame:
+    """Note it once more."""
+    return SparkSession.active().range(2)
+
+
+@pytest.mark.spark
+def test_two_processes_append_to_one_feed(tmp_path: Path, spark: SparkSession) -> None:
+    settings = load_settings({}, environ={}, start=tmp_path)
+    entities = [HERE, APPROVAL, LOG, note, note_too]
+    with open_project("2026-01-02T06:00Z", entities=entities, settings=settings, spark=spark) as project:
+        project.notify("approval")
+        assert sorted((run.process, run.succeeded) for run in project.run()) == [("note", True), ("note-too", True)]
+        times = ("2026-01-02T06:00:00Z", "2026-01-02T06:00:01Z")
+        assert sorted(project.load("log", time).count() for time in times) == [1, 2]
 
 
 def test_what_lies_outside_of_the_storages_is_refused(tmp_path: Path) -> None:

@@ -50,8 +50,12 @@ def at(text: str) -> datetime:
     return datetime.fromisoformat(f"2026-01-{text if 'T' in text else f'01T{text}'}").replace(tzinfo=UTC)
 
 
-def build_plan(feeds: Iterable[str], processes: Mapping[str, Mapping[str, Any]], **fields: Any) -> Plan:
-    """The plan of feeds, and of processes by name with a trigger each, or with other fields."""
+def build_plan(
+    feeds: Iterable[str], processes: Mapping[str, Mapping[str, Any]], logs: Iterable[str] = (), **fields: Any
+) -> Plan:
+    """The plan of feeds, and of processes by name with a trigger each, or with other fields; `logs` are feeds whose
+    instances come as they come.
+    """
     entities = [
         Feed(
             name=name,
@@ -60,6 +64,15 @@ def build_plan(feeds: Iterable[str], processes: Mapping[str, Mapping[str, Any]],
             clusters=ON,
         )
         for name in feeds
+    ]
+    entities += [
+        Feed(
+            name=name,
+            instances="as-they-come",
+            locations={"data": f"/{name}/${{YEAR}}${{MONTH}}${{DAY}}${{HOUR}}${{MINUTE}}${{SECOND}}"},
+            clusters=ON,
+        )
+        for name in logs
     ]
     declared = [
         Process.model_validate({"name": name, "clusters": ON, "workflow": WORK, "trigger": trigger} | fields)

@@ -1,3 +1,4 @@
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -56,6 +57,22 @@ def test_af_11_each_consumer_has_its_own_place_in_the_log(database: Database) ->
     assert [each.process for each in queues.instances("single")] == ["single"]
     assert queues.instances("multi") == []
     assert queues.pending("multi")["d1"] == [1, 2]
+
+
+def test_processes_that_write_one_feed_never_have_a_batch_of_the_same_second(database: Database) -> None:
+    outputs = {"log": {"feed": "log", "instance": "now(0,0)"}}
+    triggers = {name: {"when": "d1"} for name in ("one", "other", "third")}
+    queues = Queues(database=database, plan=build_plan(FEEDS, triggers, logs=["log"], outputs=outputs))
+    queues.tick()
+    queues.come("d1")
+    assert queues.tick() == [[1], [1], [1]]
+    times = [queues.instances(name)[0].nominal_time for name in triggers]
+    assert [time - times[0] for time in times] == [timedelta(seconds=number) for number in range(3)]
+    queues.end()
+    queues.come("d1")
+    queues.tick()
+    every = [each.nominal_time for name in triggers for each in queues.instances(name)]
+    assert len(set(every)) == len(every)
 
 
 def test_af_21_a_batch_takes_what_is_pending_at_all_its_names(database: Database) -> None:

@@ -137,32 +137,49 @@ def hold_back(
         content, rules, check = row.manifest_digest or "", digest_rules(record.quality), known.get(row.key)
         if check is not None and (check.content, check.rules) == (content, rules):
             if not (check.has_passed or check.accepted is not None):
-                held[row.key] = replace(row, status=FeedInstanceStatus.PARTIAL)
+                held[row.key] = _held(row, event)
             continue
-        held[row.key] = replace(row, status=FeedInstanceStatus.PARTIAL)
-        told = {
-            "kind": event.kind.value,
-            "origin": event.origin,
-            "bytes": event.bytes,
-            "files": event.files,
-            "payload": dict(event.payload),
-            "marking": event.marking,
-            "idempotency_key": event.idempotency_key,
-        }
-        new.append(
-            QualityCheck(
-                name=record.feed,
-                cluster=record.cluster,
-                nominal_time=row.nominal_time,
-                planned_at=event.recorded_at,
-                due_at=event.recorded_at,
-                content=content,
-                rules=rules,
-                event=told,
-            )
-        )
+        held[row.key] = _held(row, event)
+        new.append(_check_of(row, event, rules))
     checks.put(new)
     return held
+
+
+def _held(row: FeedInstance, event: NewFeedEvent) -> FeedInstance:
+    """Return the row of an instance that is held back; what was available before keeps the time of that."""
+    before = None if row.available_at == event.recorded_at else row.available_at
+    return replace(row, status=FeedInstanceStatus.PARTIAL, available_at=before)
+
+
+def _check_of(row: FeedInstance, event: NewFeedEvent, rules: str) -> QualityCheck:
+    told = {
+        "kind": event.kind.value,
+        "origin": event.origin,
+        "bytes": event.bytes,
+        "files": event.files,
+        "payload": dict(event.payload),
+        "marking": event.marking,
+        "idempotency_key": event.idempotency_key,
+    }
+    return QualityCheck(
+        name=row.feed,
+        cluster=row.cluster,
+        nominal_time=row.nominal_time,
+        planned_at=event.recorded_at,
+        due_at=event.recorded_at,
+        content=row.manifest_digest or "",
+        rules=rules,
+        event=told,
+    )
+
+
+def hold_refused(connection: Connection, refused: Iterable[tuple[FeedInstance, NewFeedEvent, str]]) -> None:
+    """Hold back instances that checks of others have refused, with the reason of each, until they are announced anew
+    or somebody accepts them.
+    """
+    for row, event, reason in refused:
+        QualityChecks(connection).put([replace(_check_of(row, event, ""), due_at=None, summary=reason)])
+        FeedInstances(connection).put([_held(row, event)])
 
 
 def let_in(

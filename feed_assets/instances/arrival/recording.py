@@ -16,12 +16,13 @@ from sqlalchemy import Connection
 
 from feed_assets.context.tick import Tick
 from feed_assets.instances.arrival.polling import PollResult, decide_poll_result, plan_first_poll, record_poll_results
+from feed_assets.instances.arrival.quality_checks import QualityChecks, hold_refused
 from feed_assets.instances.arrival.store_polls import Candidate, poll_confined
 from feed_assets.instances.late.store import LateChecks
 from feed_assets.log.agenda import AgendaKey, AgendaKind
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.events import EventLog
-from feed_assets.log.instances.feed_instances import SETTLED, FeedInstances
+from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.feed_places import FeedPlaces
 from feed_assets.log.records import MESSAGE, FeedEventKind, FeedInstanceStatus, FeedKey, NewFeedEvent
 from feed_assets.plan.records import FeedRecord, Plan
@@ -115,12 +116,15 @@ def content_digest(payload: Mapping[str, object]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announcement:
-    """The news that a producer has made an instance; `facts` are what it said about it, as JSON values."""
+    """The news that a producer has made an instance; `facts` are what it said about it, as JSON values. `refused` says
+    which of its own checks keeps others from reading it.
+    """
 
     record: FeedRecord
     nominal_time: datetime
     origin: str
     facts: Mapping[str, object] = field(default_factory=dict)
+    refused: str | None = None
 
     @property
     def key(self) -> FeedKey:
@@ -147,7 +151,10 @@ def apply_announcements(
     latest = {each.key: each for each in announcements}
     with tick.database.read() as connection:
         known = FeedInstances(connection).get_many(latest)
-    new = [each for key, each in latest.items() if key not in known or known[key].status not in SETTLED]
+    evicted = {key for key, row in known.items() if row.status is FeedInstanceStatus.EVICTED}
+    are_there = {key for key, row in known.items() if row.status is FeedInstanceStatus.AVAILABLE}
+    again = [each for key, each in latest.items() if key in are_there and each.refused is None]
+    new = [each for key, each in latest.items() if key not in evicted and each not in again]
     due = [each for each in new if each.nominal_time <= tick.as_of]
     candidates = [Candidate(record=each.record, nominal_time=each.nominal_time) for each in due]
     looks = poll_confined(tick, candidates)
@@ -156,9 +163,17 @@ def apply_announcements(
         for each, candidate, look in zip(due, candidates, looks, strict=True)
     ]
     seen += [plan_first_poll(each.key, tick.as_of) for each in new if each.nominal_time > tick.as_of]
-    are_there = {key for key, row in known.items() if row.status is FeedInstanceStatus.AVAILABLE}
-    again = [each for key, each in latest.items() if key in are_there]
+    refused = [
+        (each.row, each.event, reason)
+        for each in seen
+        if each.row is not None and each.event is not None and (reason := latest[each.key].refused) is not None
+    ]
+    held = {row.key for row, *_ in refused}
+    seen = [each for each in seen if each.key not in held]
     with tick.database.begin() as connection:
+        hold_refused(connection, refused)
+        passed = [each.key for each in new if each.refused is None and not each.record.is_judged]
+        QualityChecks(connection).remove(AgendaKey(AgendaKind.QUALITY, *key) for key in passed)
         arrived = record_poll_results(connection, seen) + len(record_signals(connection, signals, tick.as_of))
         _check_at_once(connection, tick, again)
         Cursors(connection).put(*cursor)

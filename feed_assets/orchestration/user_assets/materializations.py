@@ -9,9 +9,11 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Self
 
 import dagster as dg
+from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationPlanned
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 
 from feed_assets.context.bulkheads import Bulkheads, TickStep
@@ -19,6 +21,7 @@ from feed_assets.context.tick import Tick, open_tick, tick_step
 from feed_assets.instances.arrival.recording import AnnouncedResult, Announcement, Signal, apply_announcements
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.instances.arrival_polls import ArrivalPolls
+from feed_assets.masking import mask
 from feed_assets.orchestration import names
 from feed_assets.orchestration.errors import PartitionKeyError, StrayPartitionsError
 from feed_assets.orchestration.graph.layout import FindAsset, Producer, find_producers, require_known
@@ -143,13 +146,19 @@ def record_materializations(
             events = read_materializations(instance, start, producer.asset)
         elif not events and start is None:
             continue
-        found = tick.bulkheads.run_unit(TickStep.MATERIALIZATIONS, feed, None, _announce, tick, graph, producer, events)
+        checks = RunChecks.of(instance, producer.asset, events)
+        waiting = next((each.storage_id for each in events if each.run_id in checks.unended), None)
+        if waiting is not None:  # its checks are still to come
+            behind[feed] = waiting - 1
+            events = [each for each in events if each.storage_id < waiting]
+        step, announce = TickStep.MATERIALIZATIONS, partial(_announce, tick, graph, producer, checks)
+        found = tick.bulkheads.run_unit(step, feed, None, announce, events)
         if found is None:
             behind[feed] = start if start is not None else events[0].storage_id - 1
             continue
         announcements += found
         handled += events
-        if start is not None and len(events) == EVENTS_A_TICK:
+        if start is not None and waiting is None and len(events) == EVENTS_A_TICK:
             behind[feed] = events[-1].storage_id
     following = position.after(records, handled, behind, tick.real_now.timestamp())
     if following == before:
@@ -205,8 +214,47 @@ def _sort(
     return fresh
 
 
+@dataclass(frozen=True, slots=True)
+class RunChecks:
+    """What the checks of an asset have found in the runs that have materialized it: the runs whose checks have not
+    `unended`, and why blocking ones have failed, by run and partition, None for all of the run.
+    """
+
+    unended: frozenset[str]
+    failed: Mapping[tuple[str, str | None], str]
+
+    @classmethod
+    def of(cls, instance: dg.DagsterInstance, asset: dg.AssetKey, events: Sequence[dg.EventLogRecord]) -> Self:
+        """Read the checks of the runs of some events: one query a run, and another one while checks are missing."""
+        unended, failed = set[str](), dict[tuple[str, str | None], str]()
+        of_type = {dg.DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED, dg.DagsterEventType.ASSET_CHECK_EVALUATION}
+        for run_id in dict.fromkeys(event.run_id for event in events if event.run_id):
+            planned, ended = set[str](), set[str]()
+            for entry in instance.event_log_storage.get_logs_for_run(run_id, of_type=of_type):
+                done = entry.dagster_event.event_specific_data if entry.dagster_event is not None else None
+                if isinstance(done, AssetCheckEvaluationPlanned) and done.asset_key == asset:
+                    planned.add(done.check_name)
+                if not isinstance(done, dg.AssetCheckEvaluation) or done.asset_key != asset:
+                    continue
+                ended.add(done.check_name)
+                if done.blocking and not done.passed and done.severity is dg.AssetCheckSeverity.ERROR:
+                    said = f": {mask(done.description)}" if done.description else ""
+                    failed[run_id, done.partition] = f"its asset's blocking check {done.check_name!r} has failed{said}"
+            run = instance.get_run_by_id(run_id) if planned - ended else None
+            unended |= {run_id} if run is not None and not run.is_finished else set()
+        return cls(frozenset(unended), failed)
+
+    def find(self, event: dg.EventLogRecord) -> str | None:
+        """Return why a materialization is refused; None if it is not."""
+        return self.failed.get((event.run_id, event.partition_key), self.failed.get((event.run_id, None)))
+
+
 def _announce(
-    tick: Tick, graph: AssetGraph | None, producer: Producer, events: Sequence[dg.EventLogRecord]
+    tick: Tick,
+    graph: AssetGraph | None,
+    producer: Producer,
+    checks: RunChecks,
+    events: Sequence[dg.EventLogRecord],
 ) -> list[Announcement]:
     """Return the announcements of events. Partitions that are no instances are named and passed over.
 
@@ -224,7 +272,11 @@ def _announce(
         else:
             origin = f"asset:{producer.record.producer}"
             announced = Announcement(
-                record=producer.record, nominal_time=nominal_time, origin=origin, facts=_facts(event)
+                record=producer.record,
+                nominal_time=nominal_time,
+                origin=origin,
+                facts=_facts(event),
+                refused=checks.find(event),
             )
             found.append(announced)
     if strays:
