@@ -61,6 +61,7 @@ MOST_FILES = 1_000
 """The number of files that are taken into one instance."""
 
 _KEY = "inbox"
+_EVICTED = FeedInstanceStatus.EVICTED
 _REMEMBERED = (FileStatus.DUPLICATE, FileStatus.STUCK, FileStatus.EMPTY, FileStatus.TOO_LARGE, FileStatus.AHEAD)
 _logger = get_logger(__name__)
 
@@ -313,7 +314,10 @@ class _Inbox:
         return earlier - self._find_standing(earlier)
 
     def _find_standing(self, events: Collection[int]) -> set[int]:
-        """Return the events whose instance is recorded as AVAILABLE with what they have brought, and is on storage."""
+        """Return the events whose instance is recorded as AVAILABLE with what they have brought, and is on storage.
+
+        Where files are left, what was evicted counts, too: it has been used.
+        """
         with self._database.read() as connection:
             found = EventLog(connection).of_numbers(events).values()
             keys = {FeedKey(*self._record.key, event.nominal_time): event for event in found}
@@ -322,7 +326,8 @@ class _Inbox:
         kept = [event for key, event in keys.items() if digests.get(key) == event.manifest_digest]
         paths = [str(event.payload.get("path") or self._record.path(event.nominal_time)) for event in kept]
         looks = self._target.look(paths, self._record.flag)
-        return {
+        evicted = {event.seq for key, event in keys.items() if key in rows and rows[key].status is _EVICTED}
+        return (evicted if self._leaves else set()) | {
             event.seq
             for event, look in zip(kept, looks, strict=True)
             if look.availability is Availability.AVAILABLE and (look.files, look.bytes) == (event.files, event.bytes)

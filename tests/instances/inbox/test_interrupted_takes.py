@@ -2,6 +2,7 @@
 that is whole with its flag, or still in the inbox; looks later, it is in an instance, and nothing else is left.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from feed_assets.instances.inbox.store import ListedVersions
 from feed_assets.log.records import FeedInstanceStatus
 from feed_assets.storage.paths import MANIFEST_NAME, PUBLISHING_NAME
 from feed_assets.storage.records import Availability
@@ -120,4 +122,64 @@ def test_a_program_that_is_killed_at_any_request_loses_nothing_that_was_delivere
     tmp_path: Path, s3_server: ObjectServer
 ) -> None:
     for bench in killed(tmp_path, s3_server, Bench.filled, lambda _: look_elsewhere):
+        bench.go_on()
+
+
+@dataclass(slots=True)
+class LeftBench(Bench):
+    """An inbox that leaves its files, on an object storage."""
+
+    @classmethod
+    def of(cls, folder: Path, storage: DrilledStorage) -> "LeftBench":
+        feed = orders(settle="seconds(1)", leave=True).model_copy(update={"availability_flag": FLAG})
+        lifecycle = LifecycleHarness.of(folder, feed)
+        lifecycle.stores = storage.pool(folder / "scratch")
+        return cls(lifecycle=lifecycle, storage=storage)
+
+    def go_on(self) -> None:
+        """Look a few times more; a file has come meanwhile, and one was overwritten."""
+        self.minutes += 1
+        known = self.listed()
+        new = {**LATER, "1.json": b"new"}
+        self.deliver(new)
+        for _ in range(3):
+            self.look()
+        with self.lifecycle.database.read() as connection:
+            missed = ListedVersions(connection, "orders", "primary").missed(0, 1 << 62)
+        assert [each.name for each in missed] in ([], ["1.json"])
+        found = Counter(item for each in self.instances().values() for item in each.items() if "json" in item[0])
+        found = Counter({item: count for item, count in found.items() if item[0] != MANIFEST_NAME})
+        expected = Counter((TWO | new).items())
+        is_taken = ("1.json", b"one") in found
+        assert found == expected + Counter([("1.json", b"one")] if is_taken else [])
+        assert bool(missed) == ("1.json" in known and not is_taken)
+        client = self.storage.client()
+        assert {name: client.inner.get(f"in/orders/{name}") for name in (TWO | LATER)} == TWO | new
+        assert client.names("in/orders") == {f"in/orders/{name}" for name in (TWO | LATER)}
+        assert client.names(".feed-assets/staging") == set()
+        assert self.listed() == TWO.keys() | LATER.keys()
+
+    def listed(self) -> set[str]:
+        with self.lifecycle.database.read() as connection:
+            return {each.name for each in ListedVersions(connection, "orders", "primary").known()}
+
+
+@pytest.mark.parametrize("when", sampled(WHEN, "since"))
+def test_a_storage_that_is_away_at_any_request_takes_each_listed_version_once_or_reports_it(
+    tmp_path: Path, when: str
+) -> None:
+    for bench in interrupted(tmp_path, memory_storage, when, LeftBench.filled, Bench.look, sized(4, 1)):
+        bench.go_on()
+
+
+def look_elsewhere_and_leave(folder: Path, storage: DrilledStorage) -> None:
+    LeftBench.of(folder, storage).look()
+
+
+@pytest.mark.server
+@pytest.mark.drill
+def test_a_program_that_is_killed_at_any_request_takes_each_listed_version_once_or_reports_it(
+    tmp_path: Path, s3_server: ObjectServer
+) -> None:
+    for bench in killed(tmp_path, s3_server, LeftBench.filled, lambda _: look_elsewhere_and_leave):
         bench.go_on()

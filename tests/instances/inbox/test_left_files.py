@@ -176,11 +176,19 @@ def test_after_an_interruption_each_listed_version_is_in_one_instance_or_reporte
     assert sorted(path.name for path in inbox_of(left).iterdir()) == ["1.json", "2.json"]
 
 
-def test_what_was_taken_is_not_taken_again_when_its_instance_is_gone(left: LifecycleHarness) -> None:
+def test_what_was_taken_is_taken_again_only_if_it_was_lost_and_somebody_writes_it(left: LifecycleHarness) -> None:
     put(left, "1.json", "one")
     look(left)
     left.evict("orders", FIRST)
     assert ask(left, FIRST + MINUTE) == {"1.json": FileStatus.KNOWN}
+    put(left, "1.json", "one", ago=3 * MINUTE)
+    assert ask(left, FIRST + MINUTE) == {"1.json": FileStatus.KNOWN}
+    put(left, "1.json", "two")
+    look(left, FIRST + 2 * MINUTE)
+    shutil.rmtree(left.folder("orders", FIRST + 2 * MINUTE))
+    assert ask(left, FIRST + 3 * MINUTE) == {"1.json": FileStatus.KNOWN}
+    put(left, "1.json", "two", ago=3 * MINUTE)
+    assert ask(left, FIRST + 4 * MINUTE) == {"1.json": FileStatus.TAKEN}
 
 
 def test_without_leave_what_was_taken_and_stands_goes_and_nothing_is_taken_twice(left: LifecycleHarness) -> None:
