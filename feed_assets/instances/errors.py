@@ -61,6 +61,17 @@ class TryRefusedError(LifecycleError):
         super().__init__(f"{subject} cannot be tried: {reason}. {next_step}")
 
 
+class InputChangedError(LifecycleError):
+    """Current instances of feeds have got other content while an attempt has read them."""
+
+    def __init__(self, *, process: str, nominal_time: datetime, feeds: Sequence[str]) -> None:
+        super().__init__(
+            f"{describe_process(process)} at {render_datetime(nominal_time)}: feed {render_some(tuple(feeds))} changed "
+            "while it was read, and again when the work was repeated. Nothing is published. Run the instance again when"
+            " nobody writes there."
+        )
+
+
 class OutputOutsideValidityError(LifecycleError):
     """A process instance would write outside the validity of the feed."""
 

@@ -531,7 +531,11 @@ class Plan:
         return feed.at(indices[0]) if indices else None
 
     def writer_times(self, edge: OutputEdge, feed_time: datetime) -> list[datetime]:
-        """Return the nominal times of the process instances that write a feed instance."""
+        """Return the nominal times of the process instances that write a feed instance. All of them write a current
+        one, so the plan names none: its event does.
+        """
+        if self.feeds[edge.feed_key].is_current:
+            return []
         feed = self.feeds[edge.feed_key].sequence
         process = self.processes[edge.process_key].sequence
         index = feed.index(feed_time)

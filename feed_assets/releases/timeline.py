@@ -403,16 +403,17 @@ class FeedReader:
     def readers(self, nominal_time: datetime) -> range:
         """Return the indices of the process instances that read a feed instance.
 
-        Empty for a `latest` window, which reads the newest instances. For a `future` window, which depends on
-        availability, return all possible readers.
+        Empty for a `latest` window, which reads the newest instances, unless there is but one, which is current. For a
+        `future` window, which depends on availability, return all possible readers.
         """
-        feed = self.active.plan.feeds[self.edge.feed_key].sequence
-        process = self.active.record.sequence
-        index = feed.index_at_or_before(nominal_time)
-        if self.newest_read is not None or index < 0 or feed.at(index) != nominal_time:
+        record = self.active.plan.feeds[self.edge.feed_key]
+        feed, process, window = record.sequence, self.active.record.sequence, self.edge.window
+        index, is_newest = feed.index_at_or_before(nominal_time), self.newest_read is not None
+        if (is_newest and not record.is_current) or index < 0 or feed.at(index) != nominal_time:
             return _NONE
-        window = self.edge.window
-        if window is not None and window.start.data_driven is DataDriven.FUTURE:
+        if is_newest:
+            found = process.indices_between(nominal_time, feed.at(index + 1))
+        elif window is not None and window.start.data_driven is DataDriven.FUTURE:
             first = max(0, index - window.end.limit)
             found = process.indices_between(feed.at(first), feed.at(index + 1))
         else:

@@ -156,7 +156,7 @@ class FlowRunner:
                 process=flow.process, output=out.name, feed=out.feed, nominal_time=nominal_time
             )
         began = self.context.real_clock.now()
-        states = open_gate(self.context, held, flow, nominal_time, begun.inputs)
+        states, _ = open_gate(self.context, held, flow, nominal_time, begun.inputs)
         with self.context.database.read() as connection:
             late = find_late_inputs(connection, flow, nominal_time)
             is_last = nominal_time not in self.unfinished and is_last_slice(

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 from typing import NoReturn
 
 from sqlalchemy import Connection
@@ -21,18 +22,28 @@ from feed_assets.entities.content.event_messages import (
 )
 from feed_assets.entities.flow_names import is_flow
 from feed_assets.entities.locations.overlaps import Places
+from feed_assets.errors import describe_error
 from feed_assets.instances.arrival.instance_paths import plain_template
 from feed_assets.instances.arrival.polling import PollResult, decide_poll_result, describe_owner, record_poll_results
 from feed_assets.instances.arrival.quality_checks import ACCEPTED, QualityChecks, hold_back, let_in
 from feed_assets.instances.arrival.recording import Signal, content_digest, record_signals
 from feed_assets.instances.arrival.store_polls import Candidate
 from feed_assets.instances.arrival.stored_data import record_vanished
+from feed_assets.instances.late.contents import record_contents, scan_contents
 from feed_assets.json_form import Hidden, NominalTime
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.arrival_polls import ArrivalPolls
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.feed_places import OWN_PATHS, FeedPlaces
-from feed_assets.log.records import MESSAGE, FeedEvent, FeedEventKind, FeedInstance, FeedInstanceStatus, FeedKey
+from feed_assets.log.records import (
+    MESSAGE,
+    FeedEvent,
+    FeedEventKind,
+    FeedInstance,
+    FeedInstanceStatus,
+    FeedKey,
+    NewFeedEvent,
+)
 from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import counted
 from feed_assets.sql.database import lock_log
@@ -133,7 +144,10 @@ def record_notice(context: OperationContext, notice: Notice, *, dry_run: bool = 
     if isinstance(known, FeedInstance) and not notice.is_trusted:
         wanted, origin = [Candidate(record=record, nominal_time=time)], notice_origin(notice.author)
         known = None if look_for_vanished(context, wanted, origin, dry_run=dry_run, seen=seen_now) else known
-    if known is not None and not (notice.is_again and isinstance(known, FeedInstance)):
+    if record.is_current and isinstance(known, FeedInstance) and not notice.is_trusted:
+        return _record_version(context, record, notice, known, dry_run=dry_run)
+    is_again = notice.is_again or record.is_current
+    if known is not None and not (is_again and isinstance(known, FeedInstance)):
         _require_size(record, notice, time, known)
         outcome = NoticeOutcome.KNOWN
         if isinstance(known, FeedEvent) and not dry_run:
@@ -161,6 +175,38 @@ def record_notice(context: OperationContext, notice: Notice, *, dry_run: bool = 
         _audit(context, record, notice, time)
     size, files = (notice.bytes, None) if notice.is_trusted else (look.bytes, look.files)
     return _result(context, record, time, outcome, size, files, dry_run=dry_run)
+
+
+def _record_version(
+    context: OperationContext, record: FeedRecord, notice: Notice, known: FeedInstance, *, dry_run: bool
+) -> NoticeResult:
+    """Look at the content of a current instance at once, and record other content as a version."""
+    look = _look(context, record, notice, known.nominal_time)
+    contents = scan_contents(context.database, context.stores, {known.key: record}, context.real_now)
+    (content,) = contents.values()
+    if content.scan is None:
+        reason = "its content cannot be read now" if content.error is None else describe_error(content.error)
+        _refuse(notice, record, known.nominal_time, reason, "Give notice again when nobody writes there any more.")
+    is_other = content.earlier is not None and content.earlier.digest != content.scan.digest
+    if not dry_run:
+        with context.database.begin() as connection:
+            say = partial(_complete, notice)
+            is_other = bool(record_contents(connection, [content], context.as_of, say=say).changed)
+        if is_other:
+            _audit(context, record, notice, known.nominal_time)
+    outcome = NoticeOutcome.CHANGED if is_other else NoticeOutcome.KNOWN
+    return _result(context, record, known.nominal_time, outcome, look.bytes, look.files, dry_run=dry_run)
+
+
+def _complete(notice: Notice, event: NewFeedEvent) -> NewFeedEvent:
+    """Return an event of a notice with what the notice says."""
+    return replace(
+        event,
+        origin=notice_origin(notice.author),
+        idempotency_key=None if notice.key is None else _key(notice.key),
+        payload={**event.payload, **({MESSAGE: notice.payload} if notice.payload else {})},
+        marking=notice.marking,
+    )
 
 
 def _record_signal(context: OperationContext, record: FeedRecord, notice: Notice, *, dry_run: bool) -> NoticeResult:
@@ -212,9 +258,11 @@ def require_message(notice: Notice) -> None:
 
 
 def _find_time(record: FeedRecord, notice: Notice) -> datetime:
-    """Return the time of the instance: as given, or as the path tells it."""
+    """Return the time of the instance: as given, or as the path tells it; a current one needs neither."""
     if notice.nominal_time is not None:
         return notice.nominal_time
+    if record.is_current:
+        return record.sequence.start
     root = record.store.url.rstrip("/")
     path = (notice.path or "").rstrip("/").removeprefix(root).removeprefix(root.removeprefix("file://"))
     found = plain_template(record.template).find_instance(path.lstrip("/"), record.sequence) if notice.path else None
@@ -411,12 +459,7 @@ def _seen(record: FeedRecord, notice: Notice, time: datetime, look: Look, as_of:
     seen = decide_poll_result(candidate, look, as_of, notice_origin(notice.author))
     assert seen.event is not None
     assert seen.row is not None
-    event = replace(
-        seen.event,
-        idempotency_key=None if notice.key is None else _key(notice.key),
-        payload={**seen.event.payload, **({MESSAGE: notice.payload} if notice.payload else {})},
-        marking=notice.marking,
-    )
+    event = _complete(notice, seen.event)
     if not notice.is_trusted:
         return replace(seen, event=event)
     digest = content_digest(notice.payload) if notice.payload else None

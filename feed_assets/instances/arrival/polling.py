@@ -19,7 +19,7 @@ from feed_assets.context.bulkheads import TickStep, pause_by_age
 from feed_assets.context.tick import Tick, tick_step
 from feed_assets.instances.arrival.quality_checks import digest_rules, hold_back
 from feed_assets.instances.arrival.store_polls import Candidate, poll_confined, require_unobstructed
-from feed_assets.instances.late.lateness import decide_feed_check
+from feed_assets.instances.late.lateness import SETTLING, decide_feed_check
 from feed_assets.instances.late.store import LateCheck, LateChecks
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.events import EventLog
@@ -116,6 +116,14 @@ def fingerprint(look: Look) -> str:
     return "look:" + hashlib.sha256(f"{look.bytes}|{look.files}|{modified}".encode()).hexdigest()[:32]
 
 
+def wait_until_settled(record: FeedRecord, look: Look, real_now: datetime) -> Look:
+    """Return a look as polls take it: a current instance without a flag is PARTIAL as long as somebody writes it."""
+    is_young = look.modified_at is not None and look.modified_at > real_now - SETTLING
+    if not record.is_current or record.flag is not None or not is_young or look.obstacle is not None:
+        return look
+    return replace(look, availability=Availability.PARTIAL)
+
+
 def decide_poll_result(candidate: Candidate, look: Look, as_of: datetime, origin: str = ORIGIN) -> PollResult:
     """Decide the result of a poll; `origin` is who asked for it.
 
@@ -125,9 +133,10 @@ def decide_poll_result(candidate: Candidate, look: Look, as_of: datetime, origin
     """
     record = candidate.record
     key = FeedKey(*record.key, candidate.nominal_time)
+    longest = record.watch.as_duration() if record.is_current and record.watch is not None else LONGEST_PAUSE
     if look.obstacle is not None:
         found = f"obstacle|{look.obstacle}"
-        planned = _plan_poll(key, found, as_of, has_begun=True, obstacle=look.obstacle)
+        planned = _plan_poll(key, found, as_of, has_begun=True, obstacle=look.obstacle, longest=longest)
         return PollResult(key=key, row=None, event=None, next_poll=planned, is_news=found != candidate.known)
     status = _STATUS[look.availability]
     if status is FeedInstanceStatus.MISSING and not record.is_expected:
@@ -148,7 +157,8 @@ def decide_poll_result(candidate: Candidate, look: Look, as_of: datetime, origin
     )
     if not arrived:
         found = f"{status}|{look.bytes}|{look.files}"
-        planned = _plan_poll(key, found, as_of, has_begun=look.availability is not Availability.MISSING)
+        has_begun = look.availability is not Availability.MISSING
+        planned = _plan_poll(key, found, as_of, has_begun=has_begun, longest=longest)
         return PollResult(key=key, row=row, event=None, next_poll=planned, is_news=found != candidate.known)
     again: ArrivalPoll | None = None
     if record.is_judged:
@@ -180,9 +190,15 @@ def plan_first_poll(key: FeedKey, as_of: datetime) -> PollResult:
 
 
 def _plan_poll(
-    key: FeedKey, found: str, as_of: datetime, *, has_begun: bool, obstacle: str | None = None
+    key: FeedKey,
+    found: str,
+    as_of: datetime,
+    *,
+    has_begun: bool,
+    obstacle: str | None = None,
+    longest: timedelta = LONGEST_PAUSE,
 ) -> ArrivalPoll:
-    pause = pause_after_poll(key.nominal_time, as_of, has_begun=has_begun)
+    pause = min(pause_after_poll(key.nominal_time, as_of, has_begun=has_begun), longest)
     again = max(as_of + pause, key.nominal_time)
     return ArrivalPoll(*key, found=found, polled_at=as_of, next_poll_at=again, obstacle=obstacle)
 
@@ -350,7 +366,10 @@ def _moved(record: FeedRecord, watermark: Watermark, indices: range) -> Watermar
 
 def _apply_polls(tick: Tick, candidates: Sequence[Candidate], watermarks: Sequence[tuple[Watermark, Watermark]]) -> int:
     looks = poll_confined(tick, candidates)
-    seen = [decide_poll_result(candidate, look, tick.as_of) for candidate, look in zip(candidates, looks, strict=True)]
+    seen = [
+        decide_poll_result(candidate, wait_until_settled(candidate.record, look, tick.real_now), tick.as_of)
+        for candidate, look in zip(candidates, looks, strict=True)
+    ]
     with tick.database.begin() as connection:
         arrived = record_poll_results(connection, seen)
         Watermarks(connection).move(watermarks)

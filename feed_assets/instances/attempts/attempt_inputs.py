@@ -82,9 +82,39 @@ def _is_asked_for(attempts: Sequence[Attempt]) -> bool:
 
 
 def _scanned_feeds(plan: Plan, states: Sequence[InputState]) -> dict[FeedKey, FeedRecord]:
-    """Return the instances of external feeds whose content counts for late data: what a poll has seen does not."""
-    late = [(plan.feeds[state.edge.feed_key], state.present) for state in states if state.edge.is_late]
+    """Return the instances of external feeds whose content counts for late data, or is that of a current instance: what
+    a poll has seen does not.
+    """
+    read = [(plan.feeds[state.edge.feed_key], state) for state in states]
+    late = [(feed, state.present) for feed, state in read if state.edge.is_late or feed.is_current]
     return {FeedKey(*feed.key, time): feed for feed, times in late if feed.is_external for time in times}
+
+
+def find_other_versions(
+    database: Database,
+    stores: StorePool,
+    plan: Plan,
+    states: Sequence[InputState],
+    frozen: Sequence[FrozenInput],
+    real_now: datetime,
+) -> list[str]:
+    """Return the feeds of current instances that have other content now than an attempt has frozen."""
+    wanted = {
+        FeedKey(*record.key, time): record
+        for state in states
+        if (record := plan.feeds[state.edge.feed_key]).is_current and record.has_data
+        for time in state.present
+    }
+    if not wanted:
+        return []
+    scanned = scan_contents(database, stores, {key: each for key, each in wanted.items() if each.is_external}, real_now)
+    with database.read() as connection:
+        rows = FeedInstances(connection).get_many(wanted)
+    digests = {key: row.manifest_digest for key, row in rows.items()}
+    digests |= {key: each.scan.digest if each.scan is not None else None for key, each in scanned.items()}
+    read = {(each.feed, *pair) for each in frozen for pair in zip(each.nominal_times, each.digests, strict=True)}
+    others = {key.feed for key in wanted if (key.feed, key.nominal_time, digests.get(key)) not in read}
+    return sorted(others)
 
 
 def plan_late_check(

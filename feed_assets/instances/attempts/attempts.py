@@ -1,11 +1,11 @@
 """Take the steps that every attempt at a process instance has, whatever the work: lease, begin, gate, record, end."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Connection
 
@@ -24,9 +24,14 @@ from feed_assets.errors import MOST_CHARACTERS, FeedAssetsError, describe_error
 from feed_assets.instances.arrival.polling import missing_inputs, poll_missing_inputs
 from feed_assets.instances.arrival.store_polls import Candidate, poll_instances, require_unobstructed
 from feed_assets.instances.arrival.stored_data import present_inputs, record_vanished
-from feed_assets.instances.attempts.attempt_inputs import freeze_inputs, plan_late_check, scan_late_inputs
+from feed_assets.instances.attempts.attempt_inputs import (
+    find_other_versions,
+    freeze_inputs,
+    plan_late_check,
+    scan_late_inputs,
+)
 from feed_assets.instances.attempts.verdicts import Verdict
-from feed_assets.instances.errors import TRIED, InputsMissingError
+from feed_assets.instances.errors import TRIED, InputChangedError, InputsMissingError
 from feed_assets.instances.gates.end_messages import Ended, tell_ends
 from feed_assets.instances.leasing import HeldLeases, Leased
 from feed_assets.json_form import NominalTime
@@ -36,6 +41,7 @@ from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import (
     COLUMNS,
+    CONTENT,
     MESSAGE,
     PROCESS_TIME,
     Attempt,
@@ -43,6 +49,7 @@ from feed_assets.log.records import (
     FeedEventKind,
     FeedInstanceStatus,
     FeedKey,
+    FrozenInput,
     Lease,
     NewFeedEvent,
     ProcessChanges,
@@ -61,13 +68,70 @@ from feed_assets.timing.dates import render_datetime
 from feed_assets.triggers.input_windows import InputState, check_gate, closed_gates, runs_incomplete
 
 
+class Begun(NamedTuple):
+    """An attempt that has begun: its instance with the attempt's number, and its inputs if they were looked at."""
+
+    row: ProcessInstance
+    inputs: tuple[InputState, ...] | None
+
+
+class Opened(NamedTuple):
+    """The inputs of an attempt, and what is recorded of them as read."""
+
+    states: tuple[InputState, ...]
+    frozen: tuple[FrozenInput, ...]
+
+
+_T = TypeVar("_T")
+
+
+def repeat_once(attempt: Callable[[ExitStack, Begun], _T], begun: Begun) -> _T:
+    """Make an attempt, and once more, with inputs that are found anew, if a current one has changed meanwhile."""
+    with suppress(InputChangedError), ExitStack() as stack:
+        return attempt(stack, begun)
+    with ExitStack() as stack:
+        return attempt(stack, begun._replace(inputs=None))
+
+
+def require_same_versions(
+    context: AttemptContext,
+    process: ProcessRecord,
+    nominal_time: datetime,
+    states: Sequence[InputState],
+    frozen: Sequence[FrozenInput],
+) -> None:
+    """Require that the current instances that an attempt has read have still the content that was frozen.
+
+    Raises:
+        InputChangedError: one has other content.
+    """
+    real_now = context.real_clock.now()
+    others = find_other_versions(context.database, context.stores, context.plan, states, frozen, real_now)
+    if others:
+        raise InputChangedError(process=process.process, nominal_time=nominal_time, feeds=others)
+
+
+def find_newer(context: AttemptContext, record: FeedRecord, time: datetime, key: ProcessKey) -> datetime | None:
+    """Return the nominal time of the newer instance of a process that has made the present version of a current
+    instance; None if none has.
+    """
+    if not record.is_current:
+        return None
+    with context.database.read() as connection:
+        row = FeedInstances(connection).get(*record.key, time)
+        event = EventLog(connection).newest(*record.key, CONTENT)
+    maker = event.maker if event is not None and row is not None and row.event_seq == event.seq else None
+    is_newer = maker is not None and maker.process == key.process and maker.nominal_time > key.nominal_time
+    return maker.nominal_time if maker is not None and is_newer else None
+
+
 def open_gate(
     context: AttemptContext,
     leased: HeldLeases,
     process: ProcessRecord,
     nominal_time: datetime,
     states: tuple[InputState, ...] | None,
-) -> tuple[InputState, ...]:
+) -> Opened:
     """Freeze the inputs of an attempt: those that were found before it began, or else what `find_inputs` finds.
 
     Raises:
@@ -83,8 +147,8 @@ def open_gate(
     scanned = scan_late_inputs(context.database, context.stores, context.plan, key, states, now, real_now)
     with context.database.begin() as connection:
         leased.check_in(connection)
-        freeze_inputs(connection, key, states, scanned, now)
-    return states
+        frozen = freeze_inputs(connection, key, states, scanned, now)
+    return Opened(states, frozen)
 
 
 def find_inputs(
@@ -235,13 +299,6 @@ def claim_outputs(
         for edge in process.outputs
         if (time := context.plan.output_time(edge, nominal_time)) is not None
     }
-
-
-class Begun(NamedTuple):
-    """An attempt that has begun: its instance with the attempt's number, and its inputs if they were looked at."""
-
-    row: ProcessInstance
-    inputs: tuple[InputState, ...] | None
 
 
 def start_attempt(context: AttemptContext, process: ProcessRecord, nominal_time: datetime) -> Begun:

@@ -16,6 +16,7 @@ from feed_assets.catalog.column_sets import find_column_set
 from feed_assets.catalog.run_metadata import QUALITY, Facts, check_reported
 from feed_assets.clock import Stopwatch
 from feed_assets.context.operation import AttemptContext
+from feed_assets.engines.errors import EngineError
 from feed_assets.engines.port import (
     Engine,
     InputData,
@@ -47,9 +48,12 @@ from feed_assets.instances.attempts.attempts import (
     claim_outputs,
     end_interrupted,
     fail_attempt,
+    find_newer,
     finish_attempt,
     open_gate,
     record_published,
+    repeat_once,
+    require_same_versions,
     start_attempt,
 )
 from feed_assets.instances.attempts.displacement import OutputPlace
@@ -85,6 +89,7 @@ from feed_assets.storage.clearing import adopt_content
 from feed_assets.storage.manifests import Publication
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Manifest, StagingPlace
+from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.text import TextContext, render_text
 from feed_assets.transfer.mirroring import MirrorEngine
 from feed_assets.transfer.requests import OnProgress
@@ -146,11 +151,16 @@ class StagedOutput:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target(StagedOutput):
     """One output of an attempt, with its lease and what stands in its place: that becomes the instance if it
-    `is_adopted`.
+    `is_adopted`, and stays if it is the version of the `newer` instance of the process.
     """
 
     lease: Lease
     place: OutputPlace
+    newer: datetime | None = None
+
+    def is_left_out(self, reports: Mapping[str, OutputReport]) -> bool:
+        """Return whether nothing is published of this output."""
+        return self.newer is not None or super(Target, self).is_left_out(reports)
 
 
 def stage_target(
@@ -173,8 +183,9 @@ def stage_target(
         )
     record = context.plan.feeds[edge.feed_key]
     store = context.stores.get(record.store)
+    newer = find_newer(context, record, lease.nominal_time, ProcessKey(edge.process, edge.cluster, nominal_time))
     place = OutputPlace.of(context, record, lease.nominal_time, properties)
-    is_adopted = place.is_to_adopt(store, record)
+    is_adopted = newer is None and place.is_to_adopt(store, record)
     staging = store.stage(record.path(lease.nominal_time), f"{context.run_id}.{lease.token}.{attempt}")
     stack.callback(store.discard, staging)
     return Target(
@@ -354,8 +365,9 @@ class InstanceRunner:
             claims = claim_outputs(self.context, leased, process, nominal_time)
             begun = start_attempt(self.context, process, nominal_time)
             process = with_overrides(process, begun.row.overrides)
+            attempt = partial(self._attempt, leased, process, nominal_time, claims, on_published)
             try:
-                published, reported = self._attempt(stack, leased, process, nominal_time, begun, claims, on_published)
+                published, reported = repeat_once(attempt, begun)
             except Exception as exc:
                 fail_attempt(self.context, leased, process, nominal_time, exc)
                 raise
@@ -371,13 +383,13 @@ class InstanceRunner:
 
     def _attempt(
         self,
-        stack: ExitStack,
         leased: Leased,
         process: ProcessRecord,
         nominal_time: datetime,
-        begun: Begun,
         claims: Mapping[str, Lease],
         on_published: OnPublished,
+        stack: ExitStack,
+        begun: Begun,
     ) -> tuple[tuple[Published, ...], ReportedMetadata]:
         began, watch, attempt = self.context.real_clock.now(), Stopwatch(), begun.row.attempt
         with self.context.database.read() as connection:
@@ -385,7 +397,8 @@ class InstanceRunner:
             pinned = load_pinned_work(connection, process, nominal_time, self.root)
             events = find_batch_events(connection, process, nominal_time)
         workflow = choose_workflow(process, late)
-        inputs = open_gate(self.context, leased, process, nominal_time, begun.inputs)
+        inputs, frozen = open_gate(self.context, leased, process, nominal_time, begun.inputs)
+        require_same = partial(require_same_versions, self.context, process, nominal_time, inputs, frozen)
         task = self.prepare(stack, process, nominal_time, attempt, workflow, inputs, events, pinned)
         if self.on_step is not None:
             with self.context.database.read() as connection:
@@ -398,8 +411,13 @@ class InstanceRunner:
         ]
         own = [target for target in targets if target.edge.quarantine_of is None]
         report = WorkReport(outputs=())
-        if not all(target.is_adopted for target in own) or not own:
-            report = self.make(task, targets, partial(self._engine, leased, task))
+        if not all(target.is_adopted or target.newer for target in own) or not own:
+            try:
+                report = self.make(task, targets, partial(self._engine, leased, task))
+            except EngineError:
+                require_same()  # what it was reading may have been replaced
+                raise
+        require_same()
         finished = _Finished(task=task, began=began, inputs=inputs, late=late, report=report)
         return self._publish_all(leased, finished, targets, on_published), report.reported
 
@@ -466,7 +484,10 @@ class InstanceRunner:
         names = [edge.name for edge in left_out if edge.quarantine_of is None]
         if names:
             self._tell(StepKind.LEFT_OUT, nominal_time, Stopwatch(), *(StepPart(name=name) for name in names))
-            report = replace(report, details={**report.details, "left_out": ", ".join(names)})
+            newer = {
+                f"newer version of {each.edge.name}": render_datetime(each.newer) for each in targets if each.newer
+            }
+            report = replace(report, details={**report.details, "left_out": ", ".join(names), **newer})
         key = ProcessKey(*process.key, nominal_time)
         verdicts = judge_targets(self.context, leased, key, task.attempt, targets, reports)
         refusal = find_refusal(process.process, process.cluster, nominal_time, verdicts)

@@ -457,9 +457,10 @@ def _checks_of_process(
 
 def _checks_of_feed(connection: Connection, feed: FeedRecord, as_of: datetime) -> list[LateCheck]:
     """Return the checks of all arrived instances that late data may still change."""
-    if feed.late_cut_off is None or decide_feed_check(feed, as_of, as_of) is None:
+    if decide_feed_check(feed, as_of, as_of) is None:
         return []
-    since = as_of - min(feed.late_cut_off.as_duration(), as_of - BEGINNING)
+    cut_off = as_of - BEGINNING if feed.late_cut_off is None else feed.late_cut_off.as_duration()
+    since = as_of - min(cut_off, as_of - BEGINNING)
     times = FeedInstances(connection).available_times(*feed.key, since, FOREVER)
     found = (decide_feed_check(feed, time, as_of) for time in times)
     return [check for check in found if check is not None]

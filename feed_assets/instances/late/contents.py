@@ -1,7 +1,7 @@
 """Scan the contents of external feed instances that are checked for late data, and record them."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -13,6 +13,7 @@ from feed_assets.context.errors import NotAskedError
 from feed_assets.context.tick import find_silent
 from feed_assets.errors import describe_error
 from feed_assets.instances.errors import DataRemovedError
+from feed_assets.instances.late.lateness import SETTLING
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.feed_places import FeedPlaces
@@ -26,7 +27,7 @@ from feed_assets.storage.errors import InstanceChangingError
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability, Scan
 
-ORIGIN = "late data"
+ORIGIN, LOOK = "late data", "look"
 
 _logger = get_logger(__name__)
 
@@ -99,6 +100,8 @@ def scan_contents(
             if bulkheads is not None and bulkheads.is_put_off(TickStep.STORAGE, endpoint):
                 raise NotAskedError(endpoint=endpoint, reason=bulkheads.reason(TickStep.STORAGE, endpoint))
             found = stores.get(record.store).scan(path, record.flag, to_scan(earlier), real_now)
+            if bulkheads is not None and _is_young(record, path, found, earlier, stores, real_now):
+                found = None
         except InstanceChangingError:
             pass
         except Exception as exc:
@@ -107,7 +110,7 @@ def scan_contents(
             if bulkheads is not None and watch.seconds > TIME_OUT_SECONDS:
                 bulkheads.fail(TickStep.STORAGE, endpoint, exc, watch.seconds)
         content = Content(record=record, nominal_time=key.nominal_time, scan=found, earlier=earlier, error=error)
-        if bulkheads is not None and found is not None and content.is_less:
+        if bulkheads is not None and found is not None and content.is_less and not record.is_current:
             removed = DataRemovedError(url=stores.url(record.store, path), files=len(found.files))
             return replace(content, scan=None, error=removed)
         return content
@@ -123,6 +126,16 @@ def scan_contents(
     return found | dict(zip(elsewhere, stores.each(scan, list(elsewhere.items())), strict=True))
 
 
+def _is_young(
+    record: FeedRecord, path: str, scan: Scan, earlier: RecordedManifest | None, stores: StorePool, real_now: datetime
+) -> bool:
+    """Return whether other content of a current instance without a flag was written just now: it may not be whole."""
+    if not record.is_current or record.flag is not None or (earlier is not None and earlier.digest == scan.digest):
+        return False
+    (look,) = stores.get(record.store).look([path], None)
+    return look.modified_at is not None and look.modified_at > real_now - SETTLING
+
+
 def _location(record: FeedRecord) -> tuple[StoreAddress, str]:
     return record.store, record.template.text
 
@@ -136,13 +149,18 @@ class RecordedContents:
 
 
 def record_contents(
-    connection: Connection, contents: Collection[Content], as_of: datetime, *, takes_less: bool = True
+    connection: Connection,
+    contents: Collection[Content],
+    as_of: datetime,
+    *,
+    takes_less: bool = True,
+    say: Callable[[NewFeedEvent], NewFeedEvent] = lambda event: event,
 ) -> RecordedContents:
     """Record the contents of instances.
 
     An instance whose content differs from the last scan is logged as CHANGED and its row is updated. If a newer scan
     was recorded meanwhile, that one counts. Unless one `takes_less`, less than at the last scan is not recorded, so
-    that it stays held for others.
+    that it stays held for others. Of a current instance whatever stands there counts. `say` completes the events.
     """
     there = {content.key: content for content in contents if content.is_available}
     manifests = Manifests(connection)
@@ -156,7 +174,7 @@ def record_contents(
             digests[key] = before or found.digest
             continue
         digests[key] = found.digest
-        if content.is_less and not takes_less:
+        if content.is_less and not (takes_less or content.record.is_current):
             continue
         if before not in (None, found.digest):
             changed.append(content)
@@ -165,18 +183,23 @@ def record_contents(
     rows = FeedInstances(connection).get_many([content.key for content in changed])
     changed = [each for each in changed if _is_available(rows.get(each.key))]
     manifests.put([*new, *(_to_manifest(content, as_of) for content in changed)])
-    _record_changed(connection, changed, rows, as_of)
+    _record_changed(connection, changed, rows, as_of, say)
     return RecordedContents(digests=digests, changed=frozenset(content.key for content in changed))
 
 
 def _record_changed(
-    connection: Connection, changed: Sequence[Content], rows: Mapping[FeedKey, FeedInstance], as_of: datetime
+    connection: Connection,
+    changed: Sequence[Content],
+    rows: Mapping[FeedKey, FeedInstance],
+    as_of: datetime,
+    say: Callable[[NewFeedEvent], NewFeedEvent],
 ) -> None:
     if not changed:
         return
     scans = {content.key: content.scan for content in changed if content.scan is not None}
     places = {content.key: content.record.place for content in changed}
-    seqs = EventLog(connection).append([_changed_event(content, scans[content.key], as_of) for content in changed])
+    events = [say(_changed_event(content, scans[content.key], as_of)) for content in changed]
+    seqs = EventLog(connection).append(events)
     FeedInstances(connection).put(
         replace(
             rows[key],
@@ -199,7 +222,7 @@ def _changed_event(content: Content, scan: Scan, as_of: datetime) -> NewFeedEven
         cluster=content.record.cluster,
         nominal_time=content.nominal_time,
         kind=FeedEventKind.CHANGED,
-        origin=ORIGIN,
+        origin=LOOK if content.record.is_current else ORIGIN,
         manifest_digest=scan.digest,
         bytes=scan.bytes,
         files=len(scan.files),

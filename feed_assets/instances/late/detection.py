@@ -20,6 +20,8 @@ from feed_assets.instances.late.hanging import find_makers, find_open_reruns, fi
 from feed_assets.instances.late.lateness import (
     FEED_DELAY,
     FEED_POLICY,
+    LASTS,
+    SETTLING,
     CheckDecision,
     InputContents,
     LateVerdict,
@@ -355,8 +357,15 @@ def _pause_of(contents: Iterable[Content], tick: Tick) -> timedelta | None:
 
 
 def _decide_feed(subject: _FeedSubject, contents: Mapping[FeedKey, Content], tick: Tick) -> CheckDecision:
-    check = subject.check
-    content = contents.get(FeedKey(*subject.record.key, check.nominal_time))
+    check, record = subject.check, subject.record
+    content = contents.get(FeedKey(*record.key, check.nominal_time))
+    if record.is_current and record.watch is not None:
+        pause = _pause_of([content], tick) if content is not None else None
+        is_settled = content is None or content.scan is not None or content.error is not None
+        after = pause or min(record.watch.as_duration(), timedelta.max if is_settled else SETTLING)
+        due_at, count = tick.as_of + after, check.checks + is_settled
+        again = replace(check, planned_at=tick.as_of, due_at=due_at, cut_off_at=due_at + LASTS, checks=count)
+        return CheckDecision(verdict=LateVerdict.UNCHANGED, check=again)
     is_last = tick.as_of >= check.cut_off_at
     if (content is None or not content.is_available) and not is_last:
         return decide_later(check, tick.as_of, None if content is None else _pause_of([content], tick))

@@ -9,9 +9,11 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from feed_assets.entities.flow_names import source_of
+from feed_assets.entities.flow_names import is_flow, source_of
+from feed_assets.instances.late.lateness import CONCERNED
 from feed_assets.instances.late.store import LateChecks
 from feed_assets.log.agenda import AgendaKind
+from feed_assets.log.instances.instance_pages import InstancePages
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import FrozenInput, ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.plan.edges import Key
@@ -47,12 +49,24 @@ def iter_hanging_spans(
     connection: Connection, timeline: ReleaseTimeline, changed: Mapping[Key, Collection[datetime]]
 ) -> Iterator[tuple[FeedReader, list[tuple[datetime, datetime]]]]:
     """Yield who reads instances of feeds by the release that governs it, with the first and last nominal times of the
-    instances whose windows have them: none of a `latest` window, and of what takes what is new.
+    instances whose windows have them: none of a `latest` window, and of what takes what is new. A new version of a
+    current instance concerns the newest that has begun.
     """
     for feed, times in changed.items():
         if (record := timeline.plan.feeds.get(feed)) is not None:
             for reader in find_feed_readers(connection, timeline, record):
-                yield reader, reader.spans_of(times)
+                spans = reader.spans_of(times)
+                if record.is_current and not is_flow(reader.process[0]):
+                    spans = [each for span in spans for each in _find_newest(connection, reader.process, *span)]
+                yield reader, spans
+
+
+def _find_newest(
+    connection: Connection, process: Key, first: datetime, last: datetime
+) -> list[tuple[datetime, datetime]]:
+    """Return the newest instance in a span that has begun, if there is one."""
+    found = InstancePages(connection).of_process(*process, first, last + _MOMENT, 1, statuses=CONCERNED)
+    return [(row.nominal_time, row.nominal_time) for row in found]
 
 
 def find_hanging(

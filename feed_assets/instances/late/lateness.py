@@ -260,6 +260,8 @@ def _words(verdict: LateVerdict) -> str:
 FEED_POLICY = RetryPolicy.EXP_BACKOFF
 FEED_DELAY = timedelta(hours=3)
 SHORTEST_DELAY = timedelta(minutes=1)
+SETTLING = timedelta(minutes=1)
+"""How long nobody may have written to the place of a current instance without a flag, before it counts as whole."""
 
 
 def next_check(
@@ -337,8 +339,11 @@ def decide_process_check(
 def decide_feed_check(record: FeedRecord, nominal_time: datetime, as_of: datetime) -> LateCheck | None:
     """Return the first check of a feed instance that just arrived; it is due at once and determines the content.
 
-    None if the feed has no cut-off, or if a process reads it as a late input and checks it by its own rule.
+    None if the feed has no cut-off, or if a process reads it as a late input and checks it by its own rule. The place
+    of a current instance is looked at for ever.
     """
+    if record.is_current and record.is_external:
+        return _planned(AgendaKind.LATE_FEED, record.key, nominal_time, as_of, as_of, as_of + LASTS)
     if record.late_cut_off is None or not record.is_external or any(edge.is_late for edge in record.inputs_of):
         return None
     cut_off = cut_off_at(nominal_time, record.late_cut_off.as_duration())
@@ -373,7 +378,7 @@ UPDATED = "updated: "
 """The prefix of the reasons of runs for updates, and of refused ones."""
 
 LASTS = timedelta(days=31)
-"""How long the update of an instance is kept whose process is not declared any more."""
+"""How long what is looked at again is kept that is not declared any more."""
 
 _ENDED = frozenset({ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.FAILED, ProcessInstanceStatus.KILLED})
 CONCERNED = _ENDED | {ProcessInstanceStatus.RUNNING}
