@@ -257,7 +257,7 @@ def _process(
 def _times(on: Sequence[FeedRecord] | Sequence[ProcessRecord]) -> dict[str, str | None]:
     sequence = on[0].sequence
     return {
-        "frequency": sequence.frequency.render(),
+        "frequency": sequence.pace,
         "timezone": sequence.timezone.key,
         "clusters": _names(each.cluster for each in on),
         "validity-start": by_cluster({each.cluster: render_datetime(each.sequence.start) for each in on}),

@@ -354,7 +354,7 @@ def _facts(connection: Connection, record: FeedRecord, plan: Plan, event: FeedEv
     """Yield the facts of the attempt that has published an instance."""
     for edge in record.outputs_of:
         if edge.process == event.payload.get("process"):
-            for time in plan.writer_times(edge, event.nominal_time):
+            for time in plan.writer_times(edge, event.nominal_time, event.maker and event.maker.nominal_time):
                 for fact in Facts(connection).of(ProcessKey(*edge.process_key, time)):
                     if fact.attempt == event.payload.get("attempt"):
                         yield f"{fact.category}/{fact.name}", fact.value

@@ -1,7 +1,7 @@
 """Feeds: a feed is a periodic data set on one or more clusters, with the policies for its instances."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Self
 from zoneinfo import ZoneInfo
@@ -39,7 +39,7 @@ from feed_assets.entities.maps import EMPTY, Map
 from feed_assets.entities.replication import Replication
 from feed_assets.timing.dates import parse_timezone
 from feed_assets.timing.errors import FrequencyError
-from feed_assets.timing.sequence import Frequency, InstanceSequence, Unit, parse_frequency
+from feed_assets.timing.sequence import Frequency, InstanceSequence, Unit, find_longest, parse_frequency
 
 AGE_BASED_DELETE = "AgeBasedDelete"
 LIMIT_PROPERTY = "retention.policy.agebaseddelete.limit"
@@ -182,9 +182,6 @@ _FREQUENCIES = {
     Instances.CURRENT: Frequency(unit=Unit.MINUTES, count=5),
 }
 """The frequencies of feeds that need not write one."""
-
-_FAR = datetime(9000, 1, 1, tzinfo=UTC)
-"""The time of the instance after a current one: later than any other, and early enough for windows around it."""
 
 
 def _frequency_is_optional(schema: dict[str, Any]) -> None:
@@ -334,13 +331,8 @@ class Feed(Entity):
         """Return the instances on a cluster. Of a current feed there is one: the next is farther than any time."""
         validity = self.clusters[cluster].validity
         if self.is_current:
-            return validity.sequence(_up_to_far(validity.start), "UTC")
+            return validity.sequence(find_longest(validity.start), "UTC")
         return validity.sequence(self.frequency, self.timezone)
-
-
-def _up_to_far(start: datetime) -> Frequency:
-    """Return the frequency of the instance at a time and the one that never comes."""
-    return Frequency(unit=Unit.MINUTES, count=(_FAR - start) // timedelta(minutes=1))
 
 
 def find_sources(feed: Feed) -> tuple[str, ...]:
@@ -369,7 +361,7 @@ def flow_sequence(feed: Feed, source: str, target: str) -> InstanceSequence | No
     end = min(ends) - flow_delay(feed, source) if ends else None
     if end is not None and end <= first:
         return None
-    frequency = _up_to_far(first) if feed.is_current else feed.frequency
+    frequency = find_longest(first) if feed.is_current else feed.frequency
     return InstanceSequence(start=first, frequency=frequency, timezone=of_target.timezone, end=end)
 
 

@@ -142,8 +142,12 @@ _SHORTEST_DAY = timedelta(hours=23)
 
 def window_mapping(
     edges: Sequence[InputEdge], feed: InstanceSequence, process: InstanceSequence
-) -> dg.PartitionMapping:
-    """Return the mapping from a process's partitions (downstream) to those of a feed (upstream), over all edges."""
+) -> dg.PartitionMapping | None:
+    """Return the mapping from a process's partitions (downstream) to those of a feed (upstream), over all edges; None
+    if one of them has none.
+    """
+    if feed.is_single or process.is_single:
+        return None
     upstream, downstream = grid(feed), grid(process)
     if any(edge.is_data_driven for edge in edges):
         return dg.AllPartitionMapping()
@@ -160,8 +164,12 @@ def window_mapping(
     )
 
 
-def output_mapping(edge: OutputEdge, feed: InstanceSequence, process: InstanceSequence) -> dg.PartitionMapping:
-    """Return the mapping from a feed's partitions (downstream) to those of its process (upstream)."""
+def output_mapping(edge: OutputEdge, feed: InstanceSequence, process: InstanceSequence) -> dg.PartitionMapping | None:
+    """Return the mapping from a feed's partitions (downstream) to those of its process (upstream); None if one of them
+    has none.
+    """
+    if feed.is_single or process.is_single:
+        return None
     upstream, downstream = grid(process), grid(feed)
     is_dynamic = upstream.is_dynamic or downstream.is_dynamic
     if edge.shift is None or is_dynamic or upstream.key_zone.key != downstream.key_zone.key:

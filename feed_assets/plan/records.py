@@ -530,12 +530,12 @@ class Plan:
         indices = edge.window.indices(nominal_time, feed)
         return feed.at(indices[0]) if indices else None
 
-    def writer_times(self, edge: OutputEdge, feed_time: datetime) -> list[datetime]:
+    def writer_times(self, edge: OutputEdge, feed_time: datetime, told: datetime | None = None) -> list[datetime]:
         """Return the nominal times of the process instances that write a feed instance. All of them write a current
-        one, so the plan names none: its event does.
+        one, so it is the one that its event has `told`.
         """
         if self.feeds[edge.feed_key].is_current:
-            return []
+            return [] if told is None else [told]
         feed = self.feeds[edge.feed_key].sequence
         process = self.processes[edge.process_key].sequence
         index = feed.index(feed_time)

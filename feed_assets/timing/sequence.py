@@ -121,6 +121,15 @@ def parse_frequency(text: str, *, finest: Unit = Unit.MINUTES) -> Frequency:
 
 _NO_TIME = timedelta(0)
 _DAY = timedelta(days=1)
+_AGE = timedelta(days=365_000)
+_FAR = datetime(9000, 1, 1, tzinfo=UTC)
+
+
+def find_longest(start: datetime) -> Frequency:
+    """Return the frequency of an instance that has no successor: the next one is later than any time that is asked for,
+    and early enough for windows around it.
+    """
+    return Frequency(unit=Unit.MINUTES, count=(_FAR - start) // timedelta(minutes=1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +200,16 @@ class InstanceSequence:
     def size(self) -> int | None:
         """The number of instances in the validity; None if it has no end."""
         return self._size
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it has one instance, which has no successor."""
+        return self._step > _AGE
+
+    @property
+    def pace(self) -> str:
+        """The frequency as text for people; `current` if there is one instance."""
+        return "current" if self.is_single else self.frequency.render()
 
     @property
     def endless(self) -> "InstanceSequence":
@@ -323,6 +342,9 @@ class InstanceSequence:
 
     def _refusal(self, moment: datetime, reason: str) -> InstanceError:
         end = "" if self.end is None else f" before {render_datetime(self.end)}"
+        if self.is_single:
+            next_step = f"There is one instance, {render_datetime(self.start)}."
+            return InstanceError(subject=render_datetime(moment), reason="it is another time", next_step=next_step)
         return InstanceError(
             subject=f"{render_datetime(moment)}",
             reason=reason,

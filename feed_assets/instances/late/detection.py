@@ -362,9 +362,9 @@ def _decide_feed(subject: _FeedSubject, contents: Mapping[FeedKey, Content], tic
     if record.is_current and record.watch is not None:
         pause = _pause_of([content], tick) if content is not None else None
         is_settled = content is None or content.scan is not None or content.error is not None
-        after = pause or min(record.watch.as_duration(), timedelta.max if is_settled else SETTLING)
-        due_at, count = tick.as_of + after, check.checks + is_settled
-        again = replace(check, planned_at=tick.as_of, due_at=due_at, cut_off_at=due_at + LASTS, checks=count)
+        after = tick.as_of + (pause or min(record.watch.as_duration(), timedelta.max if is_settled else SETTLING))
+        count = check.checks + is_settled
+        again = replace(check, planned_at=tick.as_of, due_at=after, cut_off_at=after + LASTS, checks=count)
         return CheckDecision(verdict=LateVerdict.UNCHANGED, check=again)
     is_last = tick.as_of >= check.cut_off_at
     if (content is None or not content.is_available) and not is_last:

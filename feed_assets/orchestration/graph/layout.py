@@ -96,14 +96,14 @@ class AssetLayout:
         own = self.find_own_asset(process)
         return [own] if own is not None else [self.feed_asset(edge.feed_key) for edge in process.own_outputs]
 
-    def find_partitions(self, kind: str, key: Key, nominal_time: datetime) -> list[tuple[dg.AssetKey, str]]:
+    def find_partitions(self, kind: str, key: Key, nominal_time: datetime) -> list[tuple[dg.AssetKey, str | None]]:
         """Return the partitions that show an instance: that of the feed's asset, or of each asset that a run of the
-        process materializes. None are if it is no instance by this plan.
+        process materializes; None for one without partitions. There are none if it is no instance by this plan.
         """
         process, asset = self.plan.processes.get(key), self.find_asset(key)
         places = [asset] if asset is not None and kind == Kind.FEED else []
         places += self.run_assets(process) if process is not None and kind == Kind.PROCESS else []
-        return [(own, grid.key(nominal_time)) for own, grid in places if grid.sequence.contains(nominal_time)]
+        return [(own, grid.partition(nominal_time)) for own, grid in places if grid.sequence.contains(nominal_time)]
 
     def process_grid(self, process: ProcessRecord) -> Grid:
         """Return the grid that partitions the runs of the process."""

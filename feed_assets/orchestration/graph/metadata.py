@@ -161,7 +161,7 @@ def describe_feed(record: FeedRecord, made_by: ProcessRecord | None, grid: Grid,
         *(_process_facts(made_by) if made_by is not None else ()),
     ]
     asset = f"{record.cluster}/{record.feed}"
-    partition = grid.key((made_by or record).sequence.start)  # of the process, where its instances are fewer
+    partition = grid.partition((made_by or record).sequence.start)  # of the process, where its instances are fewer
     commands = [
         _why("feed", record.feed, record.cluster, partition),
         *(_materialize(asset, partition, pointer) if made_by is not None else ()),
@@ -177,7 +177,7 @@ def describe_feed(record: FeedRecord, made_by: ProcessRecord | None, grid: Grid,
 
 def describe_process(process: ProcessRecord, asset: Iterable[str], grid: Grid, pointer: str | None) -> str:
     """Return the description of an asset that is a process, in Markdown."""
-    partition = grid.key(grid.sequence.start)
+    partition = grid.partition(grid.sequence.start)
     kind = "feed" if process.copy is not None else "process"
     parts = [
         process.facts.description or f"The process {process.process} on cluster {process.cluster}.",
@@ -221,7 +221,7 @@ def with_process(own: Mapping[str, str], of_process: Mapping[str, str], prefix: 
 def _sequence_metadata(cluster: str, sequence: InstanceSequence) -> dict[str, object]:
     return {
         names.META_CLUSTER: cluster,
-        names.META_FREQUENCY: sequence.frequency.render(),
+        names.META_FREQUENCY: sequence.pace,
         names.META_VALIDITY: _validity(sequence),
         names.META_TIMEZONE: sequence.timezone.key,
     }
@@ -300,6 +300,8 @@ def _steps(process: ProcessRecord) -> Iterator[str]:
 
 def _instances(sequence: InstanceSequence, grid: Grid) -> str:
     zone = sequence.timezone.key
+    if sequence.is_single:
+        return f"- **Instances**: one, the current one, {_validity(sequence)}"
     first = grid.sequence.start
     example = f"; the partition `{grid.key(first)}` begins at {render_datetime(first)}" if zone != "UTC" else ""
     return f"- **Instances**: {sequence.frequency.render()} in {zone}, {_validity(sequence)}{example}"
@@ -320,13 +322,14 @@ def _process_facts(process: ProcessRecord) -> Iterator[str]:
         yield f"- **Pipelines**: {', '.join(process.facts.groups)}"
 
 
-def _why(kind: str, name: str, cluster: str, partition: str) -> str:
-    return command_line("why", name, partition, cluster=cluster, kind=kind)
+def _why(kind: str, name: str, cluster: str, partition: str | None) -> str:
+    return command_line("why", name, *([] if partition is None else [partition]), cluster=cluster, kind=kind)
 
 
-def _materialize(asset: str, partition: str, pointer: str | None) -> Iterator[str]:
+def _materialize(asset: str, partition: str | None, pointer: str | None) -> Iterator[str]:
     if pointer is not None:
-        yield f"dagster asset materialize {pointer} --select {render_selection(asset)} --partition {partition}"
+        which = "" if partition is None else f" --partition {partition}"
+        yield f"dagster asset materialize {pointer} --select {render_selection(asset)}{which}"
 
 
 def _code(commands: list[str]) -> str:

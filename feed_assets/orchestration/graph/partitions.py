@@ -23,7 +23,7 @@ _DAYS_OF_EVERY_MONTH = 28
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """A sequence of instances in the form of Dagster partitions.
+    """A sequence of instances in the form of Dagster partitions. A current instance is an asset without partitions.
 
     Where instances come as they come, `owner` is the feed or process that makes them: their keys are added with them.
     """
@@ -45,7 +45,12 @@ class Grid:
     @property
     def is_filled_by_time(self) -> bool:
         """Whether its keys must be added to Dagster as time goes by."""
-        return self.is_dynamic and not self.owner
+        return self.is_dynamic and not self.owner and not self.is_single
+
+    @property
+    def is_single(self) -> bool:
+        """Whether there are no partitions."""
+        return self.sequence.is_single
 
     @property
     def dynamic_name(self) -> str:
@@ -60,12 +65,18 @@ class Grid:
         """Return the partition key of an instance."""
         return render_key(self.sequence, nominal_time)
 
+    def partition(self, nominal_time: datetime) -> str | None:
+        """Return the partition that shows an instance; None if it is the asset."""
+        return None if self.is_single else self.key(nominal_time)
+
     def nominal_time(self, key: str) -> datetime:
         """Return the nominal time of a partition key.
 
         Raises:
             PartitionKeyError: the key does not denote an instance of the sequence.
         """
+        if self.is_single:
+            return self.sequence.start
         try:
             wall = datetime.strptime(key, self.key_format).replace(tzinfo=self.key_zone)
         except ValueError as exc:
@@ -84,15 +95,15 @@ class Grid:
         """Return the request to add keys to a dynamic grid."""
         return dg.AddDynamicPartitionsRequest(self.dynamic_name, keys)
 
-    def definition(self) -> dg.PartitionsDefinition[str]:
+    def definition(self) -> dg.PartitionsDefinition[str] | None:
         """Return the partitions definition; equal grids share one object."""
-        return _definition(self)
+        return None if self.is_single else _definition(self)
 
 
 @cache
 def grid(sequence: InstanceSequence, owner: str = "") -> Grid:
     """Return the grid of a sequence, of a certain owner if its instances come as they come."""
-    cron = None if owner else exact_cron(sequence)
+    cron = None if owner or sequence.is_single else exact_cron(sequence)
     return Grid(sequence=sequence, cron=cron, key_format=key_format(sequence), owner=owner)
 
 

@@ -198,7 +198,7 @@ class _Declared(TypedDict):
 
 def _declared(facts: EntityFacts, sequence: InstanceSequence) -> _Declared:
     return {
-        "frequency": sequence.frequency.render(),
+        "frequency": sequence.pace,
         "timezone": sequence.timezone.key,
         "description": facts.description and mask(facts.description),
         "owner": facts.owner,

@@ -80,6 +80,7 @@ def _render_grid(grid: "Grid") -> Mapping[str, object]:
         "key_format": grid.key_format,
         "key_zone": grid.key_zone.key,
         "as_they_come": bool(grid.owner),
+        "single": grid.is_single,
     }
 
 
@@ -100,7 +101,7 @@ def _find_key(
 ) -> str | None:
     """Return the partition of an instance; None if Dagster has none."""
     time = subject.nominal_time
-    if time is None or time > context.as_of:
+    if time is None or time > context.as_of or grid.get("single"):
         return None
     sequence = InstanceSequence(
         start=datetime.fromisoformat(grid["start"]),

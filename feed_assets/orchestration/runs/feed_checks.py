@@ -187,7 +187,7 @@ def build_quality_check(asset: dg.AssetKey, feed: FeedRecord, grid: Grid) -> lis
 
 
 def build_quality_evaluation(
-    asset: dg.AssetKey, partition: str, quality: Quality, found: "Verdict | QualityCheck"
+    asset: dg.AssetKey, partition: str | None, quality: Quality, found: "Verdict | QualityCheck"
 ) -> dg.AssetCheckEvaluation:
     """Return what Dagster is told about the rows of one instance."""
     return dg.AssetCheckEvaluation(

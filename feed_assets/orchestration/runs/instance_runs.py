@@ -418,7 +418,7 @@ class InstanceRun:
         asset_key, grid = found
         event = dg.AssetMaterialization(
             asset_key=asset_key,
-            partition=grid.key(done.nominal_time),
+            partition=grid.partition(done.nominal_time),
             metadata={
                 **page_metadata(self.runtime.settings.server.url, Kind.FEED, done.record.feed, done.nominal_time),
                 **published_metadata(done, self._preview(done)),
@@ -450,7 +450,7 @@ class InstanceRun:
         found = self.find_asset(verdict.feed_key)
         if found is not None and found[1].sequence.contains(verdict.nominal_time):
             asset_key, grid = found
-            partition = grid.key(verdict.nominal_time)
+            partition = grid.partition(verdict.nominal_time)
             evaluation = build_quality_evaluation(asset_key, partition, verdict.quality, verdict)
             with _telling_dagster():
                 self.context.log_event(evaluation)  # type: ignore[arg-type]  # Dagster itself accepts it

@@ -41,7 +41,9 @@ def materialize_process(
     The checks of the run have their results also when an instance has failed. Nothing is yielded for an optional output
     that is left out, so that Dagster skips what comes after it.
     """
-    times = {partition: grid.nominal_time(partition) for partition in context.partition_keys}
+    sequence = process.sequence
+    times = {key: grid.nominal_time(key) for key in ([] if grid.is_single else context.partition_keys)}
+    times = times or {grid.key(sequence.start): sequence.start}
     run = InstanceRun(context=context, runtime=runtime, process=process, find_asset=find_asset)
     ended: list[tuple[Published, ...]] = []
 
@@ -49,7 +51,8 @@ def materialize_process(
         ended.append(published)
         if own_key is not None:
             report = None if published else run.reports.get(times[partition])
-            context.log_event(_own_event(own_key, partition, process, published, report))
+            at = None if grid.is_single else partition
+            context.log_event(_own_event(own_key, at, process, published, report))
 
     failure: dg.Failure | None = None
     try:
@@ -75,7 +78,7 @@ def _left_out(
 
 def _own_event(
     key: dg.AssetKey,
-    partition: str,
+    partition: str | None,
     process: ProcessRecord,
     published: tuple[Published, ...],
     report: WorkReport | None,

@@ -52,7 +52,7 @@ def build_asset_events(
     if record is None or not record.sequence.contains(event.nominal_time) or not event.is_of_data:
         return []
     asset_key, grid = layout.feed_asset(key)
-    partition = grid.key(event.nominal_time)
+    partition = grid.partition(event.nominal_time)
     if event.kind is FeedEventKind.EVICTED:
         return [_eviction(event, asset_key, partition)]
     if record.produced_by is not None and dg.AssetKey(list(record.produced_by)) == asset_key:
@@ -90,13 +90,15 @@ def find_greyed(
     ]
     told = [each for event in lost for each in build_asset_events(tick, layout, event, known)]
     storage, kind = instance.event_log_storage, dg.DagsterEventType.ASSET_MATERIALIZATION
-    green = {
+    green: set[tuple[dg.AssetKey, str | None]] = {
         (asset, partition)
         for asset in {each.asset_key for each in told}
         for partition in storage.get_latest_storage_id_by_partition(
-            asset, kind, {str(each.partition) for each in told if each.asset_key == asset}
+            asset, kind, {each.partition for each in told if each.asset_key == asset and each.partition}
         )
     }
+    single = {each.asset_key for each in told if each.partition is None}
+    green |= {(asset, None) for asset in single if instance.get_latest_materialization_event(asset) is not None}
     greyed = [each for each in told if (each.asset_key, each.partition) not in green]
     return greyed, events[-1].seq if len(events) == limit else 0
 
@@ -111,7 +113,7 @@ def _ends_of_process(server_url: str | None, layout: AssetLayout, event: FeedEve
     return [
         dg.AssetMaterialization(
             asset_key=asset_key,
-            partition=grid.key(time),
+            partition=grid.partition(time),
             metadata={
                 **page_metadata(server_url, Kind.PROCESS, process.process, time),
                 names.META_NOMINAL: render_datetime(time),
@@ -120,12 +122,12 @@ def _ends_of_process(server_url: str | None, layout: AssetLayout, event: FeedEve
         )
         for edge in process.own_outputs
         if edge.feed_key == (event.feed, event.cluster)
-        for time in layout.plan.writer_times(edge, event.nominal_time)
+        for time in layout.plan.writer_times(edge, event.nominal_time, event.maker and event.maker.nominal_time)
     ]
 
 
 def _arrival(
-    record: FeedRecord, event: FeedEvent, asset_key: dg.AssetKey, partition: str, more: Mapping[str, Any]
+    record: FeedRecord, event: FeedEvent, asset_key: dg.AssetKey, partition: str | None, more: Mapping[str, Any]
 ) -> dg.AssetMaterialization:
     rows = event.payload.get("rows") if event.kind is FeedEventKind.ARRIVED else None
     return dg.AssetMaterialization(
@@ -170,7 +172,7 @@ def _change_metadata(event: FeedEvent) -> dict[str, str]:
     return {names.META_LATE_DATA: f"files: {', '.join(counts)}"}
 
 
-def _eviction(event: FeedEvent, asset_key: dg.AssetKey, partition: str) -> dg.AssetObservation:
+def _eviction(event: FeedEvent, asset_key: dg.AssetKey, partition: str | None) -> dg.AssetObservation:
     reason, sweep = event.payload.get("reason", "it exceeded its retention"), event.payload.get("sweep")
     return dg.AssetObservation(
         asset_key=asset_key,

@@ -133,7 +133,7 @@ def build_observations(layout: AssetLayout, explanation: Explanation) -> Iterato
 
 
 def build_observation(
-    key: dg.AssetKey, partition: str, explanation: Explanation, before: str = ""
+    key: dg.AssetKey, partition: str | None, explanation: Explanation, before: str = ""
 ) -> dg.AssetObservation:
     """Build the observation of an instance; `before` begins its description."""
     return dg.AssetObservation(
@@ -211,7 +211,7 @@ def follow_hands(tick: Tick, layout: AssetLayout, instance: dg.DagsterInstance) 
         subject = resolve_subject(tick.context, feed, time, kind=Kind.FEED, clusters=[cluster])
         for each in explain(tick.context, subject).items:
             if each.status != FeedInstanceStatus.AVAILABLE:
-                said = build_observation(asset, grid.key(time), each, "it was reported as materialized, but ")
+                said = build_observation(asset, grid.partition(time), each, "it was reported as materialized, but ")
                 instance.report_runless_asset_event(said)
 
 

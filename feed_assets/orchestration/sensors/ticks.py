@@ -314,10 +314,10 @@ def build_run_request(layout: AssetLayout, request: LaunchRequest) -> dg.RunRequ
     run_grid = layout.process_grid(process)
     tags = build_tags(request)
     selection = [key for key, _ in layout.run_assets(process)]
-    first, last = run_grid.key(request.first), run_grid.key(request.last)
+    first, last = run_grid.partition(request.first), run_grid.partition(request.last)
     if first == last:
         return dg.RunRequest(run_key=request.key, asset_selection=selection, partition_key=first, tags=tags)
-    tags |= {names.RANGE_START: first, names.RANGE_END: last}
+    tags |= {names.RANGE_START: str(first), names.RANGE_END: str(last)}
     return dg.RunRequest(run_key=request.key, asset_selection=selection, tags=tags)
 
 

@@ -129,6 +129,8 @@ class FeedIOManager(dg.IOManager):
     def _times(
         self, context: RunContext | None, record: FeedRecord, grid: Grid, partition: Partition
     ) -> Sequence[datetime]:
+        if grid.is_single:
+            return [grid.sequence.start]
         if partition is None:
             keys = _keys_of_run(context, self.layout.feed_asset(record.key)[0])
             if not keys:
