@@ -337,7 +337,8 @@ class Subject:
     """A feed, or a process or flow (`kind` PROCESS), with its records on all its clusters, by cluster.
 
     `clusters` are those that are asked for, none for all; the subject need not be on them. `nominal_time` is None if no
-    single instance is meant. `lifecycles` are the requested ones; if empty, each operation has a default.
+    single instance is meant; of a current one `version` is a time at which the meant version stood in its place, None
+    if it is the instance. `lifecycles` are the requested ones; if empty, each operation has a default.
     """
 
     kind: Kind
@@ -346,6 +347,12 @@ class Subject:
     clusters: tuple[str, ...] = ()
     nominal_time: datetime | None = None
     lifecycles: frozenset[Lifecycle] = frozenset()
+    version: datetime | None = None
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it is a feed with one instance, which has versions."""
+        return self.kind is Kind.FEED and any(each.sequence.is_single for each in self.records)
 
     @property
     def on(self) -> tuple[str, ...]:
@@ -407,4 +414,11 @@ def resolve_subject(
     )
     if instance is None:
         return found
-    return replace(found, nominal_time=found.parse(instance) if isinstance(instance, str) else instance)
+    found = replace(found, nominal_time=found.parse(instance) if isinstance(instance, str) else instance)
+    return as_version(found) if found.is_current else found
+
+
+def as_version(subject: Subject) -> Subject:
+    """Return a current instance as what is meant, and another time than its own as that of a version."""
+    time, start = subject.nominal_time, subject.records[0].sequence.start
+    return replace(subject, nominal_time=start, version=None if time == start else time)

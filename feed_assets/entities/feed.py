@@ -354,7 +354,7 @@ def flow_sequence(feed: Feed, source: str, target: str) -> InstanceSequence | No
     Differs from Falcon: a copy has the nominal time of the copied instance, not one that is later by the delay.
     """
     of_target, of_source = feed.sequence_on(target), feed.sequence_on(source)
-    first = max(of_target.start, of_source.start) if feed.is_current else of_target.ceil(of_source.start)
+    first = of_target.ceil(of_source.start)
     if first is None or are_validities_apart(feed, source, target):
         return None
     ends = [each.end for each in (of_source, of_target) if each.end is not None]

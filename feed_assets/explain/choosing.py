@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from feed_assets.context.errors import InstanceQueryError
-from feed_assets.context.operation import OperationContext, Subject
+from feed_assets.context.operation import OperationContext, Subject, as_version
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.errors import Fault
 from feed_assets.instances.lists.queries import count_listed, find_rows
@@ -33,12 +33,15 @@ def choose_instance(context: OperationContext, subject: Subject, text: str | Non
     """Return a subject with the instance that a text names, and a remark on how it was chosen, if there was a choice.
 
     Without a text it is the newest that waits or has failed, on the clusters where it does; if none does, the newest
-    that is due. A day or a month means the instance in it, or of several the newest such one.
+    that is due. A day or a month means the instance in it, or of several the newest such one. Of a current instance a
+    text names a version.
 
     Raises:
         DateTimeError: the text is not a time.
         InstanceQueryError: the subject has no instance yet.
     """
+    if subject.is_current:
+        return as_version(replace(subject, nominal_time=None if text is None else subject.parse(text))), ""
     records = [each for each in subject.records if each.cluster in subject.asked]
     start, stop, within = min(each.sequence.start for each in subject.records), None, set[datetime]()
     if text is not None:

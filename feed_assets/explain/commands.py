@@ -40,15 +40,19 @@ def why(
     For a waiting instance: the missing data and their locations, the next poll, the process that should have produced
     them and why it has not; full slots, leases and suspensions. For an instance that has run: its cause and its inputs.
     For missing data: whether they were evicted. Without INSTANCE, or of a month or day that has several, it is the
-    newest that waits or has failed; of a process that takes what comes, what its next batch waits for.
+    newest that waits or has failed; of a process that takes what comes, what its next batch waits for. Of a feed with a
+    current instance INSTANCE is the time of a version: what it was, who made it and who has read it.
     """
     from feed_assets.context.operation import resolve_subject
     from feed_assets.explain.choosing import choose_instance
     from feed_assets.explain.explanations import NextBatches, tell_why
+    from feed_assets.explain.versions import explain_version
     from feed_assets.triggers.queues import find_queues
 
     subject = resolve_subject(context, name, kind=kind, preferred=Kind.PROCESS, clusters=clusters)
     if instance is None and any(getattr(each, "trigger", None) for each in subject.records):
         return NextBatches.of(find_queues(context, subject))
     chosen, remark = choose_instance(context, subject, instance)
+    if chosen.version is not None:
+        return explain_version(context, chosen)
     return tell_why(context, chosen, remark, shows_all=everything, look=look, author=author)

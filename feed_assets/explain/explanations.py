@@ -239,7 +239,8 @@ class _Explainer:
             return _named(Kind.FEED, key, status, is_known=facts is not None)
         is_root = len(self._explained) == 1
         writers = [self.process(writer) for writer in facts.writers]
-        late = tuple(late_check(self._connection, AgendaKey(AgendaKind.LATE_FEED, *key))) if is_root else ()
+        at, is_current = AgendaKey(AgendaKind.LATE_FEED, *key), facts.record.is_current
+        late = late_check(self._connection, at, is_current=is_current) if is_root else ()
         return Explanation(
             kind=Kind.FEED,
             name=key.feed,

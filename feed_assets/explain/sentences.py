@@ -10,6 +10,7 @@ from feed_assets.command_lines import command_line, instance_command, materializ
 from feed_assets.context.operation import OperationContext
 from feed_assets.entities.flow_names import declared_by, describe_process, is_flow
 from feed_assets.entities.process import OnTimeout
+from feed_assets.explain.events import event_facts, explain_availability, explain_history, find_read, shorten_digest
 from feed_assets.explain.facts import FeedFacts, ProcessFacts
 from feed_assets.explain.records import Explanation, Reason, ReasonCode
 from feed_assets.external_work.attempts import init_command
@@ -26,7 +27,6 @@ from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.feed_places import FeedPlaces
 from feed_assets.log.instances.process_instances import ENDED
 from feed_assets.log.records import (
-    ARRIVING,
     Cause,
     FeedEvent,
     FeedEventKind,
@@ -233,14 +233,17 @@ def _made_from(
             facts={"release": release, "version": active.version, **({"changed_files": changed} if changed else {})},
         )
     for newest in attempts[-1:]:
-        yield from map(explain_read, newest.inputs)
+        for frozen in newest.inputs:
+            yield explain_read(frozen, find_read(connection, context.plan, newest, frozen))
         yield from map(explain_written, EventLog(connection).of_numbers(newest.outputs).values())
     for each in iter_omissions(connection, active, row) if active is not None else ():
         yield explain_left_out(f"it {each.render()}", each)
 
 
-def late_check(connection: Connection, key: AgendaKey) -> Iterator[Reason]:
-    """Yield the next check for late data, and the late data that a run is to process."""
+def late_check(connection: Connection, key: AgendaKey, *, is_current: bool = False) -> Iterator[Reason]:
+    """Yield the next check for late data, and the late data that a run is to process; of a current instance the next
+    look at its place.
+    """
     check = LateChecks(connection).get(*key)
     if check is None:
         return
@@ -249,6 +252,10 @@ def late_check(connection: Connection, key: AgendaKey) -> Iterator[Reason]:
         yield Reason(code=ReasonCode.LATE_DATA, text=text, facts={"changed": list(check.changed)})
     if check.due_at is not None:
         due_at, cut_off_at = rendered(check.due_at), rendered(check.cut_off_at)
+        if is_current:
+            text, facts = f"the next look at its place is at {due_at}", {"at": due_at}
+            yield Reason(code=ReasonCode.LATE_CHECK, text=text, facts=facts)
+            return
         text = f"the next check for late data is at {due_at}; checks end at {cut_off_at}"
         yield Reason(code=ReasonCode.LATE_CHECK, text=text, facts={"at": due_at, "until": cut_off_at})
 
@@ -307,7 +314,7 @@ def explain_feed_state(
     status = facts.row.status if facts.row else FeedInstanceStatus.MISSING
     if status is FeedInstanceStatus.AVAILABLE:
         keeping = _explain_keeping(context, connection, record, key) if is_root else ()
-        return (*_availability(facts), *explain_former_place(context, connection, facts), *keeping)
+        return (*explain_availability(facts), *explain_former_place(context, connection, facts), *keeping)
     reasons: list[Reason] = []
     if status is FeedInstanceStatus.EVICTED:
         reasons.extend(_explain_eviction(connection, key, facts))
@@ -341,33 +348,6 @@ def explain_feed_state(
         reasons.append(_not_written(context, record, key, writers))
     reasons.extend(explain_history(facts))
     return tuple(reasons)
-
-
-def _availability(facts: FeedFacts) -> Iterator[Reason]:
-    there = [event for event in facts.events if event.kind in ARRIVING]
-    for event in there[-1:]:
-        size = f"{counted(event.bytes or 0, 'byte')} in {counted(event.files or 0, 'file')}"
-        what = f"{size}, {shorten_digest(event.manifest_digest)}"
-        by = event.payload.get("process")
-        who = f"{_name_process(str(by))}, {event.origin}" if by else event.origin
-        yield Reason(
-            code=ReasonCode.EVENT,
-            text=f"{event.kind.value} at {rendered(event.recorded_at)} by {who}: {what}",
-            facts=event_facts(event),
-        )
-    if facts.check is not None and facts.check.summary is not None:
-        yield Reason(code=ReasonCode.QUALITY, text=facts.check.sentence, facts=dict(facts.check.facts))
-    if len(facts.events) > len(there[-1:]):
-        yield from explain_history(facts)
-
-
-def _name_process(name: str) -> str:
-    """Return the name of a process or flow for a sentence.
-
-    >>> _name_process("count"), _name_process("clicks@east")
-    ('process count', "the replication of feed 'clicks' from east")
-    """
-    return describe_process(name) if is_flow(name) else f"process {name}"
 
 
 def _absence(context: OperationContext, known: FeedFacts, key: FeedKey, status: FeedInstanceStatus) -> Reason:
@@ -481,9 +461,6 @@ def _not_written(context: OperationContext, record: FeedRecord, key: FeedKey, wr
     )
 
 
-_DIGITS = 12
-
-
 def explain_written(event: FeedEvent) -> Reason:
     """Return that an attempt has written an output."""
     output, time = event.payload["output"], render_datetime(event.nominal_time)
@@ -498,44 +475,20 @@ def explain_left_out(text: str, omission: Omission, *, blocks: bool = False) -> 
     return Reason(code=ReasonCode.LEFT_OUT, text=text, blocks=blocks, facts=facts)
 
 
-def explain_read(frozen: FrozenInput) -> Reason:
-    """Return what an attempt has read as an input."""
+def explain_read(frozen: FrozenInput, version: FeedEvent | None = None) -> Reason:
+    """Return what an attempt has read as an input; of a current instance the version."""
     pairs = list(zip(frozen.nominal_times, frozen.digests, strict=True))
     if not pairs:
         text = f"it read nothing as input {frozen.name}"
     else:
-        span = render_datetime(pairs[0][0])
+        span = f"the version of {rendered(version.recorded_at)}" if version else render_datetime(pairs[0][0])
         span += f" to {render_datetime(pairs[-1][0])}" if len(pairs) > 1 else ""
         digest = f" ({shorten_digest(pairs[0][1])})" if len(pairs) == 1 else ""
         text = f"it read {counted(len(pairs), 'instance')} of feed {frozen.feed} as input {frozen.name}: {span}{digest}"
     instances = [{"instance": render_datetime(time), "digest": digest} for time, digest in pairs]
-    facts = {"input": frozen.name, "feed": frozen.feed, "instances": instances}
+    at = {"version": rendered(version.recorded_at)} if version else {}
+    facts = {"input": frozen.name, "feed": frozen.feed, "instances": instances, **at}
     return Reason(code=ReasonCode.INPUT_READ, text=text, facts=facts)
-
-
-def shorten_digest(digest: str | None) -> str:
-    """Return a digest shortened for people.
-
-    >>> shorten_digest("sha256:0123456789abcdef"), shorten_digest(None)
-    ('sha256:0123456789ab', 'no digest')
-    """
-    if digest is None:
-        return "no digest"
-    method, separator, value = digest.partition(":")
-    return f"{method}{separator}{value[:_DIGITS]}"
-
-
-def event_facts(event: FeedEvent) -> dict[str, object]:
-    """Return the facts of an event."""
-    return {
-        "kind": event.kind.value,
-        "at": rendered(event.recorded_at),
-        "origin": event.origin,
-        "digest": event.manifest_digest,
-        "bytes": event.bytes,
-        "files": event.files,
-        **event.payload,
-    }
 
 
 def explain_former_place(context: OperationContext, connection: Connection, facts: FeedFacts) -> Iterator[Reason]:
@@ -555,23 +508,6 @@ def explain_lost(facts: FeedFacts, lost: FeedEvent) -> Reason:
     writers = ((key.process, key.nominal_time, key.cluster) for key in facts.writers)
     command = next((instance_command("rerun", *writer) for writer in writers), None)
     return Reason(code=ReasonCode.VANISHED, text=text, blocks=True, facts={"url": url, "at": found_at}, command=command)
-
-
-_GONE = (FeedEventKind.EVICTED, FeedEventKind.VANISHED)
-
-
-def explain_history(facts: FeedFacts) -> Iterator[Reason]:
-    """Yield the last event of an instance that has gone or has changed."""
-    status = facts.row.status if facts.row else FeedInstanceStatus.MISSING
-    changes = [event for event in facts.events if event.kind not in _GONE]
-    if status is not FeedInstanceStatus.AVAILABLE and changes:
-        event = changes[-1]
-        text = f"its last event before: {event.kind.value} at {rendered(event.recorded_at)}"
-        yield Reason(code=ReasonCode.EVENT, text=f"{text} by {event.origin}", facts=event_facts(event))
-    elif status is FeedInstanceStatus.AVAILABLE and changes and changes[-1].kind is FeedEventKind.CHANGED:
-        event = changes[-1]
-        text = f"its content changed at {rendered(event.recorded_at)}, noticed by {event.origin}"
-        yield Reason(code=ReasonCode.EVENT, text=text, facts=event_facts(event))
 
 
 def _explain_eviction(connection: Connection, key: FeedKey, facts: FeedFacts) -> Iterator[Reason]:
@@ -594,10 +530,11 @@ def _explain_eviction(connection: Connection, key: FeedKey, facts: FeedFacts) ->
     )
     sweep = Sweeps(connection).find(str(sweep_id)) if sweep_id else None
     if sweep is not None:
-        yield from _whereabouts(key, event, sweep)
+        yield from explain_whereabouts(key, event, sweep)
 
 
-def _whereabouts(key: FeedKey, event: FeedEvent, sweep: Sweep) -> Iterator[Reason]:
+def explain_whereabouts(key: FeedKey, event: FeedEvent, sweep: Sweep) -> Iterator[Reason]:
+    """Yield where what a sweep has removed is now."""
     undo = command_line("retention", "undo", sweep.sweep_id, feed=key.feed, instance=key.nominal_time)
     archive = event.payload.get("archive")
     if isinstance(archive, dict):

@@ -81,11 +81,13 @@ def show(
     Events are what happened to data: they arrived, were made by an attempt at a process, copied, evicted, restored or
     made again. Without --up and --down both directions are shown.
 
+    Of a feed with a current instance INSTANCE is the time of a version, and may be left out.
+
     Without INSTANCE, show who has read and written which feeds from --start to before --end: from the data of NAME to
     the processes and replications that touched them, and on to all that these touched.
     """
     from feed_assets.lineage.proof import prove_lineage
-    from feed_assets.lineage.recorded import find_lineage
+    from feed_assets.lineage.recorded import find_current, find_lineage
     from feed_assets.lineage.windows import find_window_lineage
 
     name, *instances = names
@@ -95,6 +97,8 @@ def show(
         raise WrongUsageError(f"Give one NAME and one INSTANCE, without {' '.join(instances[1:])}.")
     if instances and others:
         raise WrongUsageError(f"Leave out {others}, or INSTANCE: a window of time is of all instances.")
+    if not instances and not any(of_window.values()):
+        instances = find_current(context, name, kind)
     if not instances:
         if not any(of_window.values()):
             raise WrongUsageError("Give INSTANCE, too, or --start for what was touched in a window of time.")

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Connection
 
-from feed_assets.context.operation import OperationContext, Subject
+from feed_assets.context.operation import OperationContext, Subject, as_version
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.flow_names import declared_by, is_flow, source_of
@@ -78,6 +78,12 @@ def find_lineage(
     return graph
 
 
+def find_current(context: OperationContext, name: str, kind: Kind | None) -> list[str]:
+    """Return the instance of a feed that has but a current one, as text; empty for any other name."""
+    own = [each for (of, _), each in context.plan.feeds.items() if of == name and each.is_current]
+    return [render_datetime(each.sequence.start) for each in own[:1] if kind in (None, Kind.FEED)]
+
+
 def _find_subject(context: OperationContext, connection: Connection, kind: Kind, name: str, instance: str) -> Subject:
     """Return what is declared now, or was once; its days and keys are in the time zone of its last version."""
     records = tuple(record for (of, _), record in sorted(context.records(kind).items()) if of == name)
@@ -91,7 +97,8 @@ def _find_subject(context: OperationContext, connection: Connection, kind: Kind,
         entities = (each for each in (*loaded.bundle.entities, *loaded.salvaged) if isinstance(each, Feed | Process))
         is_local = (each for each in entities if each.frequency is not None and each.frequency.is_calendar)
         zone = next((parse_timezone(each.timezone) for each in is_local), UTC_KEYS)
-    return Subject(kind=kind, name=name, records=records, nominal_time=parse_instance(instance, zone))
+    found = Subject(kind=kind, name=name, records=records, nominal_time=parse_instance(instance, zone))
+    return as_version(found) if found.is_current else found
 
 
 def show_lineage(
@@ -106,6 +113,7 @@ def show_lineage(
     """
     key = FeedKey if subject.kind is Kind.FEED else ProcessKey
     ways: dict[str, Any] = {"up": up or up is down, "down": down or up is down, "levels": levels}
+    ways |= {"at": subject.version}
     with context.read() as connection:
         clusters = context.clusters_ever(connection, subject.clusters)
         starts: list[FeedKey | ProcessKey] = [key(subject.name, each, subject.instance) for each in clusters]

@@ -7,7 +7,7 @@ are those that have read these very bytes, whether they were restored meanwhile 
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import TypeVar
 
@@ -41,13 +41,16 @@ def walk_lineage(
     down: bool,
     levels: int,
     most: int = MOST_NODES,
+    at: datetime | None = None,
 ) -> LineageGraph:
-    """Return what some instances came of, and what came of them. A level leads from data to data. The graph is cut off
-    where it has more than `most` nodes.
+    """Return what some instances came of, and what came of them; of current ones the version that stood there `at` a
+    time. A level leads from data to data. The graph is cut off where it has more than `most` nodes.
     """
     walk = _Walk(port, most)
     walk.load(key for key in starts if isinstance(key, FeedKey))
     events = _flat(walk.histories)
+    if at is not None:
+        events = [each for each in events if each.kind in CONTENT and each.recorded_at < at + timedelta(seconds=1)][-1:]
     of_starts = walk.add(_flat(port.find_attempts([key for key in starts if isinstance(key, ProcessKey)])), set())
     for (name, one), (following, other) in pairwise(of_starts.items()):
         if one.key == other.key:

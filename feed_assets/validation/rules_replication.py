@@ -127,9 +127,9 @@ def check_grid(scope: Scope, feed: Feed) -> Iterator[Complaint]:
     """Every instance at the target must be an instance at the source, at the same time.
 
     Differs from Falcon: there, each side counts from its own start, so data can end up in the directory of another
-    time. Of a current feed each side has one instance.
+    time.
     """
-    for source, target in _pairs(feed) if not feed.is_current else ():
+    for source, target in _pairs(feed):
         of_source, of_target = (scope.sequence_on(feed, name) for name in (source, target))
         if flow_sequence(feed, source, target) is None or is_same_grid(of_source, of_target):
             continue

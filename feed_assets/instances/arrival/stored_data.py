@@ -342,6 +342,9 @@ def find_standing(
     Raises:
         StorageError: the storage cannot be listed.
     """
+    if record.is_current:
+        (look,) = store.look([record.path(record.sequence.start)], record.flag)
+        return [] if look.availability is Availability.MISSING else [record.sequence.start]
     matcher = PathMatcher(record.template, record.sequence, before, since)
     return sorted(
         time

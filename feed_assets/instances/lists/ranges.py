@@ -243,7 +243,7 @@ def clip_range(
     stop = max(first, min(end or now, max(sequence.end or _FOREVER for sequence in sequences)))
     if start is None:
         frequency = sequences[0].frequency
-        if results is None or frequency.unit is Unit.SECONDS:
+        if results is None or frequency.unit is Unit.SECONDS or sequences[0].is_single:
             start = first
         else:
             step = _page_step(frequency)

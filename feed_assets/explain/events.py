@@ -1,0 +1,116 @@
+"""What is said of the events of a feed instance: what has brought it, and what has changed it since."""
+
+from collections.abc import Iterator
+
+from sqlalchemy import Connection
+
+from feed_assets.entities.flow_names import describe_process, is_flow, source_of
+from feed_assets.explain.facts import FeedFacts
+from feed_assets.explain.records import Reason, ReasonCode
+from feed_assets.instances.lists.rows import rendered
+from feed_assets.lineage.walk import find_version
+from feed_assets.log.events import EventLog
+from feed_assets.log.records import (
+    ARRIVING,
+    CONTENT,
+    Attempt,
+    FeedEvent,
+    FeedEventKind,
+    FeedInstanceStatus,
+    FeedKey,
+    FrozenInput,
+)
+from feed_assets.plan.records import Plan
+from feed_assets.plan.rendering import counted
+
+_DIGITS = 12
+_GONE = (FeedEventKind.EVICTED, FeedEventKind.VANISHED)
+
+
+def explain_availability(facts: FeedFacts) -> Iterator[Reason]:
+    """Yield what has brought an instance that is there, and what has changed it since."""
+    if facts.record.is_current:
+        content = [event for event in facts.events if event.kind in CONTENT]
+        for event in content[-1:]:
+            text = f"the present version is that of {rendered(event.recorded_at)}, the last of {len(content)}, "
+            yield Reason(code=ReasonCode.EVENT, text=text + tell_event(event), facts=event_facts(event))
+        yield from _quality(facts)
+        return
+    there = [event for event in facts.events if event.kind in ARRIVING]
+    for event in there[-1:]:
+        text = f"{event.kind.value} at {rendered(event.recorded_at)} {tell_event(event)}"
+        yield Reason(code=ReasonCode.EVENT, text=text, facts=event_facts(event))
+    yield from _quality(facts)
+    if len(facts.events) > len(there[-1:]):
+        yield from explain_history(facts)
+
+
+def _quality(facts: FeedFacts) -> Iterator[Reason]:
+    if facts.check is not None and facts.check.summary is not None:
+        yield Reason(code=ReasonCode.QUALITY, text=facts.check.sentence, facts=dict(facts.check.facts))
+
+
+def find_read(connection: Connection, plan: Plan, attempt: Attempt, frozen: FrozenInput) -> FeedEvent | None:
+    """Return the event that has brought the version of a current instance that an attempt has read."""
+    record = plan.feeds.get((frozen.feed, source_of(attempt.process) or attempt.cluster))
+    if record is None or not record.is_current or not frozen.nominal_times:
+        return None
+    key = FeedKey(*record.key, frozen.nominal_times[0])
+    events, outputs = EventLog(connection).for_instances([key]).get(key, []), attempt.outputs
+    return find_version(events, frozen.digests[0], attempt.started_at, attempt.ended_at, min(outputs, default=None))
+
+
+def tell_event(event: FeedEvent) -> str:
+    """Return who has brought content, and what."""
+    size = f"{counted(event.bytes or 0, 'byte')} in {counted(event.files or 0, 'file')}"
+    by = event.payload.get("process")
+    who = f"{_name_process(str(by))}, {event.origin}" if by else event.origin
+    return f"by {who}: {size}, {shorten_digest(event.manifest_digest)}"
+
+
+def _name_process(name: str) -> str:
+    """Return the name of a process or flow for a sentence.
+
+    >>> _name_process("count"), _name_process("clicks@east")
+    ('process count', "the replication of feed 'clicks' from east")
+    """
+    return describe_process(name) if is_flow(name) else f"process {name}"
+
+
+def event_facts(event: FeedEvent) -> dict[str, object]:
+    """Return the facts of an event."""
+    return {
+        "kind": event.kind.value,
+        "at": rendered(event.recorded_at),
+        "origin": event.origin,
+        "digest": event.manifest_digest,
+        "bytes": event.bytes,
+        "files": event.files,
+        **event.payload,
+    }
+
+
+def explain_history(facts: FeedFacts) -> Iterator[Reason]:
+    """Yield the last event of an instance that has gone or has changed."""
+    status = facts.row.status if facts.row else FeedInstanceStatus.MISSING
+    changes = [event for event in facts.events if event.kind not in _GONE]
+    if status is not FeedInstanceStatus.AVAILABLE and changes:
+        event = changes[-1]
+        text = f"its last event before: {event.kind.value} at {rendered(event.recorded_at)}"
+        yield Reason(code=ReasonCode.EVENT, text=f"{text} by {event.origin}", facts=event_facts(event))
+    elif status is FeedInstanceStatus.AVAILABLE and changes and changes[-1].kind is FeedEventKind.CHANGED:
+        event = changes[-1]
+        text = f"its content changed at {rendered(event.recorded_at)}, noticed by {event.origin}"
+        yield Reason(code=ReasonCode.EVENT, text=text, facts=event_facts(event))
+
+
+def shorten_digest(digest: str | None) -> str:
+    """Return a digest shortened for people.
+
+    >>> shorten_digest("sha256:0123456789abcdef"), shorten_digest(None)
+    ('sha256:0123456789ab', 'no digest')
+    """
+    if digest is None:
+        return "no digest"
+    method, separator, value = digest.partition(":")
+    return f"{method}{separator}{value[:_DIGITS]}"
