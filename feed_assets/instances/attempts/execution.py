@@ -197,6 +197,7 @@ def stage_target(
         is_adopted=is_adopted,
         lease=lease,
         place=place,
+        newer=newer,
     )
 
 
@@ -484,9 +485,7 @@ class InstanceRunner:
         names = [edge.name for edge in left_out if edge.quarantine_of is None]
         if names:
             self._tell(StepKind.LEFT_OUT, nominal_time, Stopwatch(), *(StepPart(name=name) for name in names))
-            newer = {
-                f"newer version of {each.edge.name}": render_datetime(each.newer) for each in targets if each.newer
-            }
+            newer = {f"newer {each.edge.name}": render_datetime(each.newer) for each in targets if each.newer}
             report = replace(report, details={**report.details, "left_out": ", ".join(names), **newer})
         key = ProcessKey(*process.key, nominal_time)
         verdicts = judge_targets(self.context, leased, key, task.attempt, targets, reports)

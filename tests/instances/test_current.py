@@ -1,0 +1,212 @@
+"""Feeds with one current instance: versions that come, who reads them, and who writes them."""
+
+import os
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from feed_assets.engines.port import Work
+from feed_assets.entities.bundle import AnyEntity
+from feed_assets.entities.common import Kind
+from feed_assets.entities.feed import Feed
+from feed_assets.explain.explanations import explain_instance
+from feed_assets.instances.arrival.arrival_notices import Notice, NoticeOutcome, record_notice
+from feed_assets.instances.errors import InputChangedError
+from feed_assets.log.agenda import AgendaKind
+from feed_assets.log.records import FeedEventKind, ProcessInstanceStatus
+from tests.instances.harness import START, LifecycleHarness, at, feed, process, read_inputs, validity
+
+DAY = timedelta(days=1)
+NOON = at("03T12:00")
+WATCH = timedelta(minutes=5)
+DAYS = [START, START + DAY, START + 2 * DAY]
+SUCCEEDED = ProcessInstanceStatus.SUCCEEDED
+
+
+def current(name: str, **more: Any) -> Feed:
+    """A feed of CSV files in one place."""
+    clusters = {"primary": validity(START, None)}
+    return Feed(name=name, instances="current", format="csv", locations={"data": f"/{name}"}, clusters=clusters, **more)
+
+
+def entities(on_update: str = "rerun", window: str = "now(0,0)") -> list[AnyEntity]:
+    """Each day something is named after countries, and the names of the newest day are published in one place."""
+    trigger = {"trigger": {"on_update": on_update}}
+    return [
+        current("countries"),
+        feed("named", "days(1)"),
+        current("newest"),
+        process("naming", "days(1)", inputs={"countries": window}, outputs={"named": "now(0,0)"}, **trigger),
+        process("publishing", "days(1)", inputs={"named": "now(0,0)"}, outputs={"newest": "now(0,0)"}),
+    ]
+
+
+def joined(work: Work) -> Mapping[str, str]:
+    """What a job sees is what it makes, with its day where the output is shared."""
+    text = "+".join(text for texts in read_inputs(work).values() for text in texts)
+    return {each.name: f"{text}@{work.nominal_time:%d}" if each.name == "newest" else text for each in work.outputs}
+
+
+def write(lifecycle: LifecycleHarness, text: str, modified_at: datetime) -> None:
+    """Overwrite the countries in their place."""
+    file = lifecycle.folder("countries", START) / "countries.csv"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    for each in (file, file.parent):
+        os.utime(each, times=(modified_at.timestamp(), modified_at.timestamp()))
+
+
+def work(lifecycle: LifecycleHarness, as_of: datetime) -> list[tuple[str, datetime]]:
+    """Tick and run until nothing is asked for; the instances that ran, in order."""
+    ran: list[tuple[str, datetime]] = []
+    quiet = 0
+    while quiet < 2:
+        requests = lifecycle.tick(as_of)
+        lifecycle.look_for_late(as_of)
+        lifecycle.launch(requests, as_of)
+        quiet = 0 if requests else quiet + 1
+        ran += [(each.process.process, time) for each in requests for time in each.nominal_times]
+    return ran
+
+
+def begun(tmp_path: Path, *own: AnyEntity, state: str | None = None) -> LifecycleHarness:
+    """The countries came before the first day, and everything has run up to the morning of the third."""
+    lifecycle = LifecycleHarness.of(tmp_path, *(own or entities()), state=state)
+    lifecycle.job = joined
+    write(lifecycle, "old", START - DAY)
+    for day in DAYS:
+        work(lifecycle, day + timedelta(hours=8))
+    return lifecycle
+
+
+def versions(lifecycle: LifecycleHarness, name: str) -> list[tuple[FeedEventKind, datetime]]:
+    return [(each.kind, each.recorded_at) for each in lifecycle.events(name)]
+
+
+def test_a_version_concerns_the_newest_instance_of_its_reader_and_lineage_tells_both(
+    tmp_path: Path, state_url: str
+) -> None:
+    lifecycle = begun(tmp_path, state=state_url)
+    assert [lifecycle.content("named", day) for day in DAYS] == ["old", "old", "old"]
+    write(lifecycle, "new", NOON)
+    assert work(lifecycle, NOON) == []  # written just now
+    later = NOON + WATCH
+    assert work(lifecycle, later) == [("naming", DAYS[2])]
+    assert [lifecycle.content("named", day) for day in DAYS] == ["old", "old", "new"]
+    changed = versions(lifecycle, "countries")
+    assert changed == [(FeedEventKind.ARRIVED, DAYS[0] + timedelta(hours=8)), (FeedEventKind.CHANGED, later)]
+    context = lifecycle.context(later)
+    with context.read() as connection:
+        read = [explain_instance(context, connection, Kind.PROCESS, "naming", "primary", day) for day in DAYS[1:]]
+    texts = [reason.text for each in read for reason in each.reasons if "as input countries" in reason.text]
+    assert "the version of 2013-11-01T08:00:00Z" in texts[0]
+    assert "the version of 2013-11-03T12:05:00Z" in texts[1]
+
+
+@pytest.mark.parametrize("window", ["now(0,0)", "today(0,0)", "latest(0)"])
+def test_each_window_that_holds_it_reads_the_present_version(window: str, tmp_path: Path) -> None:
+    lifecycle = begun(tmp_path, *entities(window=window))
+    assert [lifecycle.content("named", day) for day in DAYS] == ["old", "old", "old"]
+    write(lifecycle, "new", NOON - timedelta(hours=1))
+    assert work(lifecycle, NOON) == [("naming", DAYS[2])]
+    assert lifecycle.content("named", DAYS[2]) == "new"
+
+
+def test_ignore_runs_nothing_again_and_the_next_day_reads_the_new_version(tmp_path: Path) -> None:
+    lifecycle = begun(tmp_path, *entities("ignore"))
+    write(lifecycle, "new", NOON - timedelta(hours=1))
+    assert work(lifecycle, NOON) == []
+    work(lifecycle, NOON + DAY)
+    assert [lifecycle.content("named", day) for day in (DAYS[2], DAYS[2] + DAY)] == ["old", "new"]
+
+
+def test_equal_content_is_no_version_and_the_place_is_looked_at_for_ever(tmp_path: Path) -> None:
+    lifecycle = begun(tmp_path)
+    write(lifecycle, "old", NOON - timedelta(hours=1))
+    assert work(lifecycle, NOON) == []
+    assert len(versions(lifecycle, "countries")) == 1
+    (check,) = [lifecycle.late_check("countries", START, AgendaKind.LATE_FEED)]
+    assert check is not None
+    assert check.due_at == NOON + WATCH
+
+
+def test_a_notice_is_looked_at_at_once(tmp_path: Path) -> None:
+    lifecycle = begun(tmp_path)
+    write(lifecycle, "new", NOON)
+    notice, context = (
+        Notice(feed="countries", nominal_time=None, author="ann", marking="final"),
+        lifecycle.context(NOON),
+    )
+    assert record_notice(context, notice, dry_run=True).outcome is NoticeOutcome.CHANGED
+    assert record_notice(context, notice).outcome is NoticeOutcome.CHANGED
+    assert record_notice(context, notice).outcome is NoticeOutcome.KNOWN
+    told = lifecycle.events("countries")[-1]
+    assert (told.kind, told.origin, told.marking) == (FeedEventKind.CHANGED, "notice:ann", "final")
+    assert work(lifecycle, NOON) == [("naming", DAYS[2])]
+
+
+def test_what_vanishes_and_comes_again_is_a_version(tmp_path: Path) -> None:
+    lifecycle = begun(tmp_path)
+    (file,) = lifecycle.folder("countries", START).iterdir()
+    file.unlink()
+    with pytest.raises(Exception, match="Storage has lost"):
+        lifecycle.run("naming", DAYS[2], NOON)
+    write(lifecycle, "new", NOON)
+    later = NOON + WATCH
+    assert ("naming", DAYS[2]) in work(lifecycle, later)
+    assert lifecycle.content("named", DAYS[2]) == "new"
+
+
+def test_work_is_repeated_once_if_the_place_changes_meanwhile_and_then_fails(tmp_path: Path) -> None:
+    lifecycle = begun(tmp_path)
+    changes = iter(("one", None))
+
+    def changing(work: Work) -> Mapping[str, str]:
+        made = joined(work)
+        if (text := next(changes, "more")) is not None:
+            write(lifecycle, f"{text}{made['named']}", NOON)
+        return made
+
+    lifecycle.job = changing
+    lifecycle.run("naming", DAYS[2], NOON, "again")
+    assert lifecycle.content("named", DAYS[2]) == "oneold"
+    with pytest.raises(InputChangedError, match="feed countries changed while it was read, and again"):
+        lifecycle.run("naming", DAYS[2], NOON, "never")
+    assert lifecycle.content("named", DAYS[2]) == "oneold"
+    assert lifecycle.statuses("naming")[DAYS[2]] is ProcessInstanceStatus.FAILED
+
+
+def test_an_older_instance_leaves_the_version_of_a_newer_one_and_a_repeat_replaces_it(tmp_path: Path) -> None:
+    lifecycle = begun(tmp_path)
+    assert lifecycle.content("newest", START) == "old@03"
+    made = len(versions(lifecycle, "newest"))
+    assert lifecycle.run("publishing", DAYS[1], NOON, "older") == ()
+    assert lifecycle.content("newest", START) == "old@03"
+    assert lifecycle.statuses("publishing")[DAYS[1]] is SUCCEEDED
+    lifecycle.job = lambda work: {each.name: "again" for each in work.outputs}
+    lifecycle.run("publishing", DAYS[2], NOON, "repeat")
+    assert lifecycle.content("newest", START) == "again"
+    events = lifecycle.events("newest")
+    assert len(events) == made + 1
+    assert [str(each.maker and each.maker.nominal_time) for each in events] == [str(day) for day in (*DAYS, DAYS[2])]
+
+
+def test_a_reader_of_what_a_process_writes_follows_its_versions(tmp_path: Path) -> None:
+    reader = process(
+        "reading",
+        "days(1)",
+        inputs={"newest": "now(0,0)"},
+        outputs={"copied": "now(0,0)"},
+        start=DAYS[2],
+        trigger={"on_update": "rerun"},
+    )
+    lifecycle = begun(tmp_path, *entities(), feed("copied", "days(1)"), reader)
+    assert lifecycle.content("copied", DAYS[2]) == "old@03"
+    write(lifecycle, "new", NOON - timedelta(hours=1))
+    assert [name for name, _ in work(lifecycle, NOON)] == ["naming"]
+    lifecycle.run("publishing", DAYS[2], NOON, "by-hand")
+    assert work(lifecycle, NOON + WATCH) == [("reading", DAYS[2])]
+    assert lifecycle.content("copied", DAYS[2]) == "new@03"
