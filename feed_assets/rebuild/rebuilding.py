@@ -38,6 +38,7 @@ from feed_assets.log.instances.feed_places import FeedPlaces
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import (
     CONTENT,
+    PROCESS_TIME,
     Cause,
     EntityKey,
     FeedEvent,
@@ -66,7 +67,7 @@ from feed_assets.retention.rules.hold_traces import HoldTraces, UnsettledStore
 from feed_assets.settings import Settings
 from feed_assets.sql.database import Database, lock_for_lineage, lock_queues
 from feed_assets.storage.errors import StorageError
-from feed_assets.timing.dates import NEVER
+from feed_assets.timing.dates import NEVER, render_datetime
 from feed_assets.triggers.apply_triggers import find_routed, input_key
 from feed_assets.triggers.input_windows import input_states
 from feed_assets.triggers.queue.changes import QueueChanges
@@ -427,6 +428,7 @@ def _events(context: OperationContext, record: FeedRecord, found: FoundInstance)
     """Return an event for each flow that has copied to an instance, or one for the process that made it."""
     assert found.publication is not None
     content = found.publication
+    told = {PROCESS_TIME: render_datetime(found.made_by)} if found.made_by is not None else {}
     made = NewFeedEvent(
         feed=record.feed,
         cluster=record.cluster,
@@ -436,7 +438,7 @@ def _events(context: OperationContext, record: FeedRecord, found: FoundInstance)
         manifest_digest=content.digest,
         bytes=content.bytes,
         files=content.files,
-        payload={"path": found.look.path, "process": content.extra.get(PROCESS, "")},
+        payload={"path": found.look.path, "process": content.extra.get(PROCESS, ""), **told},
         recorded_at=context.as_of,
     )
     copies = []

@@ -11,6 +11,7 @@ from feed_assets.context.operation import OperationContext
 from feed_assets.instances.arrival.store_polls import Candidate, poll_instances
 from feed_assets.instances.arrival.stored_data import find_standing
 from feed_assets.instances.attempts.made_from import TakenEvent, parse_taken
+from feed_assets.instances.attempts.staged_outputs import INSTANCE
 from feed_assets.instances.inbox.ingest import is_taken
 from feed_assets.log.records import WatermarkKind
 from feed_assets.log.watermarks import Watermarks
@@ -20,6 +21,8 @@ from feed_assets.storage.manifests import Publication
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Availability, Look, Manifest
+from feed_assets.timing.dates import parse_datetime
+from feed_assets.timing.errors import DateTimeError
 from feed_assets.transfer.plans import Replica, copy_filter, parse_replica, replica_key
 
 BATCH = 500
@@ -44,6 +47,15 @@ class FoundInstance:
     def run_id(self) -> str | None:
         """The run that wrote it last."""
         return self.publication.extra.get(RUN) if self.publication else None
+
+    @property
+    def made_by(self) -> datetime | None:
+        """The nominal time of the process instance that has written a current one; None if it does not tell."""
+        told = self.publication.extra.get(INSTANCE) if self.publication else None
+        try:
+            return None if told is None else parse_datetime(told, seconds=True)
+        except DateTimeError:
+            return None
 
     @property
     def taken(self) -> tuple[TakenEvent, ...]:
@@ -139,7 +151,7 @@ def find_finished(
     finished: dict[datetime, FoundInstance] = {}
     for first in leading:
         for time in sorted(found.get(first.feed_key, {})):
-            for nominal_time in plan.writer_times(first, time):
+            for nominal_time in plan.writer_times(first, time, found[first.feed_key][time].made_by):
                 written = {
                     edge.name: each
                     for edge in process.own_outputs

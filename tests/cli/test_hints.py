@@ -205,7 +205,7 @@ def test_what_cannot_be_polled_is_examined(expired: Path, paste: Pasting) -> Non
     paste(ok(run("why", "clicks", TIME)), "validate --live")
 
 
-@of("explain.sentences._whereabouts: retention undo")
+@of("explain.sentences.explain_whereabouts: retention undo")
 def test_what_was_evicted_comes_back(expired: Path, paste: Pasting) -> None:
     ok(run("retention", "run", planned("clicks")))
     assert not (expired / "data/clicks/2013-11-03/05").exists()

@@ -30,7 +30,7 @@ from tests.documents.markdown import ROOT, codes, plain, tables_of
 
 DOCUMENT = "docs/retention.md"
 PAGE = " ".join((ROOT / DOCUMENT).read_text("utf-8").split())
-TOLD_BY = (sentences._explain_eviction, sentences._whereabouts, sentences._explain_keeping)
+TOLD_BY = (sentences._explain_eviction, sentences.explain_whereabouts, sentences._explain_keeping)
 """What `why` says of retention."""
 
 

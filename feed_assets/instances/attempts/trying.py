@@ -28,7 +28,8 @@ from feed_assets.engines.spark.sessions import YARN_QUEUE, open_session, session
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.instances.attempts.attempt_inputs import InstanceAddresses, find_batch_events
 from feed_assets.instances.attempts.attempts import look_for_inputs, new_instance
-from feed_assets.instances.attempts.execution import InstanceRunner, StagedOutput, Task
+from feed_assets.instances.attempts.execution import InstanceRunner, Task
+from feed_assets.instances.attempts.staged_outputs import StagedOutput
 from feed_assets.instances.attempts.work_data import feed_data, output_target, with_overrides
 from feed_assets.instances.errors import OutputOutsideValidityError, TryRefusedError
 from feed_assets.instances.late.lateness import choose_workflow
