@@ -142,8 +142,10 @@ def test_what_is_kept_goes_with_the_sweep_of_stagings_as_what_a_killed_trial_lea
 ) -> None:
     with untouched(lifecycle):
         try_(lifecycle, "score")
+    write(lifecycle.root, 'F.sum(F.col("n") * 1000)')
     with untouched(lifecycle):
         tried = try_(lifecycle, "score", keep=True)
+        assert (tried.has_failed, tried.outputs[0].rows, tried.outputs[1].rows) == (True, 0, 3)
         assert [Path(str(each.url).removeprefix("file://")).is_dir() for each in tried.outputs] == [True, True]
         assert len(tried.notes) == 2
         assert lifecycle.store().sweep_staging(LATER) == 2
