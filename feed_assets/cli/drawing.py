@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from feed_assets.cli.render import Output, print_records, print_table, render_size, say
 from feed_assets.json_form import render_words
+from feed_assets.log.removals.records import WHILE_A_VERSION
 from feed_assets.plan.rendering import counted
 from feed_assets.retention.commands import ITEMS, SPARE
 from feed_assets.timing.dates import render_datetime
@@ -25,6 +26,12 @@ def print_sweep(found: "ShownSweep", output: str) -> None:
     print_records(ITEMS, found.items, output, spare=SPARE)
 
 
+def _trash_end(sweep: "Sweep") -> str | None:
+    if sweep.purge_at is None or sweep.purged_at:
+        return None
+    return "newer versions take its place" if sweep.purge_at == WHILE_A_VERSION else render_datetime(sweep.purge_at)
+
+
 def _print_facts(sweep: "Sweep") -> None:
     facts = {
         "plan": sweep.sweep_id,
@@ -37,7 +44,7 @@ def _print_facts(sweep: "Sweep") -> None:
         "approved": f"{render_datetime(sweep.approved_at)} by {sweep.approved_by}" if sweep.approved_at else None,
         "started": render_datetime(sweep.started_at) if sweep.started_at else None,
         "ended": render_datetime(sweep.ended_at) if sweep.ended_at else None,
-        "trash until": render_datetime(sweep.purge_at) if sweep.purge_at and not sweep.purged_at else None,
+        "trash until": _trash_end(sweep),
         "purged": render_datetime(sweep.purged_at) if sweep.purged_at else None,
         "undone": render_datetime(sweep.undone_at) if sweep.undone_at else None,
         "note": sweep.note,

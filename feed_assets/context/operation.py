@@ -26,7 +26,7 @@ from feed_assets.log.definitions.records import AuditEntry, ScheduleState
 from feed_assets.log.definitions.schedules import state_without_row
 from feed_assets.log.definitions.store import Definitions
 from feed_assets.log.removals.records import Sweep
-from feed_assets.log.run_names import is_command
+from feed_assets.log.run_names import is_command, origin_of
 from feed_assets.patience import Patience
 from feed_assets.plan.edges import Key
 from feed_assets.plan.location import find_plan_cache, load_location
@@ -75,6 +75,11 @@ class AttemptContext(LifecycleContext):
     release: int | None = None
     current: Plan | None = None
     is_cancelled: Callable[[], bool] = lambda: True
+
+    @property
+    def origin(self) -> str:
+        """The origin of its events."""
+        return origin_of(self.run_id)
 
     @property
     def declared(self) -> Plan:

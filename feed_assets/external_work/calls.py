@@ -175,7 +175,8 @@ def _publish(
     message: EventMessage,
 ) -> Published:
     row, record = batch.row, staging.record
-    place = OutputPlace.of(context, record, staging.nominal_time, {**dict(batch.record.properties), **row.overrides})
+    overrides = {**dict(batch.record.properties), **row.overrides}
+    place = OutputPlace.of(context, context.origin, record, staging.nominal_time, overrides)
     done = Published(
         record=record,
         output=staging.edge.name,

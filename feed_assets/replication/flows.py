@@ -166,7 +166,8 @@ class FlowRunner:
         feed = self.context.plan.feeds[edge.feed_key]
         source = find_records(self.context.database, self.context.stores, feed, [source_time])[source_time]
         lease = claims[out.name]
-        place = OutputPlace.of(self.context, self.context.plan.feeds[out.feed_key], nominal_time, begun.row.overrides)
+        record = self.context.plan.feeds[out.feed_key]
+        place = OutputPlace.of(self.context, self.context.origin, record, nominal_time, begun.row.overrides)
         return _BegunCopy(
             nominal_time=nominal_time,
             held=held,

@@ -15,7 +15,7 @@ from feed_assets.json_form import Hidden
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.removals.chunks import SweepChunks
 from feed_assets.log.removals.holds import Holds
-from feed_assets.log.removals.records import Hold, Sweep
+from feed_assets.log.removals.records import VERSION, Hold, Sweep
 from feed_assets.retention.queries import HoldQuery
 from feed_assets.retention.rules.hold_traces import HoldTraces, UnsettledStore
 from feed_assets.timing.dates import render_datetime
@@ -147,13 +147,13 @@ def hold_restored(
 ) -> HoldChange:
     """Hold the instances that an undo restores, so that the next sweep does not remove them at once.
 
-    What a mirror has displaced belongs to no instance.
+    What a mirror has displaced belongs to no instance, and of what has versions no sweep removes the instance.
     """
     with context.database.read() as connection:
         heads = [
             head
             for head in SweepChunks(connection, sweep.sweep_id).heads()
-            if (feeds is None or head.feed in feeds) and head.kind != MIRRORED
+            if (feeds is None or head.feed in feeds) and head.kind not in (MIRRORED, VERSION)
         ]
     spans: dict[str, tuple[datetime, datetime]] = {}
     for head in heads:

@@ -68,7 +68,8 @@ def refuse_unreadable(
 def clear_place(
     store: InstanceStore, path: str, flag: str | None, clearing: Clearing, keeps: Collection[str] = ()
 ) -> Displaced | None:
-    """Move to the trash what a publication would remove although the last manifest does not name it as ours.
+    """Move to the trash what a publication would remove although the last manifest does not name it as ours; what it
+    names is kept before, if `clearing` says so.
 
     Call it directly before new content becomes visible. A repeat finds nothing left to do. Returns what has gone.
 
@@ -87,6 +88,8 @@ def clear_place(
     if not names:
         return None
     manifest, is_ours = _find_manifest(store, path)
+    if manifest is not None and clearing.keep is not None:
+        clearing.keep(manifest)
     is_ours = is_ours or PUBLISHING_NAME in names
     names.discard(PUBLISHING_NAME)
     if not is_ours:
@@ -121,6 +124,8 @@ def clearing_guard(
     def clear() -> None:
         guard()
         clear_place(store, path, flag, rules)
+        if rules.keep is not None:  # which may have taken long
+            guard()
 
     return clear
 

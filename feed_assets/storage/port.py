@@ -111,6 +111,9 @@ Choose: TypeAlias = Callable[[str, Sequence[str]], Iterable[str]]
 """Called with a folder, relative to the base of a walk ("" for the base), and the names in it; returns the names to
 continue with."""
 
+Kept: TypeAlias = tuple[Sequence[str], Callable[[str], Iterable[bytes | memoryview]]]
+"""The names of all files of an instance in the trash, and what reads one by its name, in chunks."""
+
 _TRIES = 10
 _ALL = 1 << 62
 _THREADS = 8
@@ -550,6 +553,18 @@ class Trash(ABC):
         MOVED, ALREADY (moved before, and nothing is there now), VANISHED, REFUSED, or CHANGED (moved before and
         produced again since, or changed during the move). One large call is cheaper than many.
         """
+
+    @abstractmethod
+    def keep(self, sweep: str, path: str, *, flag: str | None = None) -> Moved:
+        """Copy an instance to the trash, whole or not at all, and leave it where it is; cheaper than reading it.
+
+        MOVED, ALREADY (this sweep has one of this path, perhaps another), VANISHED or REFUSED, or CHANGED (during the
+        copy). Only what is replaced as a whole and never written to may be kept so.
+        """
+
+    @abstractmethod
+    def reading(self, sweep: str, path: str) -> AbstractContextManager[Kept]:
+        """Open an instance in the trash for reading. Raises `InstanceNotFoundError`."""
 
     @abstractmethod
     def restore(self, sweep: str, paths: Sequence[str]) -> list[Moved]:

@@ -281,13 +281,17 @@ def _say_nothing(_displaced: Displaced) -> None:
     """Announce nothing."""
 
 
+Keep: TypeAlias = Callable[[Manifest], None] | None
+"""Called with the manifest of our publication that is about to be replaced."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clearing:
     """The rules for what stands in the place of a publication; see `storage/clearing.py`.
 
     `sweep` names the removal in the trash. `existing` decides about foreign content, unless the record knows the
     instance (`is_known`). `has_flags` says that flags, which no manifest lists, are ours. `announce` is called before
-    anything is moved.
+    anything is moved, `keep` before what we have published is replaced.
     """
 
     sweep: str
@@ -295,3 +299,4 @@ class Clearing:
     is_known: bool = False
     has_flags: bool = True
     announce: Callable[[Displaced], None] = _say_nothing
+    keep: Keep = None

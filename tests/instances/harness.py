@@ -219,6 +219,7 @@ class LifecycleHarness:
     stores: StorePool
     looked: list[str]
     scheme: str
+    catalog: str | None = None
     now: datetime = START
     policy: DefinitionChanges = DefinitionChanges.FROM_NOW
     decisions: tuple[ReleaseDecision, ...] = ()
@@ -236,9 +237,11 @@ class LifecycleHarness:
         clusters: Sequence[str] = ("primary",),
         scheme: str = "file",
         state: str | None = None,
+        catalog: str | None = None,
+        stores: StorePool | None = None,
     ) -> "LifecycleHarness":
         """Nothing has happened yet. Storage is below `root`, or in memory with the scheme `memory`; the state is in
-        SQLite, or in the empty database at the URL `state`.
+        SQLite, or in the empty database at the URL `state`. `catalog` is that of all clusters.
         """
         looked: list[str] = []
         database = open_migrated(state or f"sqlite:///{root / 'state.db'}")
@@ -247,9 +250,10 @@ class LifecycleHarness:
             scheme, _, path = url.partition("://")
             return CountingStore(Path(path), looked) if scheme == "file" else open_store(url, options)
 
-        stores = StorePool(open_counting)
+        stores = stores or StorePool(open_counting)
         empty = Plan(digest="", clusters={}, feeds={}, processes={})
         lifecycle = cls(root=root, plan=empty, database=database, stores=stores, looked=looked, scheme=scheme)
+        lifecycle.catalog = catalog
         lifecycle.declare(*entities, clusters=clusters)
         return lifecycle
 
@@ -259,7 +263,9 @@ class LifecycleHarness:
     def declare(self, *entities: AnyEntity, clusters: Sequence[str] = ("primary",)) -> None:
         """Replace all definitions at the time of the last tick; clusters are added."""
         base = f"{self.scheme}://{str(self.root).lstrip('/') if self.scheme == 'memory' else self.root}"
-        places = [Cluster(name=name, colo=f"{name}-colo", storage=f"{base}/{name}") for name in clusters]
+        places = [
+            Cluster(name=name, colo=f"{name}-colo", storage=f"{base}/{name}", catalog=self.catalog) for name in clusters
+        ]
         location = declare_location([*places, *entities], START, self.root)
         record_declared(self.database, location.declared or (), self.now, Settings(unconfirmed_deletions=1))
         self.use(location.plan)

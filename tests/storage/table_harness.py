@@ -13,7 +13,7 @@ from feed_assets.storage.copy_port import Documents, Reading, Staging
 from feed_assets.storage.errors import PathRefusedError
 from feed_assets.storage.listing import Listing, View
 from feed_assets.storage.paths import parse_path
-from feed_assets.storage.port import Choose, FolderNames, InstanceStore, StorePath, Trash
+from feed_assets.storage.port import Choose, FolderNames, InstanceStore, Kept, StorePath, Trash
 from feed_assets.storage.records import Availability, Manifest, Moved, Purged, StagingPlace
 from feed_assets.storage.registry import open_store
 from feed_assets.storage.table.metastore import Table
@@ -128,6 +128,12 @@ class PathTrash(Trash):
 
     def put(self, sweep: str, paths: Sequence[str], *, flag: str | None = None) -> list[Moved]:
         return self._told(paths, lambda named: self._trash.put(sweep, named, flag=flag))
+
+    def keep(self, sweep: str, path: str, *, flag: str | None = None) -> Moved:
+        return self._told([path], lambda named: [self._trash.keep(sweep, named[0], flag=flag)])[0]
+
+    def reading(self, sweep: str, path: str) -> AbstractContextManager[Kept]:
+        return self._trash.reading(sweep, self._named(path))
 
     def restore(self, sweep: str, paths: Sequence[str]) -> list[Moved]:
         return self._told(paths, lambda named: self._trash.restore(sweep, named))

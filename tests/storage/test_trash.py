@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from feed_assets.storage.errors import PathRefusedError
+from feed_assets.storage.errors import InstanceNotFoundError, PathRefusedError
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Availability, Moved, Outcome, Purged
 from tests.storage.harnesses import StoreHarness, content_names, publish, read_file
@@ -83,6 +83,27 @@ def test_published_instances_keep_flag_and_manifest_on_their_way(harness: StoreH
     trash.restore("sweep-1", HOURS[:1])
     assert harness.store.published_manifest(HOURS[0]) == manifest
     assert snapshot(harness) == before
+
+
+def test_what_is_kept_is_there_twice_until_it_is_replaced(harness: StoreHarness) -> None:
+    old = {"part-0.csv": b"old", "sub/part-1.csv": b"older"}
+    publish(harness.store, HOURS[0], old)
+    before = snapshot(harness)
+    trash = harness.store.trash()
+    assert trash.keep("sweep-1", HOURS[0], flag=FLAG).outcome is Outcome.MOVED
+    assert snapshot(harness) == before
+    publish(harness.store, HOURS[0], {"part-0.csv": b"new"}, token="run-2")
+    assert trash.keep("sweep-1", HOURS[0], flag=FLAG).outcome is Outcome.ALREADY
+    assert trash.keep("sweep-1", HOURS[1], flag=FLAG).outcome is Outcome.VANISHED
+    assert list(trash.contents("sweep-1")) == HOURS[:1]
+    with trash.reading("sweep-1", HOURS[0]) as (names, chunks):
+        assert {name: b"".join(chunks(name)) for name in names} == {
+            name.removeprefix(f"{HOURS[0]}/"): data for name, data in before.items()
+        }
+    assert trash.purge("sweep-1").is_complete
+    with pytest.raises(InstanceNotFoundError), trash.reading("sweep-1", HOURS[0]):
+        pass
+    assert content_names(harness.store, HOURS[0], FLAG) == ("part-0.csv",)
 
 
 def test_a_repeat_says_that_it_is_done(harness: StoreHarness, landed: dict[str, bytes]) -> None:

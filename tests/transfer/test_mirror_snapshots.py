@@ -127,10 +127,10 @@ def test_a_state_that_is_not_whole_gets_no_snapshot(pair: Pair) -> None:
 
 
 def test_a_snapshot_that_cannot_be_linked_has_its_manifest(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(folder: int, to_folder: int) -> None:
+    def refuse(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(local_documents, "link_tree", refuse)
+    monkeypatch.setattr(local_documents, "copy_tree", refuse)
     mirror = Mirrored(pair, snapshots=rules(3, 3))
     mirror.land(FILES)
     mirror.run()

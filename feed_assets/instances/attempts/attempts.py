@@ -57,6 +57,7 @@ from feed_assets.log.records import (
     ProcessInstanceStatus,
     ProcessKey,
 )
+from feed_assets.log.removals.store import Sweeps
 from feed_assets.log.run_names import describe_run, is_command, is_elsewhere, origin_of
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.sql.database import lock_for_lineage, lock_log
@@ -445,6 +446,8 @@ def record_published(
         Attempts(connection).add_output(key, done.attempt, seq)
         Totals(connection).add(totals)
         FeedInstances(connection).put([event.row(status, seq, fence=lease.token, place=record.place)])
+        if record.is_current:
+            Sweeps(connection).end_versions(*record.key, record.versions, now)
 
 
 def begin_attempt(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple, Required, TypedDict
 
@@ -11,6 +11,13 @@ from feed_assets.log.records import FeedEventKind
 from feed_assets.masking import encodable
 
 CHUNK_ITEMS = 1000
+WAS = "was"
+"""The key in the payload of an eviction for the status that its instance had."""
+VERSION = "version"
+"""The kind of the path of a sweep that has a former version of a current instance, and the key in the payload of its
+eviction for the number of the event that brought it."""
+WHILE_A_VERSION = datetime(9000, 1, 1, tzinfo=UTC)
+"""When the trash of a version is purged that is one of those that its feed keeps."""
 
 
 class SweepState(StrEnum):

@@ -11,8 +11,16 @@ from feed_assets.entities.common import Kind
 from feed_assets.log.messages.lineage import tell
 from feed_assets.log.messages.payloads import Happening, LineagePayload
 from feed_assets.log.removals.chunks import SweepChunks
-from feed_assets.log.removals.records import OPEN_STATES, Sweep, SweepChanges, SweepChunk, SweepState
-from feed_assets.log.removals.tables import IS_TO_PURGE, sweeps
+from feed_assets.log.removals.records import (
+    OPEN_STATES,
+    VERSION,
+    WHILE_A_VERSION,
+    Sweep,
+    SweepChanges,
+    SweepChunk,
+    SweepState,
+)
+from feed_assets.log.removals.tables import IS_TO_PURGE, sweep_chunks, sweeps
 from feed_assets.sql.database import tells_lineage
 from feed_assets.sql.rows import RowMapper, TableStore
 from feed_assets.sql.totals import Total, TotalKind, Totals
@@ -71,6 +79,14 @@ class Sweeps(TableStore):
         is_due = (_T.cluster == cluster, _T.purge_at <= as_of, IS_TO_PURGE, _T.state.in_(sorted(_PURGEABLE)))
         statement = _ROWS.select.where(*is_due).order_by(_T.purge_at, _T.sweep_id).limit(limit)
         return _ROWS.find(self._connection, statement)
+
+    def end_versions(self, feed: str, cluster: str, keep: int, as_of: datetime) -> None:
+        """Make the trash of former versions of a feed due for purging, except that of the `keep` newest."""
+        is_kept = (_T.cluster == cluster, _T.purge_at == WHILE_A_VERSION, IS_TO_PURGE, _T.state == SweepState.DONE)
+        is_one = sweep_chunks.c.sweep_id == _T.sweep_id, sweep_chunks.c.feed == feed, sweep_chunks.c.kind == VERSION
+        statement = select(_T.sweep_id).where(*is_kept, *is_one).order_by(_T.created_at.desc(), _T.sweep_id.desc())
+        for sweep_id in self._connection.scalars(statement).all()[keep:]:
+            self.transition(sweep_id, {SweepState.DONE}, state=SweepState.DONE, purge_at=as_of)
 
     def transition(self, sweep_id: str, expected: AbstractSet[SweepState], **changes: Unpack[SweepChanges]) -> bool:
         """Change a sweep if its state is one of `expected`; return whether it was. Of two concurrent calls, one

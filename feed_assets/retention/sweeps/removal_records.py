@@ -33,12 +33,11 @@ from feed_assets.log.records import (
     FeedKey,
     NewFeedEvent,
 )
-from feed_assets.log.removals.records import ChunkHead, SweepChunk, SweepItem
+from feed_assets.log.removals.records import VERSION, WAS, ChunkHead, SweepChunk, SweepItem
 from feed_assets.plan.records import EntityFacts
 from feed_assets.sql.column_types import from_micros, to_micros
 from feed_assets.sql.database import lock_log
 
-_WAS = "was"
 _AVAILABLE = "available_at"  # if that is not the time of the event that has brought the content
 
 
@@ -62,6 +61,11 @@ class Removal:
     def is_data(self) -> bool:
         """Whether the paths are instances themselves; else they are of another kind of location (meta, stats, tmp)."""
         return self.chunk.kind == LocationKind.DATA
+
+    @property
+    def is_version(self) -> bool:
+        """Whether the path is a former version of an instance, which is there."""
+        return self.chunk.kind == VERSION
 
     def of(self, item: SweepItem) -> dict[str, Any]:
         """Return what events say of the sweep, and of where a path is or was."""
@@ -123,7 +127,9 @@ def record_restored(
     rows: Mapping[SweepItem, FeedInstance | None],
     as_of: datetime,
 ) -> None:
-    """Log that paths were restored, with their new rows (None if not data) and one message each."""
+    """Log that paths were restored, with their new rows (None if not data) and one message each. To readers, a version
+    that is back is a change.
+    """
     if not rows:
         return
     lock_log(connection)
@@ -132,13 +138,13 @@ def record_restored(
             feed=removal.chunk.feed,
             cluster=removal.cluster,
             nominal_time=item.nominal_time,
-            kind=FeedEventKind.RESTORED,
+            kind=FeedEventKind.RESTORED if not removal.is_version else FeedEventKind.CHANGED,
             origin=removal.origin,
             recorded_at=as_of,
             manifest_digest=row.manifest_digest if row else None,
             bytes=row.bytes if row else item.bytes,
             files=row.files if row else item.files,
-            payload=removal.of(item),
+            payload=removal.of(item) | ({"kind": LocationKind.DATA.value} if removal.is_version else {}),
             idempotency_key=removal.chunk.event_key(FeedEventKind.RESTORED, item.path),
         )
         for item, row in rows.items()
@@ -174,7 +180,7 @@ def past_row(event: FeedEvent, now: FeedInstance | None, fence: int) -> FeedInst
     """Return the row that an eviction displaced, to be restored with a fence where it is `now`; None if there was
     none.
     """
-    was = event.payload.get(_WAS)
+    was = event.payload.get(WAS)
     if not isinstance(was, str):
         return None
     row = event.row(FeedInstanceStatus(was), fence=fence, place=None if now is None else now.place)
@@ -206,7 +212,7 @@ def _evicted(
     if to_path is not None:
         payload["archive"] = {"store": removal.archive, "path": to_path}
     if removal.is_data and row is not None:
-        payload[_WAS] = row.status.value
+        payload[WAS] = row.status.value
         if row.available_at != came_at:
             payload[_AVAILABLE] = row.available_at and to_micros(row.available_at)
     return NewFeedEvent(

@@ -1,25 +1,29 @@
 """Undo a sweep: restore all or some of the removed paths, from the trash or the archive, with their former rows, chunk
-by chunk, except where newer data exist.
+by chunk, except where newer data exist. A former version is published again, whatever version there is.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 
 from feed_assets.errors import Fault
 from feed_assets.instances.arrival.polling import decide_poll_result
 from feed_assets.instances.arrival.store_polls import Candidate
+from feed_assets.instances.attempts.displacement import OutputPlace
 from feed_assets.instances.leasing import Leased
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.leases import Leases
 from feed_assets.log.records import FeedEvent, FeedInstance, FeedInstanceStatus, FeedKey
 from feed_assets.log.removals.chunks import SweepChunks
 from feed_assets.log.removals.records import (
+    WHILE_A_VERSION,
     ChunkState,
     ItemOutcome,
     ItemResult,
     Sweep,
+    SweepChanges,
     SweepChunk,
     SweepItem,
     SweepState,
@@ -31,9 +35,11 @@ from feed_assets.retention.rules.protections import lease_keys
 from feed_assets.retention.sweeps.removal_records import Removal, find_evictions, past_row, record_restored
 from feed_assets.retention.sweeps.sweep_context import Progress, SweepContext, lease_holder, require_sweep
 from feed_assets.sql.database import lock_for_lineage
-from feed_assets.storage.errors import StorageError
+from feed_assets.storage.errors import InstanceNotFoundError, ManifestError, StorageError
+from feed_assets.storage.manifests import parse_manifest, read_entry
+from feed_assets.storage.paths import MANIFEST_NAME
 from feed_assets.storage.port import InstanceStore, StorePath
-from feed_assets.storage.records import Moved, Outcome
+from feed_assets.storage.records import Manifest, Moved, Outcome, StagingPlace
 from feed_assets.timing.dates import render_datetime
 from feed_assets.transfer.archiving import copy_exactly
 
@@ -77,7 +83,8 @@ class Restoration:
             rows = FeedInstances(connection).get_many(self.removal.keys(items))
             events = find_evictions(connection, self.chunk, self.sweep.cluster, items)
         refused = {item: reason for item in items if (reason := self._refusal(item, tokens, rows, events.get(item)))}
-        moved = self._move([item for item in items if item not in refused], events)
+        move = partial(self._publish, leased) if self.removal.is_version else self._move
+        moved = move([item for item in items if item not in refused], events)
         back = {item: answer for item, answer in moved.items() if _OUTCOME[answer.outcome] is ItemOutcome.RESTORED}
         not_removed = ItemResult(ItemOutcome.KEPT, "it was not removed")
         results = {item: self.chunk.results.get(item, not_removed) for item in self.chunk.items}
@@ -99,6 +106,10 @@ class Restoration:
         record = self.context.feed_of(self.chunk, self.sweep.cluster)
         return record.flag if record else None
 
+    @property
+    def _is_leased(self) -> bool:
+        return self.removal.is_data or self.removal.is_version
+
     def _refusal(
         self,
         item: SweepItem,
@@ -107,7 +118,7 @@ class Restoration:
         event: FeedEvent | None,
     ) -> str | None:
         """Return why an item cannot be restored, as far as the record shows."""
-        if self.removal.is_data and item.nominal_time not in tokens:
+        if self._is_leased and item.nominal_time not in tokens:
             return "a writer holds its lease now"
         row = rows.get(FeedKey(self.chunk.feed, self.sweep.cluster, item.nominal_time))
         if event is None or not self.removal.is_data or row is None or row.event_seq == event.seq:
@@ -135,6 +146,46 @@ class Restoration:
         lost = [item for item, answer in moved.items() if answer.outcome is Outcome.LOST]
         return moved | (self._find_back(lost, events) if self.is_resumed else {})
 
+    def _publish(
+        self, leased: Leased, items: Sequence[SweepItem], events: Mapping[SweepItem, FeedEvent]
+    ) -> dict[SweepItem, Moved]:
+        """Publish former versions again, from the trash; the present one goes there before."""
+        return {item: self._publish_one(leased, item, events) for item in items}
+
+    def _publish_one(self, leased: Leased, item: SweepItem, events: Mapping[SweepItem, FeedEvent]) -> Moved:
+        record, event = self.context.feed_of(self.chunk, self.sweep.cluster), events.get(item)
+        if record is None or event is None or record.path(item.nominal_time) != item.path:
+            return Moved(path=item.path, outcome=Outcome.REFUSED, reason="its feed is not declared there any more")
+        staging = self.store.stage(item.path, f"undo-{self.sweep.sweep_id}")
+        try:
+            manifest = self._fetch(item, staging, record.flag)
+            if manifest.digest != event.manifest_digest:
+                return Moved(path=item.path, outcome=Outcome.LOST, reason="another version is in the trash")
+            clearing = OutputPlace.of(self.context, self.removal.origin, record, item.nominal_time, {}).clearing
+            self.store.publish(staging, flag=record.flag, guard=leased.check, extra=manifest.extra, clearing=clearing)
+        except InstanceNotFoundError:
+            return Moved(path=item.path, outcome=Outcome.LOST, reason="it is not in the trash")
+        finally:
+            self.store.discard(staging)
+        return Moved(path=item.path, outcome=Outcome.MOVED, bytes=manifest.bytes, files=manifest.files)
+
+    def _fetch(self, item: SweepItem, staging: StagingPlace, flag: str | None) -> Manifest:
+        """Copy the files of a version into a staging; return its manifest. Raises `StorageError` if they are others."""
+        checksums: dict[str, str] = {}
+        with self.store.trash().reading(self.sweep.sweep_id, item.path) as (names, chunks):
+            text = b"".join(chunks(MANIFEST_NAME))
+            for name in sorted({*names} - {MANIFEST_NAME, flag}):
+                target = staging.local_path / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with target.open("wb") as stream:
+                    checksums[name] = read_entry(name, chunks(name), stream).checksum
+        manifest = parse_manifest(text, store=self.store.root_url, path=item.path)
+        for entry in manifest.entries:
+            if checksums.get(entry.path) != entry.checksum:
+                reason = f"in the trash, {entry.path!r} is not what was published"
+                raise ManifestError(store=self.store.root_url, path=item.path, reason=reason)
+        return manifest
+
     def _find_back(self, lost: Sequence[SweepItem], events: Mapping[SweepItem, FeedEvent]) -> dict[SweepItem, Moved]:
         """Return the lost items that an interrupted attempt has restored already.
 
@@ -159,7 +210,7 @@ class Restoration:
         tokens: Mapping[datetime, int],
     ) -> dict[SweepItem, FeedInstance | None]:
         """Return the former rows of restored items; for instances without one, a row from their present content."""
-        if not self.removal.is_data:
+        if not self._is_leased:
             return dict.fromkeys(items)
         rows = {
             item: past_row(event, present.get(event.key), tokens.get(item.nominal_time, 0))
@@ -391,7 +442,9 @@ def _end(context: SweepContext, sweep: Sweep) -> Sweep:
             return require_sweep(sweeps, sweep.sweep_id)
         Leases(context.database).release_all(connection, lease_holder(sweep.sweep_id))
         if states <= {ChunkState.UNDONE}:
-            sweeps.transition(sweep.sweep_id, {SweepState.UNDOING}, state=SweepState.UNDONE, undone_at=now)
+            purge_at = now if sweep.purge_at == WHILE_A_VERSION else sweep.purge_at
+            changes: SweepChanges = {"state": SweepState.UNDONE, "undone_at": now, "purge_at": purge_at}
+            sweeps.transition(sweep.sweep_id, {SweepState.UNDOING}, **changes)
         else:
             before = SweepState.PURGED if sweep.purged_at else SweepState.DONE
             sweeps.transition(sweep.sweep_id, {SweepState.UNDOING}, state=before)
@@ -428,7 +481,7 @@ class _Worker:
             is_resumed=self.is_resumed,
         )
         with self.context.claims(chunk.sweep_id).leased(chunk, self.sweep.cluster) as leased:
-            if removal.is_data:
+            if removal.is_data or removal.is_version:
                 leased.acquire_free(lease_keys(chunk.feed, self.sweep.cluster, {item.nominal_time for item in items}))
             results = restoration.restore(leased, items)
         back = [item for item in items if results[item].outcome is ItemOutcome.RESTORED]

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, suppress
 from feed_assets.storage.copy_port import Documents, Snapshots
 from feed_assets.storage.errors import InstanceChangingError, ManifestError, Translated
 from feed_assets.storage.local.calls import LocalCalls
-from feed_assets.storage.local.files import NO_LINK, link_tree, opened
+from feed_assets.storage.local.files import NO_LINK, copy_tree, link_file, opened
 from feed_assets.storage.local.tree import list_directory, make_directories, remove_tree
 from feed_assets.storage.manifests import parse_manifest
 from feed_assets.storage.paths import MANIFEST_NAME, parse_token
@@ -129,7 +129,7 @@ class LocalSnapshots(Snapshots):
         """Hard-link all files of the directory; return False if the filesystem has no hard links."""
         with opened(self._target, _DIRECTORY) as source, opened(draft, _DIRECTORY) as target:
             try:
-                link_tree(source, target)
+                copy_tree(source, target, link_file)
             except OSError as exc:
                 if exc.errno not in NO_LINK:
                     raise

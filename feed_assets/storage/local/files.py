@@ -174,7 +174,7 @@ def write_chunks(descriptor: int, chunks: Iterable[bytes | memoryview]) -> int:
 def clone_file(folder: int, to_folder: int, file: str) -> None:
     """Add a file to another directory: as a link, as a file that shares its blocks, or as a copy."""
     try:
-        os.link(file, file, src_dir_fd=folder, dst_dir_fd=to_folder, follow_symlinks=False)
+        link_file(folder, to_folder, file)
         return
     except OSError as exc:
         if exc.errno not in NO_LINK:
@@ -191,17 +191,22 @@ def clone_file(folder: int, to_folder: int, file: str) -> None:
             os.utime(target, ns=(seen.st_mtime_ns, seen.st_mtime_ns))
 
 
-def link_tree(folder: int, to_folder: int) -> None:
-    """Link all regular files below an open directory into another; directories get the same owner and permissions."""
+def link_file(folder: int, to_folder: int, file: str) -> None:
+    """Add a file to another directory as a link."""
+    os.link(file, file, src_dir_fd=folder, dst_dir_fd=to_folder, follow_symlinks=False)
+
+
+def copy_tree(folder: int, to_folder: int, add: Callable[[int, int, str], None]) -> None:
+    """Add all regular files below an open directory to another; directories get the same owner and permissions."""
     with os.scandir(folder) as entries:
         for entry in entries:
             name = entry.name
             if entry.is_dir(follow_symlinks=False):
                 os.mkdir(name, dir_fd=to_folder)
                 with opened(name, _FOLDER, folder) as below, opened(name, _FOLDER, to_folder) as to_below:
-                    link_tree(below, to_below)
+                    copy_tree(below, to_below, add)
             elif entry.is_file(follow_symlinks=False):
-                os.link(name, name, src_dir_fd=folder, dst_dir_fd=to_folder, follow_symlinks=False)
+                add(folder, to_folder, name)
     take_rights(folder, to_folder)
 
 

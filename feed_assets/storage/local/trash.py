@@ -12,15 +12,17 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 
-from feed_assets.storage.errors import PathRefusedError
+from feed_assets.storage.errors import InstanceNotFoundError, PathRefusedError
 from feed_assets.storage.local.calls import OBSTACLES, LocalCalls, find_mounts, touches_mount
+from feed_assets.storage.local.files import iter_files, opened, read_chunks
 from feed_assets.storage.local.purge import LocalPurge
 from feed_assets.storage.local.trash_mover import TrashMover, TrashPlace
 from feed_assets.storage.local.tree import make_directories
 from feed_assets.storage.local.walk import walk_below
 from feed_assets.storage.paths import CONTROL_FOLDER, parse_path, parse_token, path_name
-from feed_assets.storage.port import InstanceStore, Trash
+from feed_assets.storage.port import InstanceStore, Kept, Trash
 from feed_assets.storage.records import Moved, Outcome, Purged
 
 _AREA = f"{CONTROL_FOLDER}/trash"
@@ -66,6 +68,17 @@ class LocalTrash(Trash):
 
     def put(self, sweep: str, paths: Sequence[str], *, flag: str | None = None) -> list[Moved]:  # noqa: ARG002
         return self._move(sweep, paths, TrashMover.put, Outcome.VANISHED)
+
+    def keep(self, sweep: str, path: str, *, flag: str | None = None) -> Moved:  # noqa: ARG002
+        return self._move(sweep, [path], TrashMover.keep, Outcome.VANISHED)[0]
+
+    @contextmanager
+    def reading(self, sweep: str, path: str) -> Iterator[Kept]:
+        plain = parse_path(self.store.root_url, path)
+        with self._opened(f"{self._folder(sweep)}/tree/{plain.count('/') + 1}/{plain}") as folder:
+            if folder is None:
+                raise InstanceNotFoundError(store=self.store.root_url, path=path)
+            yield [name for name, _ in iter_files(folder)], partial(_read, folder)
 
     def restore(self, sweep: str, paths: Sequence[str]) -> list[Moved]:
         return self._move(sweep, paths, TrashMover.restore, Outcome.LOST)
@@ -250,3 +263,8 @@ class LocalTrash(Trash):
             mover = TrashMover(self._calls, root, f"{self._folder(sweep)}/tree", find_mounts(self._root))
             stack.callback(mover.close)
             yield mover
+
+
+def _read(folder: int, file: str) -> Iterator[bytes | memoryview]:
+    with opened(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, folder) as descriptor:
+        yield from read_chunks(descriptor)

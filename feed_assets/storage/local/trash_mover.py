@@ -2,12 +2,14 @@
 
 import errno
 import os
+import uuid
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 
 from feed_assets.storage.local.calls import OBSTACLES, LocalCalls, touches_mount
+from feed_assets.storage.local.files import clone_file, copy_tree
 from feed_assets.storage.local.walk import obstacle_of
 from feed_assets.storage.records import Moved, Outcome
 
@@ -54,6 +56,16 @@ class TrashMover:
         """Move the trees at these places into the hidden folder; yield one result each, in order."""
         for parent, group in groupby(places, key=attrgetter("parent")):
             yield from self._put_all(parent, list(group))
+
+    def keep(self, places: Sequence[TrashPlace]) -> Iterator[Moved]:
+        """Copy the trees at these places into the hidden folder, by links if the filesystem has them."""
+        for place in places:
+            try:
+                yield self._keep_one(place)
+            except FileNotFoundError:
+                yield self._missing_result(place)
+            except OSError as exc:
+                yield _refuse(place, exc)
 
     def restore(self, places: Sequence[TrashPlace]) -> Iterator[Moved]:
         """Move trees from the hidden folder back to their places; yield one result each, in order."""
@@ -135,6 +147,20 @@ class TrashMover:
         if taken is None or (reason := obstacle_of(taken, self._device)) is None:
             return moved
         return self._put_back(place, moved, folder, reason)
+
+    def _keep_one(self, place: TrashPlace) -> Moved:
+        kept = self._open_kept(place.parent, make=True)
+        if self._calls.find(kept, place.name) is not None:
+            return Moved(path=place.path, outcome=Outcome.ALREADY, reason="this sweep has one already")
+        above, draft = self._keep.rpartition("/")[0], f"draft-{uuid.uuid4().hex}"
+        self.make(f"{above}/{draft}")
+        with self._calls.opened(self._root, place.plain) as folder:
+            with self._calls.opened(self._root, f"{above}/{draft}") as copied:
+                copy_tree(folder, copied, clone_file)
+            self._calls.flush_all(self._root)
+            with self._calls.opened(self._root, above) as sweep:
+                self._calls.move(sweep, draft, kept, place.name)
+        return Moved(path=place.path, outcome=Outcome.MOVED)
 
     def _leads_to(self, path: str, folder: int) -> bool:
         """Return whether a path below the root still leads to an open folder."""

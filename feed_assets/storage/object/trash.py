@@ -6,12 +6,12 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Self
 
-from feed_assets.storage.errors import PathRefusedError
+from feed_assets.storage.errors import InstanceNotFoundError, PathRefusedError
 from feed_assets.storage.listing import Entry
 from feed_assets.storage.object.client import ObjectClient, UnusableKeyError, each
 from feed_assets.storage.object.staged_objects import MOVING, put_marker, read_marker
@@ -24,7 +24,7 @@ from feed_assets.storage.object.tree import (
     remove_below,
 )
 from feed_assets.storage.paths import CONTROL_FOLDER, PUBLISHING_NAME, is_content, parse_path, parse_token, path_name
-from feed_assets.storage.port import InstanceStore, Trash
+from feed_assets.storage.port import InstanceStore, Kept, Trash
 from feed_assets.storage.records import Moved, Outcome, Purged
 
 _BATCH = 64
@@ -117,6 +117,21 @@ class TrashMove:
                 return self._answer(Outcome.ALREADY, "this sweep has already removed it")
             case MoveStep.RETURNING | MoveStep.RETURNED:
                 return self._answer(Outcome.REFUSED, "its restore was interrupted: restore it again first")
+
+    def keep(self, flag: str | None) -> Moved:
+        """Copy the instance into the trash; nothing is deleted, and a copy that is broken off is begun anew."""
+        if self.find() is not None:
+            return self._answer(Outcome.ALREADY, "this sweep has one already")
+        present = self._present()
+        if not present:
+            return self._answer(Outcome.VANISHED, "it does not exist")
+        files = tuple((file.path, file.size, file.version) for file in present.values())
+        move = MoveRecord(path=self._path, flag=flag, step=MoveStep.TAKEN, files=files)
+        copy_exactly(self._client, list(present), self._path, present, self._kept)
+        if not _is_unchanged(move, self._present()):
+            return self._answer(Outcome.CHANGED, "it changed while it was copied")
+        self.record(move)
+        return self._answer(Outcome.MOVED, None, move)
 
     def restore(self) -> Moved:
         """Continue the move until the instance is at its path and nothing of it is in the trash."""
@@ -301,6 +316,19 @@ class ObjectTrash(Trash):
         if self._is_purging(sweep):
             return [Moved(path=path, outcome=Outcome.REFUSED, reason="the sweep is being purged") for path in paths]
         return self._move(sweep, paths, lambda trash_move: trash_move.put(flag))
+
+    def keep(self, sweep: str, path: str, *, flag: str | None = None) -> Moved:
+        return self._move(sweep, [path], lambda trash_move: trash_move.keep(flag))[0]
+
+    @contextmanager
+    def reading(self, sweep: str, path: str) -> Iterator[Kept]:
+        plain = parse_path(self.store.root_url, path)
+        kept = f"{self._prefix(sweep)}/tree/{plain}"
+        with self._translated():
+            move = None if self._is_purging(sweep) else self._trash_move(sweep, plain).find()
+            if move is None:
+                raise InstanceNotFoundError(store=self.store.root_url, path=path)
+            yield [name for name, _, _ in move.files], lambda name: self._client.chunks(key_of(kept, name))
 
     def restore(self, sweep: str, paths: Sequence[str]) -> list[Moved]:
         if self._is_purging(sweep):

@@ -225,14 +225,17 @@ class TableStore(InstanceStore):
         """Return a guard that clears the place of a partition. In that of a whole table, only what others have added to
         our last version goes to the trash, since that version will.
         """
-        place = StorePath(store=self, path=staging.path) if table.keys else self._partitions.place_of(staging.path)
-        if table.keys or is_own_folder({WHOLE_TABLE}, place.path):
-            return clearing_guard(place.store, place.path, staging.token, flag, guard, clearing)
+        rules = clearing or Clearing(sweep=f"published-{staging.token}")
+        if table.keys:
+            return clearing_guard(self, staging.path, staging.token, flag, guard, rules)
+        place = self._partitions.place_of(staging.path)
+        if is_own_folder({WHOLE_TABLE}, place.path):
+            told = replace(rules, announce=lambda each: rules.announce(replace(each, store=self.root_url)))
+            return clearing_guard(place.store, place.path, staging.token, flag, guard, told)
 
         def refuse() -> None:
             guard()
-            foreign = find_foreign(self, staging.path)
-            refuse_foreign(self, staging.path, foreign, clearing or Clearing(sweep=staging.token))
+            refuse_foreign(self, staging.path, find_foreign(self, staging.path), rules)
 
         return refuse
 

@@ -6,11 +6,12 @@ The definition of each partition is written into the trash before the partition 
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
-from feed_assets.storage.errors import StorageError
+from feed_assets.storage.errors import InstanceNotFoundError, StorageError
 from feed_assets.storage.paths import parse_token, path_name
-from feed_assets.storage.port import InstanceStore, StorePath, Trash
+from feed_assets.storage.port import InstanceStore, Kept, StorePath, Trash
 from feed_assets.storage.records import Moved, Outcome, Purged
 from feed_assets.storage.table.metastore import Partition, Table
 from feed_assets.storage.table.partition_names import PartitionSpec, parse_partition
@@ -119,6 +120,21 @@ class TableTrash(Trash):
         done |= self._move(sweep, {name: records[name] for name in dropped_names}, set(standing), flag)
         return request.answer(done, again={Outcome.MOVED: Outcome.ALREADY})
 
+    def keep(self, sweep: str, path: str, *, flag: str | None = None) -> Moved:
+        table, spec = self._partitions.parse_one(path)
+        partition = self._partitions.find(table, [spec]).get(spec.name)
+        if partition is None:
+            return replace(_moved_nothing(Outcome.VANISHED, "the table has no such partition"), path=path)
+        record = self._records(sweep).get(spec.name) or self._record(table, partition, path)
+        self._write_records(sweep, {spec.name: record})
+        return replace(record.place.store.trash().keep(sweep, record.place.path, flag=flag), path=path)
+
+    def reading(self, sweep: str, path: str) -> AbstractContextManager[Kept]:
+        record = self._records(sweep).get(self._partitions.parse_one(path)[1].name)
+        if record is None:
+            raise InstanceNotFoundError(store=self.store.root_url, path=path)
+        return record.place.store.trash().reading(sweep, record.place.path)
+
     def restore(self, sweep: str, paths: Sequence[str]) -> list[Moved]:
         table, request = self._parse_paths(sweep, paths)
         records = {name: record for name, record in self._records(sweep).items() if name in request.specs}
@@ -200,6 +216,8 @@ class TableTrash(Trash):
 
     def holds(self, sweep: str, path: str) -> bool:
         table, request = self._parse_paths(sweep, [path])
+        if not table.keys:
+            return path in self._records(sweep)
         standing = self._partitions.find(table, list(request.specs.values()))
         return any(name in self._records(sweep) for name in request.specs if name not in standing)
 

@@ -194,3 +194,16 @@ def test_retention_removes_no_whole_table(countries: Shop) -> None:
     (moved,) = countries.store.trash().put("sweep-1", [WHOLE_TABLE])
     assert moved.outcome is Outcome.REFUSED
     assert read_all(countries.store, WHOLE_TABLE) == {"part-0": b"DE"}
+
+
+def test_a_former_version_is_kept_in_the_trash_and_read_there(countries: Shop) -> None:
+    publish(countries.store, WHOLE_TABLE, {"part-0": b"old"})
+    trash = countries.store.trash()
+    assert trash.keep("sweep-1", WHOLE_TABLE).outcome is Outcome.MOVED
+    publish(countries.store, WHOLE_TABLE, {"part-0": b"new"}, token="run-2")
+    assert trash.keep("sweep-1", WHOLE_TABLE).outcome is Outcome.ALREADY
+    assert list(trash.contents("sweep-1")) == [WHOLE_TABLE]
+    with trash.reading("sweep-1", WHOLE_TABLE) as (_, chunks):
+        assert b"".join(chunks("part-0")) == b"old"
+    assert trash.purge("sweep-1").is_complete
+    assert (trash.sweeps(), read_all(countries.store, WHOLE_TABLE)) == ([], {"part-0": b"new"})
