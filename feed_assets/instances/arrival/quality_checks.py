@@ -30,6 +30,7 @@ PATIENCE = timedelta(minutes=1)
 """How long after its request a run is looked for, if it has judged nothing yet."""
 LONGEST_PAUSE = timedelta(hours=1)
 CHECKS_A_TICK = 200
+_GONE = (FeedInstanceStatus.MISSING, FeedInstanceStatus.EMPTY)
 INSTANCES_A_RUN = 50
 
 QUALITY = "quality"  # the key of an event's payload that has what was found about its rows
@@ -221,18 +222,22 @@ def apply_quality_requests(
 ) -> Sequence[CheckRequest]:
     """Decide which runs are to judge instances, and mark these. `find_alive` tells which requests still have a run.
 
-    While a run is under way none is asked for again; one that has ended without a result is, later each time.
+    While a run is under way none is asked for again; one that has ended without a result is, later each time. None is
+    for an instance that has gone away, or was evicted.
     """
     with tick.database.read() as connection:
         due = QualityChecks(connection).due([AgendaKind.QUALITY], tick.cluster, tick.as_of, CHECKS_A_TICK)
+        rows = FeedInstances(connection).get_many([each.feed_key for each in due]) if due else {}
     if not due:
         return []
+    held = {key for key, row in rows.items() if row.status is FeedInstanceStatus.PARTIAL}
+    gone = [each.key for each in due if each.feed_key not in rows or rows[each.feed_key].status in _GONE]
     alive = find_alive({each.request for each in due if each.request is not None})
     span = tick.context.clock.span
     planned, wanted = list[QualityCheck](), dict[str, list[QualityCheck]]()
     for each in due:
         record = tick.plan.feeds.get((each.name, tick.cluster))
-        if record is None or not record.is_judged:
+        if record is None or not record.is_judged or each.feed_key not in held:
             planned.append(replace(each, planned_at=tick.as_of, due_at=tick.as_of + span(LONGEST_PAUSE)))
         elif each.request in alive:
             planned.append(replace(each, planned_at=tick.as_of, due_at=tick.as_of + span(PATIENCE)))
@@ -252,6 +257,7 @@ def apply_quality_requests(
         now = store.lock_many([each.key for each in due])
         before = {each.key: each for each in due}
         store.put(each for each in planned if now.get(each.key) == before[each.key])
+        store.remove(key for key in gone if now.get(key) == before[key])
     return requests
 
 

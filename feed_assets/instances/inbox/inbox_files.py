@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -100,11 +100,14 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboxState:
-    """What is remembered of an inbox: when the next look is due, what is being taken, and what was left, by name."""
+    """What is remembered of an inbox: when the next look is due, what is being taken, what was left, by name, and
+    whether the last look has found nothing.
+    """
 
     location: str
     next_at: datetime | None = None
     claim: Claim | None = None
+    was_blank: bool = False
     left: Mapping[str, LeftFile] = field(default_factory=lambda: EMPTY)
 
     @classmethod
@@ -116,9 +119,8 @@ class InboxState:
         if kept.get("location") != state.location:
             return state
         left = {name: LeftFile(version, FileStatus(status), why) for name, version, status, why in kept["left"]}
-        return cls(
-            location=state.location, next_at=datetime.fromisoformat(kept["next_at"]), claim=state.claim, left=left
-        )
+        next_at, was_blank = datetime.fromisoformat(kept["next_at"]), bool(kept.get("blank"))
+        return replace(state, next_at=next_at, left=left, was_blank=was_blank)
 
     def render(self) -> str:
         """Return the value of the cursor; no other look writes the same."""
@@ -130,7 +132,7 @@ class InboxState:
         }
         left = [[name, *file] for name, file in sorted(self.left.items())]
         next_at = self.next_at and self.next_at.isoformat()
-        said = {"location": self.location, "next_at": next_at, "claim": claim, "left": left}
+        said = {"location": self.location, "next_at": next_at, "claim": claim, "left": left, "blank": self.was_blank}
         return json.dumps({**said, "look": uuid4().hex[:12]})
 
 

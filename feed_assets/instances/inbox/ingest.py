@@ -200,8 +200,11 @@ class _Inbox:
         with self._database.read() as connection:
             listed = ListedVersions(connection, *self._record.key).known()
         self._taken = {each.name: each for each in listed if each.status is TAKEN}
+        gone = self._find_absent({file.name: file.version for file in found})
+        self._taken = {name: each for name, each in self._taken.items() if name not in gone}
+        self._state = replace(self._state, was_blank=not found)
         chosen = list(self._choose(there, real_now, largest))
-        self._note(found, [each for each in listed if each.status is not TAKEN])
+        self._note(found, [each for each in listed if each.status is not TAKEN], gone)
         contents = [(file, checksum) for file in chosen if (checksum := self._read(file)) is not None]
         known = self._claim(contents, {file.name: file for file in found}, self._find_gone(contents))
         again = [] if self._leaves else [*known, *self._find_left(found)]
@@ -231,7 +234,22 @@ class _Inbox:
                 continue
             yield file
 
-    def _note(self, found: Sequence[InboxFile], waiting: Sequence[ListedVersion]) -> None:
+    def _find_absent(self, versions: Mapping[str, str]) -> frozenset[str]:
+        """Return the files that were taken and have left the listing, of which there are `versions` by name.
+
+        A listing with nothing may be that of a mount which is away: which files have left it, the next one with some
+        tells by their versions.
+        """
+        if not versions and self._state.next_at is not None:
+            return frozenset()
+        is_again = self._state.was_blank
+        return frozenset(
+            name
+            for name, each in self._taken.items()
+            if name not in versions or (is_again and each.version not in ("", versions[name]))
+        )
+
+    def _note(self, found: Sequence[InboxFile], waiting: Sequence[ListedVersion], gone: Collection[str]) -> None:
         """Record the versions that are listed, and those that went before they were read; forget files that are gone.
 
         If files are not to stay, only what was listed before has still to be told.
@@ -242,7 +260,6 @@ class _Inbox:
             for each in waiting
             if versions.get(each.name) != each.version
         ]
-        gone = [name for name in self._taken if name not in versions]
         known = {(each.name, each.version) for each in waiting}
         new = [
             ListedVersion(name=each.name, version=each.version, size=each.size, status=VersionStatus.WAITING)

@@ -94,8 +94,9 @@ def test_what_leaves_the_listing_is_forgotten_and_new_when_it_comes_back(left: L
     path = put(left, "1.json", "one")
     look(left)
     path.rename(path.with_name(".aside"))
+    put(left, "2.json", "other")
     look(left, FIRST + MINUTE)
-    assert remembered(left) == {}
+    assert remembered(left) == {"2.json": ("TAKEN", 2)}
     path.with_name(".aside").rename(path)
     assert look(left, FIRST + 2 * MINUTE).arrived == 1
     assert contents(left, FIRST + 2 * MINUTE) == {"1.json": "one"}
@@ -103,6 +104,25 @@ def test_what_leaves_the_listing_is_forgotten_and_new_when_it_comes_back(left: L
     look(left, FIRST + 3 * MINUTE)
     put(left, "1.json", "one")
     assert look(left, FIRST + 4 * MINUTE).arrived == 1  # of three versions, as others write them: one, two, one
+
+
+@pytest.mark.parametrize("is_moved", [True, False])
+def test_files_whose_directory_was_away_are_not_taken_again_but_others_in_their_place_are(
+    left: LifecycleHarness, is_moved: bool
+) -> None:
+    put(left, "1.json", "one"), put(left, "2.json", "two"), put(left, "3.json", "three")
+    look(left)
+    folder = inbox_of(left)
+    away = folder.rename(folder.with_name("away"))
+    if not is_moved:  # the place of a mount that is away
+        folder.mkdir()
+    assert [look(left, FIRST + minute * MINUTE).arrived for minute in (1, 2)] == [0, 0]
+    put(left, "../away/2.json", "two"), (away / "3.json").unlink()
+    shutil.rmtree(folder, ignore_errors=True)
+    away.rename(folder)
+    assert [look(left, FIRST + minute * MINUTE).arrived for minute in (3, 4)] == [1, 0]
+    assert contents(left, FIRST + 3 * MINUTE) == {"2.json": "two"}
+    assert remembered(left) == {"1.json": ("TAKEN", 1), "2.json": ("TAKEN", 2)}
 
 
 def test_a_version_that_goes_before_it_is_read_is_reported_once(
