@@ -1,5 +1,6 @@
 """The job `operate`: what Dagster has no button for, done as the commands do it."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,18 @@ def test_a_dry_run_changes_nothing(harness: LocationHarness) -> None:
     assert harness.counts() == before
 
 
+def test_a_rerun_of_what_hangs_on_it_needs_the_digest_that_its_dry_run_says(harness: LocationHarness) -> None:
+    which = {"action": "rerun", "name": "summing", "instance": "2026-01-01T02:00Z", "downstream": True}
+    assert launch(harness, action="kill", name="summing", instance="2026-01-01T02:00Z").success
+    before = harness.counts()
+    (digest,) = re.findall(r'"digest": "(\w+)"', log(harness, launch(harness, **which, levels=2, dry_run=True)))
+    assert "it is not, or no longer, that of this rerun" in failure_of(launch(harness, **which, digest=digest[:8]))
+    assert harness.counts() == before
+    done = launch(harness, **which, levels=2, digest=digest[:8])
+    assert done.success
+    assert harness.counts() == {WAITING: before[WAITING] + 1}
+
+
 def test_a_feed_is_held(harness: LocationHarness) -> None:
     land(harness.home.data, 1, 1)
     done = launch(harness, action="hold", name="numbers", instance="2026-01-01T01:00Z", hold="audit", reason="asked")
@@ -86,6 +99,10 @@ def test_a_feed_is_held(harness: LocationHarness) -> None:
             "kill summing: it takes no properties. Leave that out.",
         ),
         ({"action": "undo", "name": "2013", "start": "2013-01-01T00:00Z"}, "undo 2013: it takes no start."),
+        (
+            {"action": "rerun", "name": "summing", "instance": "2026-01-01T02:00Z", "levels": 2},
+            "rerun summing: levels, even_unchanged and digest are of what is downstream. Say downstream, too.",
+        ),
         ({"action": "approve", "name": "2013"}, "sweep '2013': it does not exist"),
         ({"action": "kill", "name": "summng", "instance": "2026-01-01T02:00Z"}, "summng"),
         ({"action": "rerun", "name": "summing", "instance": "soon"}, "'soon'"),

@@ -17,6 +17,7 @@ from feed_assets.context.heartbeat import find_silence
 from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.instances.arrival.quality_checks import QualityChecks
+from feed_assets.instances.late.store import LateChecks
 from feed_assets.instances.lists.lifecycles import Subjects, require_statuses, subjects_of
 from feed_assets.instances.lists.query_fields import SUMMARY_FILTERS, FilterField, OrderField
 from feed_assets.instances.lists.ranges import UNSCHEDULED, ClusterQuery, InstanceQuery, decide_range
@@ -272,7 +273,9 @@ def sort_rows(rows: Sequence[InstanceRow], order: OrderField, *, descending: boo
 def _with_details(
     context: OperationContext, connection: Connection, rows: Sequence[InstanceRow]
 ) -> tuple[InstanceRow, ...]:
-    """Return the rows, with the missing inputs of waiting instances, and what holds back those of feeds."""
+    """Return the rows, with the missing inputs of waiting instances, what holds back those of feeds, and the reruns
+    that are asked for.
+    """
     judged = [
         FeedKey(row.name, row.cluster, row.nominal_time)
         for row in rows
@@ -283,6 +286,12 @@ def _with_details(
         held = {key: each.sentence for key, each in checks.items()}
         keys = [FeedKey(row.name, row.cluster, row.nominal_time) for row in rows]
         rows = [replace(row, reason=held.get(key, row.reason)) for key, row in zip(keys, rows, strict=True)]
+    asked = LateChecks(connection).reruns_of(ProcessKey(row.name, row.cluster, row.nominal_time) for row in rows)
+    if asked:
+        noted = {key: each.label for key, (_, each) in asked.items() if not each.has_begun}
+        names = [noted.get(ProcessKey(row.name, row.cluster, row.nominal_time)) for row in rows]
+        reasons = [f"it is to run again, as a part of {name}" if name else None for name in names]
+        rows = [replace(row, reason=why or row.reason) for row, why in zip(rows, reasons, strict=True)]
     waiting = {
         (row.name, row.cluster, row.nominal_time)
         for row in rows

@@ -22,6 +22,7 @@ from feed_assets.instances.lists.control import Controlled, control_instances
 from feed_assets.instances.lists.reruns import Downstream, RerunPlan, rerun_downstream
 from feed_assets.log.agenda import AgendaKind
 from feed_assets.log.records import ProcessInstanceStatus
+from tests.context.contexts import listed
 from tests.instances.harness import START, LifecycleHarness, feed, hours, process, read_inputs
 
 NOON = START + timedelta(hours=12)
@@ -67,7 +68,7 @@ def done(tmp_path: Path, state: str | None = None) -> LifecycleHarness:
     return lifecycle
 
 
-def play(lifecycle: LifecycleHarness, as_of: datetime, ticks: int = 20) -> list[tuple[str, datetime]]:
+def play(lifecycle: LifecycleHarness, as_of: datetime, ticks: int = 12) -> list[tuple[str, datetime]]:
     """Tick each minute and run what is asked for: the instances that ran, in order."""
     ran: list[tuple[str, datetime]] = []
     for number in range(ticks):
@@ -239,6 +240,8 @@ def test_why_names_the_rerun_and_kill_calls_it_off(tmp_path: Path) -> None:
     assert f"a part of rerun {plan.digest[:8]} of ann" in told.text
     assert "process 'make' 2013-11-01T00:00Z (WAITING)" in told.text
     assert told.command == "feed-assets instance kill sum --instance 2013-11-01T00:00Z --clusters primary"
+    page = listed(lifecycle.context(LATER), "sum", start=TIMES[0], end=TIMES[1])
+    assert [row.reason for row in page.items] == [f"it is to run again, as a part of rerun {plan.digest[:8]} of ann"]
     killed = kill(lifecycle, "sum", TIMES[0])
     assert (killed.changed, killed.obstacles) == (0, ("1 rerun that was asked for will not be",))
     ran = play(lifecycle, LATER)
