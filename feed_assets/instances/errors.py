@@ -107,16 +107,6 @@ class RerunOutdatedError(LifecycleError):
         )
 
 
-class RerunUnconfirmedError(LifecycleError):
-    """Instances hang on those that are to run again, and nobody has seen which."""
-
-    def __init__(self, *, process: str, digest: str, instances: int) -> None:
-        super().__init__(
-            f"{describe_process(process)}: {instances:,} other instances hang on what is to run again. Nothing was "
-            f"changed. Review the plan by a dry run, and give its digest: {digest}."
-        )
-
-
 class DataRemovedError(LifecycleError):
     """An instance is less than what was read of it: files have gone, and none has come."""
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import assert_never
+from typing import Any, assert_never
 
 from sqlalchemy import Connection
 
@@ -121,17 +121,8 @@ def apply_action(
         lock_log(connection)
         timeline.refresh(connection, as_of)
         rows = [row for _, row in sorted(ProcessInstances(connection).get_many(keys).items())]
-        return apply_to_rows(
-            database,
-            connection,
-            timeline,
-            action,
-            rows,
-            author=author,
-            as_of=as_of,
-            overrides=overrides,
-            from_start=from_start,
-        )
+        how: dict[str, Any] = {"author": author, "as_of": as_of, "overrides": overrides, "from_start": from_start}
+        return apply_to_rows(database, connection, timeline, action, rows, **how)
 
 
 def apply_to_rows(

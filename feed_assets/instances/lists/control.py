@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from sqlalchemy import Connection
 
@@ -128,7 +129,7 @@ def control_instances(
         BatchEndedError: a batch is to run again whose events are gone with its queue; nothing was changed.
     """
     targets = find_targets(context, action, subject, start, end, is_rerun_wanted=overrides or force or from_start)
-    rows, process, absent = targets.rows, targets.process, targets.absent
+    rows, process, absent = targets.rows, subject.name, targets.absent
     done = Controlled(action=action, process=process, instances=(), find_sequence=context.find_sequence, absent=absent)
     if action is InstanceAction.RERUN:
         with context.read() as connection:
@@ -161,31 +162,14 @@ def control_instances(
     return done
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Targets:
-    """The created instances on which somebody acts: of a name, for people a `label`, in a range; those that are
-    `absent` are not created.
-    """
+class Targets(NamedTuple):
+    """The created instances of a range on which somebody acts, for people a `label`; `absent` are not created."""
 
-    process: str
     label: str
-    work: tuple[Subject, ...]
-    clusters: tuple[str, ...]
     start: datetime
     end: datetime
-    absent: str = ""
-    rows: tuple[ProcessInstance, ...] = ()
-
-    def find_rows(self, connection: Connection) -> tuple[ProcessInstance, ...]:
-        """Return the instances as they are now."""
-        instances = ProcessInstances(connection)
-        return tuple(
-            row
-            for each in self.work
-            for cluster in each.on
-            if not self.clusters or cluster in self.clusters
-            for row in instances.find_between(each.name, cluster, self.start, self.end - _MOMENT)
-        )
+    rows: Sequence[ProcessInstance]
+    absent: str
 
 
 def find_targets(
@@ -203,11 +187,7 @@ def find_targets(
     work = find_work(context, replace(subject, clusters=())).all
     label = " and ".join(describe_process(each.name) for each in work)
     _check(action, work, label, subject.clusters, start, end, is_rerun_wanted)
-    targets = Targets(
-        process=subject.name, label=label, work=tuple(work), clusters=subject.clusters, start=start, end=end
-    )
-    with context.read() as connection:
-        rows = targets.find_rows(connection)
+    rows = _rows(context, work, subject.clusters, start, end)
     absent, due_at = _find_absent(work, subject.clusters, start, end, rows)
     if not rows:
         due = "due" if due_at <= context.as_of else "not due yet"
@@ -222,7 +202,21 @@ def find_targets(
             next_step=later if absent else "Ask for other times.",
             fault=Fault.MISSING,
         )
-    return replace(targets, absent=absent, rows=rows)
+    return Targets(label, start, end, rows, absent)
+
+
+def _rows(
+    context: OperationContext, work: Sequence[Subject], clusters: Collection[str], start: datetime, end: datetime
+) -> list[ProcessInstance]:
+    with context.database.read() as connection:
+        instances = ProcessInstances(connection)
+        return [
+            row
+            for each in work
+            for cluster in each.on
+            if not clusters or cluster in clusters
+            for row in instances.find_between(each.name, cluster, start, end - _MOMENT)
+        ]
 
 
 def discard_frames(context: OperationContext, effects: ActionEffects) -> None:

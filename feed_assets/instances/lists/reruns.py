@@ -12,13 +12,16 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import Connection
 
+from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import describe_process, source_of
-from feed_assets.instances.errors import RerunOutdatedError, RerunUnconfirmedError
+from feed_assets.instances.attempts.attempt_inputs import require_queue
+from feed_assets.instances.errors import RerunOutdatedError
 from feed_assets.instances.gates.actions import InstanceAction, apply_to_rows, decide_action
 from feed_assets.instances.gates.requests import find_median
 from feed_assets.instances.late.hanging import find_hanging, find_outputs
@@ -30,6 +33,7 @@ from feed_assets.json_form import Hidden, NominalTime
 from feed_assets.log.definitions.schedules import load_schedules
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import FeedInstanceStatus, ProcessInstance, ProcessKey
 from feed_assets.plan.edges import Key
 from feed_assets.plan.rendering import counted
@@ -50,7 +54,7 @@ class Downstream:
     even_unchanged: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class RerunRange:
     """Consecutive instances of a plan: `level` 0 are named, others hang on them, so many steps away. `hours` are those
     of work, by the median of the last successful attempts; `bytes` what the last attempts have read, as far as the
@@ -101,15 +105,6 @@ class RerunPlan:
     def tick_clusters(self) -> frozenset[str]:
         """The clusters whose ticks go on with the instances."""
         return frozenset(key[1] for key in (*(row.key for row in self.rows), *self.hanging))
-
-    @property
-    def lines(self) -> list[str]:
-        """A line for each range, for people who are asked."""
-        return [
-            f"{each.process} on {each.cluster}: {each.instance} ({counted(each.instances, 'instance')})"
-            + (f": {each.remark}" if each.remark else "")
-            for each in self.ranges
-        ]
 
     @property
     def summary(self) -> str:
@@ -206,20 +201,8 @@ class _Planning:
                 those = [time for time in those if reasons[time] == why]
                 is_out = ProcessKey(process, cluster, first) in self.gone
                 hours = None if is_out or median is None else len(those) * (median / timedelta(hours=1))
-                ranges.append(
-                    RerunRange(
-                        level=level,
-                        process=process,
-                        cluster=cluster,
-                        first=first,
-                        last=last,
-                        instances=len(those),
-                        hours=hours,
-                        bytes=sum(self.bytes[ProcessKey(process, cluster, time)] for time in those),
-                        left_out=is_out,
-                        remark=why,
-                    )
-                )
+                size = sum(self.bytes[ProcessKey(process, cluster, time)] for time in those)
+                ranges.append(RerunRange(level, process, cluster, first, last, len(those), hours, size, is_out, why))
         return tuple(ranges)
 
     def digest(self) -> str:
@@ -310,39 +293,41 @@ def rerun_downstream(
     Raises:
         InstanceQueryError: as of `control_instances`.
         RerunOutdatedError: the digest is of another plan; nothing was changed.
-        RerunUnconfirmedError: something hangs on them, and nobody has seen the plan.
     """
     targets = find_targets(context, InstanceAction.RERUN, subject, start, end, is_rerun_wanted=True)
     if dry_run or digest is None:
         with context.read() as connection:
-            plan = plan_reruns(context, connection, targets.process, targets.rows, downstream)
+            plan = plan_reruns(context, connection, subject.name, targets.rows, downstream)
         if digest is not None:
             require_digest(plan, digest)
         if dry_run:
             return plan
         if plan.hanging and not is_confirmed:
             if confirm is None:
-                raise RerunUnconfirmedError(process=targets.process, digest=plan.digest, instances=len(plan.hanging))
-            confirm("\n".join([*plan.lines, plan.summary, "Run these again?"]))
+                raise InstanceQueryError(
+                    subject=targets.label,
+                    reason=f"{counted(len(plan.hanging), 'other instance')} hang on what is to run again",
+                    next_step=f"Review the plan by a dry run, and give its digest: {plan.digest}",
+                )
+            lines = (f"{each.process} on {each.cluster}: {each.instance} ({each.instances})" for each in plan.ranges)
+            confirm("\n".join([*lines, plan.summary, "Run these again?"]))
             digest = plan.digest
     with context.database.begin() as connection:
         lock_log(connection)
         context.timeline.refresh(connection, context.as_of)
-        rows = targets.find_rows(connection)
-        plan = plan_reruns(context, connection, targets.process, rows, downstream)
+        found = ProcessInstances(connection).get_many([row.key for row in targets.rows])
+        require_queue(connection, targets.rows)
+        plan = plan_reruns(context, connection, subject.name, [*found.values()], downstream)
         if digest is not None:
             require_digest(plan, digest)
-        effects = apply_to_rows(
-            context.database,
-            connection,
-            context.timeline,
-            InstanceAction.RERUN,
-            plan.rows,
-            author=author,
-            as_of=context.as_of,
-            overrides=overrides,
-            from_start=from_start,
-        )
+        how: dict[str, Any] = {
+            "author": author,
+            "as_of": context.as_of,
+            "overrides": overrides,
+            "from_start": from_start,
+        }
+        how |= {"action": InstanceAction.RERUN, "rows": plan.rows, "as_of": context.as_of}
+        effects = apply_to_rows(context.database, connection, context.timeline, **how)
         _note_reruns(connection, plan, author, context.as_of)
     discard_frames(context, effects)
     note_control(context, InstanceAction.RERUN, targets, len(plan.rows), author, digest=plan.digest)

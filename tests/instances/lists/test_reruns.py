@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import resolve_subject
 from feed_assets.engines.port import Work
 from feed_assets.entities.bundle import AnyEntity
@@ -16,7 +17,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
 from feed_assets.explain.explanations import explain_instance
 from feed_assets.explain.records import Reason, ReasonCode
-from feed_assets.instances.errors import RerunOutdatedError, RerunUnconfirmedError
+from feed_assets.instances.errors import RerunOutdatedError
 from feed_assets.instances.gates.actions import InstanceAction
 from feed_assets.instances.lists.control import Controlled, control_instances
 from feed_assets.instances.lists.reruns import Downstream, RerunPlan, rerun_downstream
@@ -161,7 +162,7 @@ def test_levels_end_the_chain(tmp_path: Path) -> None:
 
 def test_a_plan_that_nobody_has_seen_or_that_is_another_one_now_changes_nothing(tmp_path: Path) -> None:
     lifecycle = done(tmp_path)
-    with pytest.raises(RerunUnconfirmedError, match="18 other instances hang"):
+    with pytest.raises(InstanceQueryError, match="18 other instances hang"):
         rerun(lifecycle, *TIMES)
     seen = rerun(lifecycle, TIMES[0], dry_run=True)
     lifecycle.declare(*entities(), process("late", inputs={"sums": "now(0,0)"}, end=END))
@@ -176,7 +177,7 @@ def test_a_plan_that_nobody_has_seen_or_that_is_another_one_now_changes_nothing(
     assert play(lifecycle, LATER) == []
     told: list[str] = []
     rerun(lifecycle, TIMES[0], confirm=told.append)
-    assert "join on primary: 2013-11-01T00:00Z (1 instance)" in told[0]
+    assert "join on primary: 2013-11-01T00:00Z (1)" in told[0]
     assert ("make", TIMES[0]) in play(lifecycle, LATER)
 
 
@@ -241,7 +242,7 @@ def test_why_names_the_rerun_and_kill_calls_it_off(tmp_path: Path) -> None:
     assert "process 'make' 2013-11-01T00:00Z (WAITING)" in told.text
     assert told.command == "feed-assets instance kill sum --instance 2013-11-01T00:00Z --clusters primary"
     page = listed(lifecycle.context(LATER), "sum", start=TIMES[0], end=TIMES[1])
-    assert [row.reason for row in page.items] == [f"it is to run again, as a part of rerun {plan.digest[:8]} of ann"]
+    assert [row.reason for row in page.instances] == [f"it is to run again, as a part of rerun {plan.digest[:8]} of ann"]
     killed = kill(lifecycle, "sum", TIMES[0])
     assert (killed.changed, killed.obstacles) == (0, ("1 rerun that was asked for will not be",))
     ran = play(lifecycle, LATER)
