@@ -242,7 +242,8 @@ def test_why_names_the_rerun_and_kill_calls_it_off(tmp_path: Path) -> None:
     assert "process 'make' 2013-11-01T00:00Z (WAITING)" in told.text
     assert told.command == "feed-assets instance kill sum --instance 2013-11-01T00:00Z --clusters primary"
     page = listed(lifecycle.context(LATER), "sum", start=TIMES[0], end=TIMES[1])
-    assert [row.reason for row in page.instances] == [f"it is to run again, as a part of rerun {plan.digest[:8]} of ann"]
+    reason = f"it is to run again, as a part of rerun {plan.digest[:8]} of ann"
+    assert [row.reason for row in page.instances] == [reason]
     killed = kill(lifecycle, "sum", TIMES[0])
     assert (killed.changed, killed.obstacles) == (0, ("1 rerun that was asked for will not be",))
     ran = play(lifecycle, LATER)
