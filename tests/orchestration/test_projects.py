@@ -9,6 +9,7 @@ from feed_assets import Cluster, Context, Feed, process
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.settings import load_settings
 from feed_assets.testing import ProjectRun, open_project
+from tests.context.contexts import listed
 from tests.spark_session import spark
 
 __all__ = ["spark"]
@@ -84,6 +85,8 @@ def test_two_processes_append_to_one_feed(tmp_path: Path, spark: SparkSession) -
         assert sorted((run.process, run.succeeded) for run in project.run()) == [("note", True), ("note-too", True)]
         times = ("2026-01-02T06:00:00Z", "2026-01-02T06:00:01Z")
         assert sorted(project.load("log", time).count() for time in times) == [1, 2]
+        rows = listed(project._context(), "log").items
+        assert {row.remark for row in rows} == {"written by process 'note'", "written by process 'note-too'"}
 
 
 def test_what_lies_outside_of_the_storages_is_refused(tmp_path: Path) -> None:

@@ -78,6 +78,18 @@ def test_files_of_workflows_are_those_of_the_project_wherever_the_test_runs(
     assert [record.getMessage() for record in caplog.records if "has changed" in record.getMessage()] == []
 
 
+def test_what_comes_from_outside_is_judged_and_let_in_before_it_is_read(place: Path) -> None:
+    judged = ENTITIES.replace(
+        "name: clicks\n", 'name: clicks\nquality: {rules: {named: "page IS NOT NULL"}, min_rows: 9}\n'
+    )
+    assert judged != ENTITIES
+    (place / "entities/all.yaml").write_text(judged)
+    arrived = {"clicks": ["2015-01-01T00:00Z"]}
+    with testing.simulate(arrived, start="2015-01-01T00:00Z", end="2015-01-02T00:00Z", folder=place) as done:
+        assert done.ran("count") == ["2015-01-01T00:00Z"]
+        assert [line.entity for line in done.log if line.what == "judged"] == ["clicks"]
+
+
 def test_the_log_says_what_ran_when_what_was_late_and_what_never_ran(place: Path) -> None:
     result = must("simulate", *RANGE, "--arrivals", "arrivals.csv", "--output", "json")
     assert list(place.glob("**/*.db")) == []

@@ -22,6 +22,7 @@ from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import (
     ARRIVING,
+    CONTENT,
     Cause,
     EntityKey,
     FeedEvent,
@@ -62,11 +63,12 @@ def _spans_of(record: ProcessRecord, runs: Sequence[range] | None) -> list[Span]
 def decide_affected(plan: Plan, cluster: str, events: Sequence[FeedEvent]) -> dict[Key, list[range] | None]:
     """Return the index ranges of the instances that read what the events mention, by process of the cluster.
 
-    None stands for all waiting instances.
+    None stands for all waiting instances. Content that has changed was not available while it was judged.
     """
     times: dict[Key, set[datetime]] = defaultdict(set)
     for event in events:
-        if event.kind in ARRIVING and (event.feed, event.cluster) in plan.feeds:
+        record = plan.feeds.get((event.feed, event.cluster))
+        if record is not None and event.kind in (CONTENT if record.is_judged else ARRIVING):
             times[event.feed, event.cluster].add(event.nominal_time)
     affected: dict[Key, list[range] | None] = {}
     for key, moments in times.items():

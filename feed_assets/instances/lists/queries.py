@@ -16,6 +16,7 @@ from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.heartbeat import find_silence
 from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.entities.common import Kind, label_of
+from feed_assets.entities.flow_names import describe_process
 from feed_assets.instances.arrival.quality_checks import QualityChecks
 from feed_assets.instances.late.store import LateChecks
 from feed_assets.instances.lists.lifecycles import Subjects, require_statuses, subjects_of
@@ -33,6 +34,7 @@ from feed_assets.instances.lists.rows import (
 )
 from feed_assets.json_form import Hidden, NominalTime, shown
 from feed_assets.log.events import EventLog
+from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.feed_places import FeedPlaces
 from feed_assets.log.instances.instance_pages import Counted, InstancePages, PageOrder, Span
 from feed_assets.log.instances.process_instances import ProcessInstances
@@ -273,19 +275,12 @@ def sort_rows(rows: Sequence[InstanceRow], order: OrderField, *, descending: boo
 def _with_details(
     context: OperationContext, connection: Connection, rows: Sequence[InstanceRow]
 ) -> tuple[InstanceRow, ...]:
-    """Return the rows, with the missing inputs of waiting instances, what holds back those of feeds, and the reruns
-    that are asked for.
+    """Return the rows, with the missing inputs of waiting instances, the reruns that are asked for, and of feeds what
+    holds instances back, or which of several processes has written them.
     """
-    judged = [
-        FeedKey(row.name, row.cluster, row.nominal_time)
-        for row in rows
-        if row.kind is Kind.FEED and row.status == FeedInstanceStatus.PARTIAL
-    ]
-    checks = QualityChecks(connection).of_instances(judged)
-    if checks:
-        held = {key: each.sentence for key, each in checks.items()}
-        keys = [FeedKey(row.name, row.cluster, row.nominal_time) for row in rows]
-        rows = [replace(row, reason=held.get(key, row.reason)) for key, row in zip(keys, rows, strict=True)]
+    keys = [FeedKey(row.name, row.cluster, row.nominal_time) for row in rows]
+    said = _remarks(context, connection, list(zip(keys, rows, strict=True)))
+    rows = [replace(row, reason=said.get(key, row.reason)) for key, row in zip(keys, rows, strict=True)]
     asked = LateChecks(connection).reruns_of(ProcessKey(row.name, row.cluster, row.nominal_time) for row in rows)
     if asked:
         noted = {key: each.label for key, (_, each) in asked.items() if not each.has_begun}
@@ -307,6 +302,22 @@ def _with_details(
         else row
         for row in rows
     )
+
+
+def _remarks(
+    context: OperationContext, connection: Connection, rows: Sequence[tuple[FeedKey, InstanceRow]]
+) -> dict[FeedKey, str]:
+    of_feeds = {key: row for key, row in rows if row.kind is Kind.FEED}
+    held = [key for key, row in of_feeds.items() if row.status == FeedInstanceStatus.PARTIAL]
+    said = {key: each.sentence for key, each in QualityChecks(connection).of_instances(held).items()}
+    feeds = ((key, context.plan.feeds.get((key.feed, key.cluster))) for key in of_feeds)
+    shared = [key for key, feed in feeds if feed is not None and not feed.is_expected and len(feed.outputs_of) > 1]
+    if shared:
+        seqs = {key: row.event_seq for key, row in FeedInstances(connection).get_many(shared).items() if row.event_seq}
+        events = EventLog(connection).of_numbers(seqs.values())
+        makers = ((key, events[seq].maker) for key, seq in seqs.items() if seq in events)
+        said |= {key: f"written by {describe_process(maker.process)}" for key, maker in makers if maker is not None}
+    return said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,9 @@ _MORE: Mapping[Kind, Mapping[str, Callable[[_Records], bool]]] = MappingProxyTyp
             "instance listing": bool,
             "feed events": bool,
             "feed files": lambda on: len(on) == 1 and on[0].has_data,
-            "quality history": lambda on: any(not is_flow(each.process) for each in _list_writers(on)),
+            "quality history": lambda on: (
+                any(not is_flow(each.process) for each in _list_writers(on)) or any(each.is_judged for each in on)
+            ),
             "replication status": lambda on: any(is_flow(each.process) for each in _list_writers(on)),
             "hold list": bool,
             "queue consumers": bool,

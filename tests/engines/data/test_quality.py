@@ -11,7 +11,7 @@ from feed_assets.engines.code_trial import try_here
 from feed_assets.engines.data.frames import judge_output, write_output
 from feed_assets.engines.data.quality import RuleTrial
 from feed_assets.engines.errors import OutputMismatchError
-from feed_assets.engines.port import Judged, OutputTarget
+from feed_assets.engines.port import InputData, InputInstance, Judged, OutputTarget
 from feed_assets.entities.content.quality import Quality
 from tests.engines.works import NOMINAL_TIME, target
 from tests.spark_session import spark
@@ -70,6 +70,46 @@ def test_all_rows_with_a_repeated_key_are_bad_and_a_key_with_null_is_none(spark:
     report = write_output(frame, held(tmp_path, rules={}, unique=["station", "HOUR"]))
     assert report.judged is not None
     assert (report.judged.bad, dict(report.judged.broken)) == (2, {"unique": 2})
+
+
+def test_conditions_on_all_rows_are_judged_in_the_job_that_writes_them(spark: SparkSession, tmp_path: Path) -> None:
+    keys, before = tmp_path / "keys", tmp_path / "before"
+    spark.createDataFrame([("a",), ("a",), ("b",)], "id string").write.parquet(str(keys))
+    spark.createDataFrame([(1,)] * 4, "n int").write.parquet(str(before))
+    output = replace(
+        held(
+            tmp_path / "out",
+            rules={},
+            in_feed={"station": "stations.id"},
+            aggregates={"some": "sum(n) > 0", "many": "sum(n) > 100"},
+            compare={
+                "volume": {"to": "latest(1)", "at_least": 0.5},
+                "total": {"value": "sum(n)", "to": "latest(1)", "at_most": 1},
+                "first": {"to": "latest(9)", "at_least": 2},
+            },
+        ),
+        others={
+            "stations": InputData(name="s", feed="stations", instances=(one(keys),), format="parquet"),
+            "latest(1)": InputData(name="b", feed="out", instances=(one(before),), format="parquet"),
+        },
+    )
+    rows = [("a", 5), ("b", 6), ("c", 7), (None, 8)]
+    report = write_output(spark.createDataFrame(rows, "station string, n int"), output)
+    assert report.judged is not None
+    assert (report.judged.rows, dict(report.judged.broken)) == (4, {"station": 1})
+    assert dict(report.judged.conditions) == {
+        "many": "sum(n) > 100 does not hold",
+        "total": "sum(n) is 26, and must be at most 1 times the 4 of 2013-11-03T04:00Z",
+    }
+    assert output.quarantine is not None
+    assert [row.n for row in spark.read.json(output.quarantine.url).collect()] == [7]
+    wrong = replace(output, quality=Quality(aggregates={"odd": "count(DISTINCT n) > 1"}))
+    with pytest.raises(OutputMismatchError, match=r"Correct quality\.aggregates"):
+        write_output(spark.createDataFrame(rows, "station string, n int"), wrong)
+
+
+def one(folder: Path) -> InputInstance:
+    return InputInstance(nominal_time=NOMINAL_TIME, url=folder.as_uri())
 
 
 def test_all_rows_are_kept_where_bad_ones_only_warn(spark: SparkSession, tmp_path: Path) -> None:

@@ -106,7 +106,10 @@ def test_content_that_a_notice_brings_again_is_judged_too(lifecycle: LifecycleHa
     told = record_notice(lifecycle.context(NOON + timedelta(minutes=30)), notice)
     row = lifecycle.feed_instances("clicks")[START]
     assert (told.outcome, row.status, row.available_at) == (NoticeOutcome.HELD, PARTIAL, NOON)
+    lifecycle.tick(NOON + timedelta(minutes=30))
+    assert lifecycle.statuses("count")[START] is ProcessInstanceStatus.WAITING
     judge(lifecycle, 31)
+    assert [each.process.process for each in lifecycle.tick(NOON + timedelta(minutes=32))] == ["count"]
     assert [event.kind for event in lifecycle.events("clicks")] == [FeedEventKind.ARRIVED, FeedEventKind.CHANGED]
     assert lifecycle.feed_instances("clicks")[START].available_at == NOON
 
