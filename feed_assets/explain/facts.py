@@ -14,11 +14,11 @@ from feed_assets.context.bulkheads import TickFailure, TickFailures
 from feed_assets.context.operation import OperationContext
 from feed_assets.context.safe_mode import is_restored, is_safe_mode
 from feed_assets.entities.flow_names import declared_by
-from feed_assets.instances.arrival.quality_checks import QualityCheck, QualityChecks
 from feed_assets.instances.gates.blockers import Launches, NotReached
 from feed_assets.instances.gates.readiness import find_awaited, part_due
 from feed_assets.instances.gates.requests import RUN_TIME, find_beginnings, find_next, group_ready, plan_run
 from feed_assets.instances.late.hanging import find_awaiting
+from feed_assets.instances.late.quality_checks import QualityCheck, QualityChecks
 from feed_assets.log.definitions.records import Schedule, ScheduleState
 from feed_assets.log.definitions.schedules import Schedules
 from feed_assets.log.events import EventLog

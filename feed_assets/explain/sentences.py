@@ -14,9 +14,9 @@ from feed_assets.explain.events import event_facts, explain_availability, explai
 from feed_assets.explain.facts import FeedFacts, ProcessFacts
 from feed_assets.explain.records import Explanation, Reason, ReasonCode
 from feed_assets.external_work.attempts import init_command
-from feed_assets.instances.arrival.quality_checks import QualityCheck
 from feed_assets.instances.gates.reconciliation import suspend_command
 from feed_assets.instances.late.lateness import describe
+from feed_assets.instances.late.quality_checks import QualityCheck
 from feed_assets.instances.late.store import LateChecks
 from feed_assets.instances.lists.ranges import render_ranges
 from feed_assets.instances.lists.rows import next_attempt, rendered

@@ -21,7 +21,6 @@ from feed_assets.entities.common import Kind
 from feed_assets.errors import FeedAssetsError
 from feed_assets.instances.arrival.arrival_notices import Notice, NoticeOutcome, record_notice
 from feed_assets.instances.arrival.polling import apply_arrivals
-from feed_assets.instances.arrival.quality_checks import apply_quality_requests
 from feed_assets.instances.arrival.stored_data import apply_stored_looks, apply_watches
 from feed_assets.instances.attempts.attempts import Published, begin_attempt
 from feed_assets.instances.attempts.execution import InstanceRunner
@@ -32,6 +31,7 @@ from feed_assets.instances.gates.reconciliation import RunState, apply_clock, ap
 from feed_assets.instances.gates.requests import LaunchRequest, apply_requests
 from feed_assets.instances.gates.retries import apply_retries
 from feed_assets.instances.late.detection import apply_late_checks, apply_updates
+from feed_assets.instances.late.quality_checks import apply_quality_requests
 from feed_assets.instances.leasing import TTL
 from feed_assets.log.definitions.schedules import load_schedules
 from feed_assets.log.events import EventLog

@@ -11,8 +11,8 @@ from feed_assets.catalog.run_metadata import Facts
 from feed_assets.context.operation import open_context
 from feed_assets.engines.port import Judged
 from feed_assets.entities.content.quality import Quality
-from feed_assets.instances.arrival.quality_checks import QualityChecks
 from feed_assets.instances.attempts.verdicts import Verdict, find_refusal
+from feed_assets.instances.late.quality_checks import QualityChecks
 from feed_assets.log.records import ProcessInstanceStatus, ProcessKey
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.releases.store import load_pinned_work

@@ -25,11 +25,11 @@ from feed_assets.entities.locations.overlaps import Places
 from feed_assets.errors import describe_error
 from feed_assets.instances.arrival.instance_paths import plain_template
 from feed_assets.instances.arrival.polling import PollResult, decide_poll_result, describe_owner, record_poll_results
-from feed_assets.instances.arrival.quality_checks import ACCEPTED, QualityChecks, hold_back, let_in
 from feed_assets.instances.arrival.recording import Signal, content_digest, record_signals
 from feed_assets.instances.arrival.store_polls import Candidate
 from feed_assets.instances.arrival.stored_data import record_vanished
 from feed_assets.instances.late.contents import record_contents, scan_contents
+from feed_assets.instances.late.quality_checks import ACCEPTED, QualityChecks, hold_back, let_in
 from feed_assets.json_form import Hidden, NominalTime
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.arrival_polls import ArrivalPolls

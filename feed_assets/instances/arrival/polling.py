@@ -17,9 +17,9 @@ from sqlalchemy import Connection
 
 from feed_assets.context.bulkheads import TickStep, pause_by_age
 from feed_assets.context.tick import Tick, tick_step
-from feed_assets.instances.arrival.quality_checks import digest_rules, hold_back
 from feed_assets.instances.arrival.store_polls import Candidate, poll_confined, require_unobstructed
 from feed_assets.instances.late.lateness import SETTLING, decide_feed_check
+from feed_assets.instances.late.quality_checks import digest_rules, hold_back
 from feed_assets.instances.late.store import LateCheck, LateChecks
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.events import EventLog

@@ -16,8 +16,8 @@ from sqlalchemy import Connection
 
 from feed_assets.context.tick import Tick
 from feed_assets.instances.arrival.polling import PollResult, decide_poll_result, plan_first_poll, record_poll_results
-from feed_assets.instances.arrival.quality_checks import QualityChecks, hold_refused
 from feed_assets.instances.arrival.store_polls import Candidate, poll_confined
+from feed_assets.instances.late.quality_checks import QualityChecks, hold_refused
 from feed_assets.instances.late.store import LateChecks
 from feed_assets.log.agenda import AgendaKey, AgendaKind
 from feed_assets.log.cursors import Cursors

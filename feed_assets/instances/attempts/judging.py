@@ -14,12 +14,12 @@ from feed_assets.context.operation import AttemptContext
 from feed_assets.engines.port import InputData, Judged
 from feed_assets.entities.common import Kind
 from feed_assets.instances.arrival.polling import decide_poll_result, fingerprint, record_poll_results
-from feed_assets.instances.arrival.quality_checks import QualityCheck, QualityChecks, digest_rules, let_in
 from feed_assets.instances.arrival.store_polls import Candidate, poll_instances
 from feed_assets.instances.attempts.attempt_inputs import InstanceAddresses
 from feed_assets.instances.attempts.verdicts import Verdict
 from feed_assets.instances.attempts.work_data import feed_data
 from feed_assets.instances.errors import NothingToCompareError
+from feed_assets.instances.late.quality_checks import QualityCheck, QualityChecks, digest_rules, let_in
 from feed_assets.instances.leasing import Leased
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.messages.outbox import Outbox

@@ -14,6 +14,7 @@ from feed_assets.context.tick import find_silent
 from feed_assets.errors import describe_error
 from feed_assets.instances.errors import DataRemovedError
 from feed_assets.instances.late.lateness import SETTLING
+from feed_assets.instances.late.quality_checks import hold_back
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.feed_places import FeedPlaces
@@ -158,7 +159,8 @@ def record_contents(
 ) -> RecordedContents:
     """Record the contents of instances.
 
-    An instance whose content differs from the last scan is logged as CHANGED and its row is updated. If a newer scan
+    An instance whose content differs from the last scan is logged as CHANGED and its row is updated; one whose rows are
+    judged is held back before, and who runs again for it waits. If a newer scan
     was recorded meanwhile, that one counts. Unless one `takes_less`, less than at the last scan is not recorded, so
     that it stays held for others. Of a current instance whatever stands there counts. `say` completes the events.
     """
@@ -196,21 +198,30 @@ def _record_changed(
 ) -> None:
     if not changed:
         return
-    scans = {content.key: content.scan for content in changed if content.scan is not None}
-    places = {content.key: content.record.place for content in changed}
-    events = [say(_changed_event(content, scans[content.key], as_of)) for content in changed]
-    seqs = EventLog(connection).append(events)
-    FeedInstances(connection).put(
-        replace(
-            rows[key],
-            manifest_digest=scan.digest,
-            bytes=scan.bytes,
-            files=len(scan.files),
-            event_seq=seq,
-            updated_at=as_of,
-            place=places[key],
+    found = [
+        (
+            content.record,
+            _changed_row(rows[content.key], content, content.scan, as_of),
+            say(_changed_event(content, content.scan, as_of)),
         )
-        for (key, scan), seq in zip(scans.items(), seqs, strict=True)
+        for content in changed
+        if content.scan is not None
+    ]
+    held = hold_back(connection, found)
+    available = [(row, event) for _, row, event in found if row.key not in held]
+    seqs = EventLog(connection).append([event for _, event in available])
+    told = (replace(row, event_seq=seq) for (row, _), seq in zip(available, seqs, strict=True))
+    FeedInstances(connection).put([*told, *held.values()])
+
+
+def _changed_row(row: FeedInstance, content: Content, scan: Scan, as_of: datetime) -> FeedInstance:
+    return replace(
+        row,
+        manifest_digest=scan.digest,
+        bytes=scan.bytes,
+        files=len(scan.files),
+        updated_at=as_of,
+        place=content.record.place,
     )
 
 

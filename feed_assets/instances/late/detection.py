@@ -303,19 +303,28 @@ def _inputs(row: ProcessInstance, plan: Plan, states: Sequence[InputState], *, i
     )
 
 
+def _is_held(connection: Connection, row: ProcessInstance) -> bool:
+    """Return whether what an instance has read is held back now, until the rows of its new content are judged."""
+    keys = [FeedKey(each.feed, row.cluster, time) for each in row.inputs for time in each.nominal_times]
+    found = FeedInstances(connection).get_many(keys).values()
+    return any(each.status is FeedInstanceStatus.PARTIAL for each in found)
+
+
 def _apply_to_instance(
     connection: Connection, row: ProcessInstance, kind: AgendaKind, decision: CheckDecision, as_of: datetime
 ) -> None:
     instances = ProcessInstances(connection)
     found, refused = _CAUSES[kind]
     if decision.verdict is LateVerdict.RERUN:
+        is_held = kind is AgendaKind.LATE_INPUTS and _is_held(connection, row)
         instances.transition(
             row.key,
             _ENDED,
-            status=ProcessInstanceStatus.READY,
+            status=ProcessInstanceStatus.WAITING if is_held else ProcessInstanceStatus.READY,
             request_key=None,
             requested_at=None,
-            ready_at=as_of,
+            ready_at=None if is_held else as_of,
+            deadline_at=None if is_held else row.deadline_at,
             ended_at=None,
             retries=0,
             retry_at=None,

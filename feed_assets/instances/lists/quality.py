@@ -16,7 +16,7 @@ from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.entities.flow_names import is_flow
 from feed_assets.errors import Fault
-from feed_assets.instances.arrival.quality_checks import QualityChecks
+from feed_assets.instances.late.quality_checks import QualityChecks
 from feed_assets.json_form import NominalTime
 from feed_assets.log.records import FeedKey, ProcessKey
 from feed_assets.plan.edges import OutputEdge

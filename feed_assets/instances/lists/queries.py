@@ -17,7 +17,7 @@ from feed_assets.context.heartbeat import find_silence
 from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.flow_names import describe_process
-from feed_assets.instances.arrival.quality_checks import QualityChecks
+from feed_assets.instances.late.quality_checks import QualityChecks
 from feed_assets.instances.late.store import LateChecks
 from feed_assets.instances.lists.lifecycles import Subjects, require_statuses, subjects_of
 from feed_assets.instances.lists.query_fields import SUMMARY_FILTERS, FilterField, OrderField

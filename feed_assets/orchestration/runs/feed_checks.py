@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from feed_assets.alerts.deadlines.alerts import FeedLateness
-    from feed_assets.instances.arrival.quality_checks import QualityCheck
     from feed_assets.instances.attempts.verdicts import Verdict
+    from feed_assets.instances.late.quality_checks import QualityCheck
     from feed_assets.instances.late.store import BehindCopies
 
 

@@ -18,7 +18,7 @@ from feed_assets.orchestration.runs.operation import Operation
 from feed_assets.plan.records import FeedRecord
 
 if TYPE_CHECKING:
-    from feed_assets.instances.arrival.quality_checks import QualityCheck
+    from feed_assets.instances.late.quality_checks import QualityCheck
 
 
 def build_instances_job(runtime: Runtime, find_asset: FindAsset, cluster: str) -> dg.JobDefinition:

@@ -18,9 +18,9 @@ from feed_assets.context.safe_mode import HELD
 from feed_assets.context.tick import Tick
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.errors import describe_error, shorten
-from feed_assets.instances.arrival.quality_checks import QualityCheck, QualityChecks, apply_quality_requests
 from feed_assets.instances.attempts.judging import judge_instance, note_fault
 from feed_assets.instances.gates.requests import LaunchMode, LaunchRequest, apply_requests
+from feed_assets.instances.late.quality_checks import QualityCheck, QualityChecks, apply_quality_requests
 from feed_assets.log.records import FeedKey
 from feed_assets.masking import mask
 from feed_assets.orchestration import names

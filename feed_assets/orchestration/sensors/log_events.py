@@ -13,7 +13,7 @@ import dagster as dg
 from feed_assets.catalog.column_sets import ColumnSets
 from feed_assets.context.tick import Tick
 from feed_assets.entities.common import Kind
-from feed_assets.instances.arrival.quality_checks import QUALITY
+from feed_assets.instances.late.quality_checks import QUALITY
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.records import ARRIVING, COLUMNS, CONTENT, FeedEvent, FeedEventKind, FeedInstanceStatus

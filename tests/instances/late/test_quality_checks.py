@@ -1,6 +1,5 @@
 """Instances from outside that are held back until their rows are judged: what is asked for, and when again."""
 
-import shutil
 from collections.abc import Collection
 from datetime import timedelta
 from pathlib import Path
@@ -8,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from feed_assets.instances.arrival.arrival_notices import Notice, NoticeOutcome, record_notice
-from feed_assets.instances.arrival.quality_checks import (
+from feed_assets.instances.attempts.judging import conclude_unread, note_fault
+from feed_assets.instances.late.quality_checks import (
     CheckRequest,
     QualityCheck,
     QualityChecks,
     apply_quality_requests,
 )
-from feed_assets.instances.attempts.judging import conclude_unread, note_fault
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, FeedKey, ProcessInstanceStatus
 from tests.databases import create_schema
 from tests.instances.harness import START, LifecycleHarness, at, feed, process
@@ -114,20 +113,32 @@ def test_content_that_a_notice_brings_again_is_judged_too(lifecycle: LifecycleHa
     assert lifecycle.feed_instances("clicks")[START].available_at == NOON
 
 
-def test_no_run_is_asked_for_while_the_instance_is_gone_or_evicted(lifecycle: LifecycleHarness) -> None:
-    assert len(ask(lifecycle)) == 1
-    shutil.rmtree(lifecycle.folder("clicks", START))
-    lifecycle.arrive(NOON + timedelta(minutes=10))
-    assert [*ask(lifecycle, 10), *ask(lifecycle, 90), *ask(lifecycle, 180)] == []
+def test_late_data_are_judged_before_who_runs_again_reads_them(tmp_path: Path) -> None:
+    lifecycle = LifecycleHarness.of(
+        tmp_path,
+        feed("clicks", quality={"rules": {"named": "page IS NOT NULL"}}, late_arrival={"cut_off": "hours(12)"}),
+        feed("counts"),
+        process(
+            "count",
+            inputs={"clicks": "now(0,0)"},
+            outputs={"counts": "now(0,0)"},
+            late_process={"policy": "periodic", "delay": "hours(2)", "inputs": ["clicks"]},
+        ),
+    )
     lifecycle.land("clicks", START)
-    lifecycle.arrive(NOON + timedelta(hours=3))
-    assert len(ask(lifecycle, 180)) == 1
-    lifecycle.evict("clicks", START)
-    assert [*ask(lifecycle, 250), *ask(lifecycle, 400)] == []
-
-
-def test_what_was_held_back_arrives_once_there_are_no_rules_any_more(lifecycle: LifecycleHarness) -> None:
-    lifecycle.declare(feed("clicks"))
-    lifecycle.arrive(NOON + timedelta(minutes=30))
+    lifecycle.tick(NOON)
+    judge(lifecycle)
+    lifecycle.launch(lifecycle.tick(NOON), NOON)
+    assert lifecycle.statuses("count")[START] is ProcessInstanceStatus.SUCCEEDED
+    lifecycle.land("clicks", START, text="other content")
+    later = NOON + timedelta(hours=4)
+    lifecycle.look_for_late(later)
+    assert lifecycle.feed_statuses("clicks")[START] is PARTIAL
+    assert not lifecycle.tick(later)
+    assert lifecycle.statuses("count")[START] is ProcessInstanceStatus.WAITING
+    judge(lifecycle, 250)
     assert lifecycle.feed_statuses("clicks")[START] is AVAILABLE
-    assert ask(lifecycle, 30) == []
+    after = later + timedelta(minutes=20)
+    lifecycle.launch(lifecycle.tick(after), after)
+    assert lifecycle.statuses("count")[START] is ProcessInstanceStatus.SUCCEEDED
+    assert lifecycle.instances("count")[START].attempt == 2
