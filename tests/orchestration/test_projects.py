@@ -85,6 +85,7 @@ def test_two_processes_append_to_one_feed(tmp_path: Path, spark: SparkSession) -
         assert sorted((run.process, run.succeeded) for run in project.run()) == [("note", True), ("note-too", True)]
         times = ("2026-01-02T06:00:00Z", "2026-01-02T06:00:01Z")
         assert sorted(project.load("log", time).count() for time in times) == [1, 2]
+        project.set_clock("2026-01-02T07:00Z")
         rows = listed(project._context(), "log").instances
         assert {row.remark for row in rows} == {"written by process 'note'", "written by process 'note-too'"}
 
