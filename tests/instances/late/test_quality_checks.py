@@ -1,5 +1,6 @@
 """Instances from outside that are held back until their rows are judged: what is asked for, and when again."""
 
+import shutil
 from collections.abc import Collection
 from datetime import timedelta
 from pathlib import Path
@@ -111,6 +112,25 @@ def test_content_that_a_notice_brings_again_is_judged_too(lifecycle: LifecycleHa
     assert [each.process.process for each in lifecycle.tick(NOON + timedelta(minutes=32))] == ["count"]
     assert [event.kind for event in lifecycle.events("clicks")] == [FeedEventKind.ARRIVED, FeedEventKind.CHANGED]
     assert lifecycle.feed_instances("clicks")[START].available_at == NOON
+
+
+def test_no_run_is_asked_for_while_the_instance_is_gone_or_evicted(lifecycle: LifecycleHarness) -> None:
+    assert len(ask(lifecycle)) == 1
+    shutil.rmtree(lifecycle.folder("clicks", START))
+    lifecycle.arrive(NOON + timedelta(minutes=10))
+    assert [*ask(lifecycle, 10), *ask(lifecycle, 90), *ask(lifecycle, 180)] == []
+    lifecycle.land("clicks", START)
+    lifecycle.arrive(NOON + timedelta(hours=3))
+    assert len(ask(lifecycle, 180)) == 1
+    lifecycle.evict("clicks", START)
+    assert [*ask(lifecycle, 250), *ask(lifecycle, 400)] == []
+
+
+def test_what_was_held_back_arrives_once_there_are_no_rules_any_more(lifecycle: LifecycleHarness) -> None:
+    lifecycle.declare(feed("clicks"))
+    lifecycle.arrive(NOON + timedelta(minutes=30))
+    assert lifecycle.feed_statuses("clicks")[START] is AVAILABLE
+    assert ask(lifecycle, 30) == []
 
 
 def test_late_data_are_judged_before_who_runs_again_reads_them(tmp_path: Path) -> None:
