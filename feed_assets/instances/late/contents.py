@@ -161,7 +161,8 @@ def record_contents(
 
     An instance whose content differs from the last scan is logged as CHANGED and its row is updated; one whose rows are
     judged is held back before, and who runs again for it waits. If a newer scan was recorded meanwhile, that one
-    counts. Unless one `takes_less`, less than at the last scan is not recorded, so that it stays held for others. Of a current instance whatever stands there counts. `say` completes the events.
+    counts. Unless one `takes_less`, less than at the last scan is not recorded, so that it stays held for others. Of a
+    current instance whatever stands there counts. `say` completes the events.
     """
     there = {content.key: content for content in contents if content.is_available}
     manifests = Manifests(connection)
