@@ -181,6 +181,7 @@ class _Inbox:
         self._as_of = as_of
         self._is_asked = is_asked
         self._leaves = inbox_of(record).leaves
+        self._stores = stores
         self._source = stores.get(inbox_of(record).store)
         self._deliveries = deliveries_of(stores, record)
         self._target = stores.get(record.store)
@@ -205,7 +206,8 @@ class _Inbox:
         self._state = replace(self._state, was_blank=not found)
         chosen = list(self._choose(there, real_now, largest))
         self._note(found, [each for each in listed if each.status is not TAKEN], gone)
-        contents = [(file, checksum) for file in chosen if (checksum := self._read(file)) is not None]
+        checksums = self._stores.each(self._read, chosen)
+        contents = [(file, each) for file, each in zip(chosen, checksums, strict=True) if each is not None]
         known = self._claim(contents, {file.name: file for file in found}, self._find_gone(contents))
         again = [] if self._leaves else [*known, *self._find_left(found)]
         if again and (stuck := self._remove(again)):
@@ -466,21 +468,22 @@ class _Inbox:
         with ExitStack() as failed:
             failed.callback(self._discard, staging)
             staging.local_path.mkdir(parents=True, exist_ok=True)
-            is_empty = True
-            for file in claim.files:
-                to = staging.local_path / file.name
-                with to.open("wb") as copy:
-                    entry = self._entry(file, copy)
-                if entry is not None and entry.checksum == file.checksum:
-                    is_empty = False
-                else:
-                    to.unlink()
-            if is_empty:
+            if not any(self._stores.each(partial(self._copy, staging.local_path), claim.files)):
                 return None
             flag, extra = self._record.flag, {_KEY: key}
             manifest = self._target.publish(staging, flag=flag, guard=self.require_claim, extra=extra)
             failed.pop_all()
         return manifest
+
+    def _copy(self, folder: Path, file: DeliveredFile) -> bool:
+        """Copy a file into a folder if it is still the one that was read; return whether it is."""
+        to = folder / file.name
+        with to.open("wb") as copy:
+            entry = self._entry(file, copy)
+        is_same = entry is not None and entry.checksum == file.checksum
+        if not is_same:
+            to.unlink()
+        return is_same
 
     def _discard(self, staging: StagingPlace) -> None:
         """Remove a staging that is of no use; one that a storage keeps is swept later."""
