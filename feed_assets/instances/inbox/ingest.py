@@ -148,14 +148,8 @@ def record_taken(
             ListedVersion(name=each.path, version=versions.get(each.path, ""), size=each.size, status=TAKEN, event=seq)
             for each in manifest.entries
         ]
-        _note_taken(ListedVersions(connection, *record.key), taken)
+        ListedVersions(connection, *record.key).take(taken)
     return seq
-
-
-def _note_taken(listed: ListedVersions, taken: Sequence[ListedVersion]) -> None:
-    """Remember versions of files instead of those that were taken before."""
-    listed.forget(TAKEN, [each.name for each in taken])
-    listed.put(taken)
 
 
 def _key(record: FeedRecord, time: datetime) -> str:
@@ -374,7 +368,7 @@ class _Inbox:
                     ListedVersion(name=each.name, version=each.version, size=each.size, status=TAKEN, event=event)
                     for each, event in known.items()
                 ]
-                _note_taken(listed, again)
+                listed.take(again)
             self._put(connection, replace(self._state, claim=claim, left=self._remember(found)))
         return known.keys()
 

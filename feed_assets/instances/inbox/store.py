@@ -113,7 +113,7 @@ _LISTED = RowMapper(listed_versions, ListedVersion)
 
 
 class ListedVersions(TableStore):
-    """The listed versions of one feed on one cluster, as one transaction sees them; each method has one statement."""
+    """The listed versions of one feed on one cluster, as one transaction sees them; with few statements."""
 
     def __init__(self, connection: Connection, feed: str, cluster: str) -> None:
         super().__init__(connection)
@@ -133,6 +133,11 @@ class ListedVersions(TableStore):
         rows = [(*self._key, *_LISTED.values(each).values()) for each in versions]
         names = ("feed", "cluster", *(each.name for each in fields(ListedVersion)))
         insert_rows(self._connection, listed_versions, names, rows, replaces=True)
+
+    def take(self, versions: Collection[ListedVersion]) -> None:
+        """Write versions that were taken instead of those that were before."""
+        self.forget(VersionStatus.TAKEN, [each.name for each in versions])
+        self.put(versions)
 
     def forget(self, status: VersionStatus, names: Collection[str]) -> None:
         """Forget the versions of some names that have a status."""
