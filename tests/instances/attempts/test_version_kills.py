@@ -15,34 +15,38 @@ from feed_assets.log.records import FeedInstanceStatus
 from tests.drills import sized
 from tests.instances.attempts.version_benches import NEW, OLD, Bench, make, polled, work_until_killed
 
-STEP = sized(23, 1)
+STEP = sized(41, 1)
 """Every n-th change is the last of a process, the first of them in the middle of the step."""
 _FEW = 20
-
-KINDS = [
-    "local",
-    pytest.param("s3", marks=pytest.mark.server),
-    pytest.param("hive", marks=[pytest.mark.server, pytest.mark.spark]),
-]
+_OF_S3, _OF_HIVE = [pytest.mark.server], [pytest.mark.server, pytest.mark.spark]
 
 
-@pytest.fixture(params=KINDS)
-def place(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
-    """A kind of place, and where it is."""
-    if request.param == "s3":
+def _where(request: pytest.FixtureRequest, kind: str) -> dict[str, Any]:
+    """Where places of a kind are."""
+    if kind == "s3":
         server = request.getfixturevalue("s3_server")
-        return "s3", {"url": server.url, "options": dict(server.options)}
-    return request.param, {"port": request.getfixturevalue("metastore_port")} if request.param == "hive" else {}
+        return {"url": server.url, "options": dict(server.options)}
+    return {"port": request.getfixturevalue("metastore_port")} if kind == "hive" else {}
 
 
 @pytest.mark.sample
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("undoes", [False, True], ids=["publication", "undo"])
+@pytest.mark.parametrize(
+    ("kind", "undoes"),
+    [
+        pytest.param("local", False, id="publication-local"),
+        pytest.param("s3", False, id="publication-s3", marks=_OF_S3),
+        pytest.param("hive", False, id="publication-hive", marks=_OF_HIVE),
+        pytest.param("local", True, id="undo-local"),
+        pytest.param("s3", True, id="undo-s3", marks=[*_OF_S3, pytest.mark.drill]),
+        pytest.param("hive", True, id="undo-hive", marks=[*_OF_HIVE, pytest.mark.drill]),
+    ],
+)
 def test_readers_see_old_or_new_and_the_repeat_goes_on(
-    tmp_path: Path, place: tuple[str, dict[str, Any]], undoes: bool
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, undoes: bool
 ) -> None:
-    kind, where = place
+    where = _where(request, kind)
     seen: set[str | None] = set()
     for number in count(1 + STEP // 2, STEP):
         bench, sweep = make(kind, tmp_path / f"{kind}-{number}", **where), None
@@ -52,8 +56,9 @@ def test_readers_see_old_or_new_and_the_repeat_goes_on(
         wait = begin(kind, bench.folder, where, sweep, number)
         with polled(bench) as polls:
             is_killed = wait()
-        seen |= polls
-        assert bench.read() in ({OLD, NEW, None} if kind == "s3" else {OLD, NEW}), number
+        found = bench.read()
+        seen |= {*polls, found}
+        assert found in ({OLD, NEW, None} if kind == "s3" else {OLD, NEW}), number
         if sweep is not None:
             bench.undo(sweep, 100)
         else:
