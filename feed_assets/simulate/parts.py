@@ -5,6 +5,7 @@ suspends and resumes processes when.
 
 import csv
 import hashlib
+import os
 import random
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -165,6 +166,9 @@ def iter_arrivals(
     for _, record in sorted(plan.feeds.items()):
         if not record.is_external or not record.is_expected:
             continue
+        if record.is_current:
+            yield from _iter_versions(record, start, end, source)
+            continue
         step = record.sequence.frequency.as_duration()
         for nominal_time in record.sequence.between(start, end):
             if source.random() < pattern.missing:
@@ -179,6 +183,17 @@ def iter_arrivals(
                 yield Arrival(
                     at=later, feed=record.feed, cluster=record.cluster, nominal_time=nominal_time, content="2"
                 )
+
+
+def _iter_versions(record: FeedRecord, start: datetime, end: datetime, source: random.Random) -> Iterator[Arrival]:
+    """Yield the versions of a current instance: about one a day."""
+    at, number, time = max(start, record.sequence.start), 1, record.sequence.start
+    while at < end:
+        content = str(number)
+        yield Arrival(
+            at=_whole_minute(at), feed=record.feed, cluster=record.cluster, nominal_time=time, content=content
+        )
+        at, number = at + timedelta(days=source.uniform(0.5, 1.5)), number + 1
 
 
 def with_polls(plan: Plan) -> Plan:
@@ -248,6 +263,8 @@ class SimulatedStores:
         (folder / _FILE).write_text(content)
         if record.flag is not None:
             (folder / record.flag).touch()
+        for each in (folder / _FILE, folder) if record.is_current else ():
+            os.utime(each, times=(0, 0))  # the clock of a simulation is not that of its files
 
     def read(self, record: FeedRecord, nominal_time: datetime) -> str | None:
         """Return the content of an instance; None if it does not exist."""
@@ -490,6 +507,8 @@ def _find_time(line: _Line, at: datetime, record: FeedRecord) -> datetime | None
     """Return the time of the instance; None for a signal at the present second."""
     if "instance" in line:
         time = parse_datetime(_text(line, "instance"), seconds=True)
+    elif record.is_current:
+        time = record.sequence.start
     elif record.is_expected:
         raise ValueError(f"it has no instance, and feed {record.feed!r} has instances at fixed times")
     else:

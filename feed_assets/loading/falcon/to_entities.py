@@ -16,8 +16,8 @@ from feed_assets.loading.falcon.reading import Reading, quote
 from feed_assets.loading.falcon.spark_options import parse_spark_options
 from feed_assets.loading.messages import render_path
 from feed_assets.timing.dates import is_utc, parse_timezone
-from feed_assets.timing.errors import TimeZoneError
-from feed_assets.timing.templates import TimeVariable
+from feed_assets.timing.errors import TableAddressError, TemplateError, TimeZoneError
+from feed_assets.timing.templates import TimeVariable, parse_path_template, parse_table_address
 
 _SUBSTITUTION = re.compile(r"(?<!\$)\$\{((?:[^{}'\"]|'[^']*'|\"[^\"]*\")*)\}")  # ${coord:nominalTime()}
 _VARIABLE = re.compile(r"\$\{([\w.-]+)\}")  # ${region}
@@ -158,6 +158,19 @@ def convert(kind: Kind, reading: Reading) -> list[Note]:
     return converter.notes
 
 
+def _is_static(place: str) -> bool:
+    """Return whether a path or the address of a table can be read, and has no time.
+
+    >>> _is_static("/ref/countries"), _is_static("/ref/${YEAR}"), _is_static("catalog:ref:lands#region=${cluster.name}")
+    (True, False, True)
+    """
+    try:
+        template = parse_table_address(place).template if place.startswith("catalog:") else parse_path_template(place)
+    except (TemplateError, TableAddressError):
+        return False
+    return not template.variables
+
+
 class _Converter:
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
@@ -221,6 +234,7 @@ class _Converter:
         for name, entry in self._values.get("clusters", {}).items():
             self._place(entry, ("clusters", name))
         self._place(self._values, ())
+        self._current()
         self._archival()
         self._path_timezone()
         if f"{reserved.PREFIX}format" not in self._values.get("properties", {}):
@@ -258,6 +272,32 @@ class _Converter:
                 "its data are found; change it only if they are at other places"
             )
             self._note(NoteKind.CHECK, message, ("timezone",))
+
+    def _current(self) -> None:
+        """Make a feed whose place has no time one with a current instance. What Falcon counts from its times is left
+        out: it would never have removed this place.
+        """
+        entries = self._values.get("clusters", {})
+        holders = [((), self._values), *((("clusters", name), each) for name, each in entries.items())]
+        data = [(path, "locations", each.get("locations", {}).get("data")) for path, each in holders]
+        places = [each for each in [*data, *((path, "table", each.get("table")) for path, each in holders)] if each[2]]
+        is_said = f"{reserved.PREFIX}instances" in self._values.get("properties", {})
+        if is_said or not places or not all(_is_static(place) for _, _, place in places):
+            return
+        self._values["instances"] = "current"
+        path, key, place = places[0]
+        at = (*path, key, *(("data",) if key == "locations" else ()))
+        self._reading.place(("instances",), *self._place_of(at))
+        often = self._values.get("frequency", "frequency")
+        message = (
+            f"{quote(place)} has no time → instances: current, looked at every {often}: write watch for more often"
+        )
+        self._note(NoteKind.MAPPED, message, at)
+        for path, holder in holders:
+            for key in ("retention", "lifecycle", "late_arrival", "sla", "delay"):
+                if holder.pop(key, None) is not None:
+                    message = f"{render_path((*path, key))} is left out: a current instance has no time to count from"
+                    self._note(NoteKind.CHECK, message, (*path, key))
 
     def _archival(self) -> None:
         """Turn archival stages into retention that archives; as in Falcon, that of the feed counts where a cluster has
