@@ -257,15 +257,18 @@ def _iter_touching(
     connection: Connection, active: ActiveRelease, record: FeedRecord, window: Window, time: datetime
 ) -> Iterator[ProcessKey]:
     """Yield the instances of a release span whose window contains an instance of the feed, by the feed of that span;
-    only those that there are, if something makes each.
+    only those that there are, if something makes each. All there will ever be touch a current instance: the newest is
+    meant.
     """
     feed, process = active.plan.feeds.get(record.key), active.record
     found = _consumers(window, time, process.sequence, feed.sequence) if feed is not None else None
-    if not found:
+    if feed is None or not found:
         return
     times: Iterable[datetime] = map(process.sequence.at, found)
-    if not process.is_enumerated:
-        span = (process.sequence.at(found[0]), process.sequence.at(found[-1]))
+    span = (process.sequence.at(found[0]), process.sequence.at(found[-1]))
+    if feed.is_current:
+        times = [row.nominal_time for row in ProcessInstances(connection).newest(*process.key, *span, 1)]
+    elif not process.is_enumerated:
         times = iter(
             ProcessInstances(connection).times_in({process.key: [span]}, _ALL).get(EntityKey(*process.key), ())
         )
