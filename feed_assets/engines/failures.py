@@ -60,13 +60,16 @@ def _is_interrupt(exc: BaseException) -> bool:
 
 
 def render_cause(exc: BaseException) -> str:
-    """Return the class and the text of an exception, without the text that Spark appends and without a closing full
-    stop.
+    """Return the class and the text of an exception, without the text that Spark appends, frames of Java stack traces
+    and a closing full stop.
 
     >>> render_cause(ValueError("no such origin."))
     'ValueError: no such origin'
+    >>> render_cause(ValueError("no row\\n\\tat org.A.b(A.java:1)\\nCaused by: java.io.IOException: gone"))
+    'ValueError: no row\\nCaused by: java.io.IOException: gone'
     """
-    text = _APPENDED.split(text_of(exc), maxsplit=1)[0].strip()
+    lines = _APPENDED.split(text_of(exc), maxsplit=1)[0].splitlines()
+    text = "\n".join(line for line in lines if not _STACK_FRAME.match(line)).strip()
     return f"{type(exc).__name__}: {shorten(text, _LONGEST_REASON)}".rstrip(". :\n")
 
 

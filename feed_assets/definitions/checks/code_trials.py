@@ -55,8 +55,7 @@ def try_code(
 def _iter_rules(feeds: Sequence[Feed]) -> Iterator[tuple[Feed, FieldPath, RuleTrial]]:
     for feed in feeds:
         for field, text in iter_expressions(feed):
-            is_of_rows = field[0] == "rules"
-            yield feed, ("quality", *field), RuleTrial(columns=feed.columns, text=text, is_of_rows=is_of_rows)
+            yield feed, ("quality", *field), RuleTrial(columns=feed.columns, text=text, field=field[0])
 
 
 def _iter_trials(processes: Sequence[Process], plan: Plan, root: Path) -> Iterator[tuple[Process, FieldPath, Trial]]:

@@ -120,16 +120,19 @@ def judge_input(spark: "SparkSession", data: InputData, quality: Quality, others
     """Hold the rows of an instance to a quality, as `judge_frame` does.
 
     Raises:
-        InputReadError: Spark cannot read it, or one that it is compared with.
-        OutputMismatchError: Spark does not understand a rule or a condition.
+        InputReadError: Spark cannot open it, or one that it is compared with.
+        OutputMismatchError: Spark does not understand a rule or a condition, or fails when it reads or judges a row.
     """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
+    frame, subject = read_input(spark, data), f"feed {data.feed!r}"
     try:
-        return judge_frame(read_input(spark, data), quality, f"feed {data.feed!r}", open_others(spark, others))
+        return judge_frame(frame, quality, subject, open_others(spark, others))
     except (PySparkException, Py4JError) as exc:
-        raise _not_readable(data, exc) from exc
+        next_step = "Correct its data, or its quality, format, schema or options."
+        reason = f"its rows cannot be judged: {render_cause(exc)}"
+        raise OutputMismatchError(subject=subject, reason=reason, next_step=next_step) from exc
 
 
 def judge_output(spark: "SparkSession", target: OutputTarget, nominal_time: datetime) -> OutputReport:

@@ -29,6 +29,12 @@ _BAD = "feed_assets_bad"
 _GOOD = f"{_FOLDER}/{_BAD}=false"
 _FLAG = "feed_assets_breaks_"
 _MEASURE = "feed_assets_measure_"
+_KIND = {True: "a number", False: "a condition"}
+_WANTED = {
+    "rules": "a condition of Spark SQL on a row",
+    "aggregates": "a condition of Spark SQL on all rows, such as sum(amount) > 0,",
+    "compare": "a number that is an aggregate of Spark SQL over the rows",
+}
 _SETTINGS = MappingProxyType(
     {
         # A task keeps a file open for each folder, which keeps the order of rows and costs no sort.
@@ -100,7 +106,7 @@ class _Judging:
         where |= {name: f"quality.compare.{name}" for name in self.quality.compare}
         for number, (name, text) in enumerate(self._expressions.items()):
             with _understood(self.subject, name, text, where[name]):
-                found[f"{_MEASURE}{number}"] = _analyzed(self.flagged, text)
+                found[f"{_MEASURE}{number}"] = _measure(self.flagged, text, is_number=name in self.quality.compare)
         return [measure.alias(name) for name, measure in found.items()]
 
     @property
@@ -128,7 +134,7 @@ class _Judging:
                 continue
             frame, time = self.others[to]
             those = {name: each for name, each in self.quality.compare.items() if each.to == to}
-            row = frame.agg(*(_analyzed(frame, each.value).alias(name) for name, each in those.items())).first()
+            row = frame.agg(*(_measure(frame, each.value).alias(name) for name, each in those.items())).first()
             for name, each in those.items():
                 fault = _find_misproportion(each, values[name], row[name] if row is not None else None)
                 failed |= {name: f"{fault} of {render_datetime(time)}"} if fault else {}
@@ -210,13 +216,13 @@ def write_judged(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleTrial:
-    """A quality rule of a feed that is tried without data: a condition on a row, or an aggregate. `columns` is the
+    """A quality rule of a feed that is tried without data, and the field of `Quality` that has it. `columns` is the
     feed's schema, if it is declared.
     """
 
     columns: str | None
     text: str
-    is_of_rows: bool = True
+    field: str = "rules"
 
 
 def find_rule_fault(spark: "SparkSession", trial: RuleTrial) -> CodeFault | None:
@@ -225,11 +231,14 @@ def find_rule_fault(spark: "SparkSession", trial: RuleTrial) -> CodeFault | None
 
     frame = spark.range(0) if trial.columns is None else spark.createDataFrame([], trial.columns)
     try:
-        (_is_broken if trial.is_of_rows else _analyzed)(frame, trial.text)
+        if trial.field == "rules":
+            _is_broken(frame, trial.text)
+        else:
+            _measure(frame, trial.text, is_number=trial.field == "compare")
     except AnalysisException as exc:
         if trial.columns is None and not isinstance(exc, ParseException):
             return None
-        what = "a condition of Spark SQL on a row" if trial.is_of_rows else "an aggregate of Spark SQL over the rows"
+        what = _WANTED[trial.field]
         next_step = f"Write {what} of the feed."
         return CodeFault(
             reason=f"the quality rule {trial.text!r} is not understood: {render_cause(exc)}", next_step=next_step
@@ -261,12 +270,18 @@ def _understood(subject: str, name: str, text: str, where: str) -> Iterator[None
         ) from exc
 
 
-def _analyzed(frame: "DataFrame", text: str) -> "Column":
-    """Return an aggregate over all rows of a frame. Raises AnalysisException if Spark does not understand it."""
+def _measure(frame: "DataFrame", text: str, *, is_number: bool = True) -> "Column":
+    """Return an aggregate over all rows of a frame: a number, or a condition. Raises AnalysisException if it is none,
+    or Spark does not understand it.
+    """
+    from pyspark.errors import AnalysisException
     from pyspark.sql import functions as sf
+    from pyspark.sql.types import BooleanType, NumericType
 
     measure = sf.expr(text)
-    frame.agg(measure).schema  # noqa: B018 - a session of Spark Connect analyzes now
+    kind = frame.agg(measure).schema.fields[0].dataType
+    if not isinstance(kind, NumericType if is_number else BooleanType):
+        raise AnalysisException(f"it is of type {kind.simpleString()}, and must be {_KIND[is_number]}")
     return measure
 
 

@@ -296,6 +296,8 @@ def _accept(
     look = _look(context, record, notice, time)
     seen = _seen(record, notice, time, look, context.as_of)
     assert seen.row is not None
+    if not (notice.accept or "").strip():
+        _refuse(notice, record, time, "nothing says why its rows are accepted", "Write the reason behind --accept.")
     key = FeedKey(*record.key, time)
     with context.database.begin() as connection:
         lock_log(connection)

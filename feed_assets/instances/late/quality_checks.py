@@ -78,9 +78,11 @@ class QualityCheck:
         if self.summary is not None:
             found = self.summary if self.has_passed else f"its rows are not good enough: {self.summary}"
             return found if self.accepted is None else f"{found}; accepted by {self.accepted}"
+        if self.accepted is not None:
+            return f"its rows were not judged; accepted by {self.accepted}"
         if self.error is not None:
             again = "" if self.due_at is None else f"; a run tries it again at {render_datetime(self.due_at)}"
-            return f"its quality could not be checked: {self.error}{again}"
+            return f"its quality could not be checked: {self.error.rstrip('.')}{again}"
         asked = "the next tick asks for a run" if self.request is None else f"a run was asked for, try {self.tries}"
         return f"its quality is checked: {asked}"
 

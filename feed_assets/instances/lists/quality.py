@@ -16,7 +16,7 @@ from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.entities.flow_names import is_flow
 from feed_assets.errors import Fault
-from feed_assets.instances.late.quality_checks import QualityChecks
+from feed_assets.instances.late.quality_checks import QualityCheck, QualityChecks
 from feed_assets.json_form import NominalTime
 from feed_assets.log.records import FeedKey, ProcessKey
 from feed_assets.plan.edges import OutputEdge
@@ -123,12 +123,16 @@ def show_quality(context: OperationContext, feed: Subject) -> tuple[InstanceQual
             for time in context.plan.writer_times(edge, nominal_time):
                 facts = Facts(connection).of(ProcessKey(*edge.process_key, time))
                 found += _build(context, edge, [fact for fact in facts if fact.category == f"{QUALITY}{edge.name}"])
+        known = [] if found or nominal_time is None else [*_checks(context, connection, feed, 1)]
     if not found:
         at = "" if nominal_time is None else f" at {render_datetime(nominal_time)}"
+        reason, next_step = "no attempt has looked at its rows", "It does so when it writes the instance"
+        if known:
+            reason, next_step = known[0].sentence, "There are figures once a run has judged its rows"
         raise InstanceQueryError(
             subject=f"feed {feed.name!r}{at}",
-            reason="no attempt has looked at its rows",
-            next_step="It does so when it writes the instance, if quality is declared.",
+            reason=reason,
+            next_step=f"{next_step}, if quality is declared.",
             fault=Fault.MISSING,
         )
     return tuple(found)
@@ -173,30 +177,33 @@ def _find_edges(context: OperationContext, feed: Subject) -> Sequence[OutputEdge
     return wanted
 
 
+def _checks(context: OperationContext, connection: Connection, feed: Subject, limit: int) -> Iterator[QualityCheck]:
+    """Yield the check of an instance that came from outside, or those of the newest ones."""
+    for cluster in feed.asked:
+        if context.feed_on(feed.name, cluster).is_judged:
+            checks, key = QualityChecks(connection), (feed.name, cluster)
+            if feed.nominal_time is None:
+                yield from checks.newest(*key, limit)
+            else:
+                yield from checks.of_instances([FeedKey(*key, feed.nominal_time)]).values()
+
+
 def _judged(context: OperationContext, connection: Connection, feed: Subject, limit: int) -> Iterator[InstanceQuality]:
     """Yield what was found about an instance that came from outside, or about the newest ones."""
-    for cluster in feed.asked:
-        if not context.feed_on(feed.name, cluster).is_judged:
-            continue
-        checks, key = QualityChecks(connection), (feed.name, cluster)
-        if feed.nominal_time is None:
-            known = checks.newest(*key, limit)
-        else:
-            known = [*checks.of_instances([FeedKey(*key, feed.nominal_time)]).values()]
-        for each in known:
-            if each.facts:
-                yield InstanceQuality(
-                    feed=each.name,
-                    cluster=each.cluster,
-                    nominal_time=each.nominal_time,
-                    **_figures(each.facts),
-                    quarantine=None,
-                    process=None,
-                    process_time=None,
-                    attempt=None,
-                    recorded_at=each.planned_at,
-                    accepted=each.accepted,
-                )
+    for each in _checks(context, connection, feed, limit):
+        if each.facts:
+            yield InstanceQuality(
+                feed=each.name,
+                cluster=each.cluster,
+                nominal_time=each.nominal_time,
+                **_figures(each.facts),
+                quarantine=None,
+                process=None,
+                process_time=None,
+                attempt=None,
+                recorded_at=each.planned_at,
+                accepted=each.accepted,
+            )
 
 
 def _figures(values: Mapping[str, str]) -> dict[str, Any]:

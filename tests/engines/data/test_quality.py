@@ -182,3 +182,20 @@ def test_the_files_of_an_application_are_judged_by_reading_them(spark: SparkSess
     readings(spark).write.parquet(output.url)
     report = judge_output(spark, output, NOMINAL_TIME)
     assert report.rows == kept(spark, output, report.judged).count() == 970
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "reason"),
+    [
+        ("aggregates", "sum(temp)", "it is of type double, and must be a condition"),
+        ("compare", "max(name)", "it is of type string, and must be a number"),
+    ],
+)
+def test_an_aggregate_of_another_type_is_refused(
+    spark: SparkSession, tmp_path: Path, field: str, text: str, reason: str
+) -> None:
+    demand = text if field == "aggregates" else {"value": text, "at_least": 1}
+    with pytest.raises(OutputMismatchError, match=reason):
+        write_output(readings(spark), held(tmp_path, **{field: {"heat": demand}}))
+    ((fault,),) = try_here([RuleTrial(columns="temp double, name string", text=text, field=field)], lambda: spark)
+    assert reason in fault.reason

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from feed_assets.context.errors import ArrivalRefusedError, InstanceQueryError
+from feed_assets.context.operation import resolve_subject
+from feed_assets.entities.common import Kind
 from feed_assets.instances.arrival.arrival_notices import Notice, NoticeOutcome, record_notice
 from feed_assets.instances.attempts.judging import conclude_unread, note_fault
 from feed_assets.instances.late.quality_checks import (
@@ -15,6 +18,7 @@ from feed_assets.instances.late.quality_checks import (
     QualityChecks,
     apply_quality_requests,
 )
+from feed_assets.instances.lists.quality import show_quality
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, FeedKey, ProcessInstanceStatus
 from tests.databases import create_schema
 from tests.instances.harness import START, LifecycleHarness, at, feed, process
@@ -162,3 +166,14 @@ def test_late_data_are_judged_before_who_runs_again_reads_them(tmp_path: Path) -
     lifecycle.launch(lifecycle.tick(after), after)
     assert lifecycle.statuses("count")[START] is ProcessInstanceStatus.SUCCEEDED
     assert lifecycle.instances("count")[START].attempt == 2
+
+
+def test_content_that_was_not_judged_is_accepted_for_a_reason(lifecycle: LifecycleHarness) -> None:
+    context = lifecycle.context(NOON)
+    with pytest.raises(ArrivalRefusedError, match="nothing says why its rows are accepted"):
+        record_notice(context, Notice(feed="clicks", nominal_time=START, author="ann", accept=" "))
+    record_notice(context, Notice(feed="clicks", nominal_time=START, author="ann", accept="a sale"))
+    assert lifecycle.feed_statuses("clicks")[START] is AVAILABLE
+    subject = resolve_subject(context, "clicks", START, kind=Kind.FEED)
+    with pytest.raises(InstanceQueryError, match="its rows were not judged; accepted by ann: a sale"):
+        show_quality(context, subject)
