@@ -16,10 +16,11 @@ from feed_assets.instances.errors import DataRemovedError
 from feed_assets.instances.late.lateness import SETTLING
 from feed_assets.instances.late.quality_checks import hold_back
 from feed_assets.log.events import EventLog
+from feed_assets.log.instances.arrival_polls import ArrivalPolls
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.feed_places import FeedPlaces
 from feed_assets.log.instances.manifests import Manifests, RecordedManifest
-from feed_assets.log.records import FeedEventKind, FeedInstance, FeedInstanceStatus, FeedKey, NewFeedEvent
+from feed_assets.log.records import ArrivalPoll, FeedEventKind, FeedInstance, FeedInstanceStatus, FeedKey, NewFeedEvent
 from feed_assets.masking import get_logger
 from feed_assets.plan.copy_records import StoreAddress, endpoint_of
 from feed_assets.plan.records import FeedRecord
@@ -212,6 +213,7 @@ def _record_changed(
     seqs = EventLog(connection).append([event for _, event in available])
     told = (replace(row, event_seq=seq) for (row, _), seq in zip(available, seqs, strict=True))
     FeedInstances(connection).put([*told, *held.values()])
+    ArrivalPolls(connection).put(ArrivalPoll(*key, found="", polled_at=as_of, next_poll_at=as_of) for key in held)
 
 
 def _changed_row(row: FeedInstance, content: Content, scan: Scan, as_of: datetime) -> FeedInstance:

@@ -133,10 +133,15 @@ def hold_back(
         return {}
     checks = QualityChecks(connection)
     known = checks.of_instances([row.key for _, row, _ in judged])
+    standing = FeedInstances(connection).get_many([row.key for _, row, _ in judged])
     held: dict[FeedKey, FeedInstance] = {}
     new: list[QualityCheck] = []
     for record, row, event in judged:
         assert record.quality is not None
+        before = standing.get(row.key)
+        if before is not None and before.status is FeedInstanceStatus.PARTIAL and before.available_at is not None:
+            row = replace(row, available_at=before.available_at)
+            event = replace(event, kind=FeedEventKind.CHANGED)
         content, rules, check = row.manifest_digest or "", digest_rules(record.quality), known.get(row.key)
         if check is not None and (check.content, check.rules) == (content, rules):
             if not (check.has_passed or check.accepted is not None):

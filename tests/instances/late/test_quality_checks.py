@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Collection
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -160,7 +161,15 @@ def test_late_data_are_judged_before_who_runs_again_reads_them(tmp_path: Path) -
     assert lifecycle.feed_statuses("clicks")[START] is PARTIAL
     assert not lifecycle.tick(later)
     assert lifecycle.statuses("count")[START] is ProcessInstanceStatus.WAITING
+    with lifecycle.database.begin() as connection:
+        QualityChecks(connection).put([replace(check(lifecycle), due_at=None, summary="no row is good")])
+    lifecycle.land("clicks", START, text="good again")
+    assert not lifecycle.tick(later + timedelta(minutes=10))
+    assert check(lifecycle).content.startswith("look:"), "it is compared before and after it is judged"
     judge(lifecycle, 250)
+    kinds = [event.kind for event in lifecycle.events("clicks")]
+    assert kinds == [FeedEventKind.ARRIVED, FeedEventKind.CHANGED]
+    assert lifecycle.feed_instances("clicks")[START].available_at == NOON
     assert lifecycle.feed_statuses("clicks")[START] is AVAILABLE
     after = later + timedelta(minutes=20)
     lifecycle.launch(lifecycle.tick(after), after)
