@@ -210,3 +210,20 @@ def test_a_reader_of_what_a_process_writes_follows_its_versions(tmp_path: Path) 
     lifecycle.run("publishing", DAYS[2], NOON, "by-hand")
     assert work(lifecycle, NOON + WATCH) == [("reading", DAYS[2])]
     assert lifecycle.content("copied", DAYS[2]) == "new@03"
+
+
+def test_a_replica_follows_the_versions_of_its_source(tmp_path: Path) -> None:
+    roles = {"primary": "source", "backup": "target"}
+    clusters = {name: {**validity(START, None), "type": role} for name, role in roles.items()}
+    copied = Feed(
+        name="countries", instances="current", format="csv", locations={"data": "/countries"}, clusters=clusters
+    )
+    lifecycle = LifecycleHarness.of(tmp_path, copied, clusters=tuple(roles))
+    for text, moment in (("old", START + DAY), ("new", NOON)):
+        write(lifecycle, text, moment - timedelta(hours=1))
+        for _ in range(3):
+            lifecycle.tick(moment)
+            lifecycle.look_for_late(moment)
+            lifecycle.launch(lifecycle.tick(moment, "backup"), moment)
+        (replica,) = (tmp_path / "backup/countries").glob("*.csv")
+        assert replica.read_text() == text

@@ -453,10 +453,10 @@ def decide_wait(check: LateCheck, as_of: datetime, *, is_woken: bool = False) ->
 def is_too_late(plan: Plan, process: ProcessRecord, check: LateCheck) -> bool:
     """Return whether others have changed what a flow copies after the cut-off of late data, or without one.
 
-    What is published here, or made by an asset of Dagster, is copied again whenever it has other content.
+    What is published here, or made by an asset of Dagster, or current, is copied again whenever it has other content.
     """
     feed = None if process.copy is None else plan.feeds.get(process.inputs[0].feed_key)
-    if feed is None or not feed.is_external or feed.produced_by is not None:
+    if feed is None or not feed.is_external or feed.produced_by is not None or feed.is_current:
         return False
     cut_off = feed.late_cut_off
     return cut_off is None or check.planned_at > cut_off_at(check.nominal_time, cut_off.as_duration())
