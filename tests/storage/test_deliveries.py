@@ -9,11 +9,11 @@ import pytest
 
 from feed_assets.storage import registry
 from feed_assets.storage.checksums import checksum_of
+from feed_assets.storage.deliveries import DeliveredFile, Deliveries
 from feed_assets.storage.errors import InstanceChangingError, StorageError
 from feed_assets.storage.local.store import LocalDeliveries, LocalStore
 from feed_assets.storage.object import obstore_client as conditional_removal
 from feed_assets.storage.object.obstore_client import ConditionalRemoval
-from feed_assets.storage.port import DeliveredFile, Deliveries
 from feed_assets.storage.registry import open_store
 from tests.object_servers import ObjectServer
 from tests.storage.harnesses import StoreHarness, local_harness, s3_harness

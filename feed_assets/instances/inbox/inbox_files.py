@@ -18,9 +18,9 @@ from feed_assets.json_form import NominalTime
 from feed_assets.log.cursors import Cursors
 from feed_assets.plan.records import FeedRecord, InboxRecord
 from feed_assets.sql.database import Database
+from feed_assets.storage.deliveries import DeliveredFile, Deliveries
 from feed_assets.storage.listing import moment
 from feed_assets.storage.pool import StorePool
-from feed_assets.storage.port import DeliveredFile, Deliveries
 from feed_assets.timing.dates import render_datetime
 
 _HIDDEN = (".", "_")

@@ -49,10 +49,10 @@ from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, FeedKey, 
 from feed_assets.masking import get_logger
 from feed_assets.plan.records import FeedRecord
 from feed_assets.sql.database import Database, lock_log
+from feed_assets.storage.deliveries import DeliveredFile
 from feed_assets.storage.errors import InstanceChangingError, StorageAwayError, StorageError
 from feed_assets.storage.manifests import SupportsWrite, read_entry
 from feed_assets.storage.pool import StorePool
-from feed_assets.storage.port import DeliveredFile
 from feed_assets.storage.records import Availability, Manifest, ManifestEntry, StagingPlace
 
 ORIGIN = "inbox"

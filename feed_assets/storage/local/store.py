@@ -28,6 +28,7 @@ from uuid import uuid4
 from feed_assets.storage.checksums import checksum_of
 from feed_assets.storage.clearing import clearing_guard
 from feed_assets.storage.copy_port import Documents, Reading, Snapshots, Staging
+from feed_assets.storage.deliveries import WRITTEN, DeliveredFile, Deliveries
 from feed_assets.storage.errors import (
     InstanceChangingError,
     InstanceNotFoundError,
@@ -55,15 +56,7 @@ from feed_assets.storage.paths import (
     parse_token,
     path_name,
 )
-from feed_assets.storage.port import (
-    WRITTEN,
-    Choose,
-    DeliveredFile,
-    Deliveries,
-    FolderNames,
-    InstanceStore,
-    Trash,
-)
+from feed_assets.storage.port import Choose, FolderNames, InstanceStore, Trash
 from feed_assets.storage.records import Clearing, Extra, Guard, Manifest, StagingPlace
 from feed_assets.storage.scratch import keep_files
 

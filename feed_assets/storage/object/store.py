@@ -15,6 +15,7 @@ from feed_assets.storage.copy_port import (
     Prepared,
     Reading,
 )
+from feed_assets.storage.deliveries import WRITTEN, DeliveredFile, Deliveries
 from feed_assets.storage.errors import (
     InstanceChangingError,
     InstanceNotFoundError,
@@ -48,15 +49,7 @@ from feed_assets.storage.paths import (
     parse_path,
     parse_token,
 )
-from feed_assets.storage.port import (
-    WRITTEN,
-    Choose,
-    DeliveredFile,
-    Deliveries,
-    FolderNames,
-    InstanceStore,
-    Trash,
-)
+from feed_assets.storage.port import Choose, FolderNames, InstanceStore, Trash
 from feed_assets.storage.records import (
     Clearing,
     Extra,

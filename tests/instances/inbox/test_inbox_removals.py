@@ -15,9 +15,9 @@ import pytest
 from feed_assets.instances.inbox import ingest
 from feed_assets.instances.inbox.inbox_files import FileStatus
 from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.storage.deliveries import DeliveredFile
 from feed_assets.storage.local.store import LocalDeliveries
 from feed_assets.storage.pool import StorePool
-from feed_assets.storage.port import DeliveredFile
 from feed_assets.storage.registry import open_store
 from tests.instances.harness import LifecycleHarness
 from tests.instances.inbox.test_inboxes import (
