@@ -80,6 +80,9 @@ FeedAssetsError
 ├── LifecycleError            an instance cannot take its next step
 │   ├── InputsMissingError
 │   ├── TryRefusedError       what an instance does would not stay in a scratch place, or it has nothing to do
+│   ├── InputChangedError     a current instance changed while it was read, and again when it was read anew
+│   ├── NothingToCompareError the feed that has the values of a column has no instance yet
+│   ├── RerunOutdatedError    a digest is not that of the plan of a rerun any more; nothing was changed
 │   ├── OutputOutsideValidityError
 │   ├── StepRefusedError      a step would run outside of its attempt, or twice in it
 │   ├── NotAskedError         a service was not called, because its next try is not due

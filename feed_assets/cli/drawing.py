@@ -96,8 +96,10 @@ def print_tried(tried: "Tried", output: str) -> None:
 def _print_difference(found: "Difference", output: str) -> None:
     of = f"keys ({', '.join(found.keys)})" if found.keys else "rows"
     changed = f", {found.changed:,} changed" if found.keys else ""
-    figures = f"{found.only_new:,} only new, {found.only_old:,} only published"
-    say(f"{counted(found.old_rows, 'row')} published; {of}: {figures}{changed}")
+    figures = f"{of}: {found.only_new:,} only new, {found.only_old:,} only published{changed}"
+    if not found.compared:
+        figures = "no column is on both sides with the same type, so rows are not compared"
+    say(f"{counted(found.old_rows, 'row')} published; {figures}")
     if found.sample:
         rows = [
             (each.kind.value, each.number, *(_cell(each, name) for name in found.compared)) for each in found.sample

@@ -170,6 +170,14 @@ class OperationContext(LifecycleContext):
             renames = Definitions(connection).renames()
         now = tuple(each.name for each in renames if each.kind in kinds and each.former == name)
         suggestions = tuple(find_similar(name, known, n=2))
+        unread = [each for each in self.errors if each.entity is None]
+        if unread and not suggestions and not now:
+            raise DefinitionsError(
+                location=" or ".join(sorted(labels)),
+                issues=unread,
+                reason="it is in no file that can be read",
+                next_step="It may be in one of these:",
+            )
         raise EntityNotFoundError(kind=" or ".join(sorted(kinds)), name=name, suggestions=suggestions, now=now)
 
     def require_clusters(self, clusters: Iterable[str]) -> None:

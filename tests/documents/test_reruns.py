@@ -28,6 +28,6 @@ def test_the_commands_of_the_page_run_and_show_what_it_shows(tmp_path: Path, mon
     said = re.sub(r"\d\.\d\d hours", "", shown.stderr.splitlines()[0])
     assert said == re.sub(r"\d\.\d\d hours", "", " ".join(table.splitlines()[-2:]))
     assert "2 instances of daily-delays again" in run(*rerun).stderr
-    assert "it is a part of rerun 8e255986 of ann" in ok(run(*why, "--all"))
+    assert "it is a part of rerun 62d9b4d2 of ann" in ok(run(*why, "--all"))
     assert "1 rerun that was asked for will not be" in run(*kill).stderr
     assert "rerun" not in ok(run(*why, "--all"))

@@ -20,7 +20,8 @@ from feed_assets.context.operation import AttemptContext, OperationContext
 from feed_assets.engines.data.differences import ColumnDifference, Difference, compare_columns, compare_rows
 from feed_assets.engines.data.frames import read_input, render_subject
 from feed_assets.engines.data.tables import read_staged_partition
-from feed_assets.engines.errors import InputReadError, OutputMismatchError
+from feed_assets.engines.errors import EngineError
+from feed_assets.engines.failures import render_cause
 from feed_assets.engines.port import Engine, InputInstance, OutputReport, Work
 from feed_assets.engines.registry import open_engine
 from feed_assets.engines.spark.addresses import check_spark_remote
@@ -38,13 +39,14 @@ from feed_assets.instances.steps.frames import StepFrames
 from feed_assets.instances.steps.records import StepRun, StepStatus
 from feed_assets.json_form import NominalTime, shown
 from feed_assets.loading.bundles import load_files
-from feed_assets.loading.entity_files import read_declared_files, values_of
+from feed_assets.loading.entity_files import read_entity_files, values_of
+from feed_assets.loading.errors import LocationUnreadableError
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import FeedInstanceStatus, ProcessInstance
 from feed_assets.plan.edges import OutputEdge
 from feed_assets.plan.location import compile_location
-from feed_assets.plan.records import ProcessRecord
+from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.plan.rendering import counted
 from feed_assets.releases.store import PinnedWork
 from feed_assets.releases.timeline import ReleaseTimeline
@@ -177,7 +179,12 @@ def _declared_in(context: OperationContext, settings: Settings, folder: str) -> 
     the values of the settings in force, so that inputs are those of this project.
     """
     root, entities = _find_project(settings, Path(folder).absolute())
-    files = read_declared_files(settings.model_copy(update={"entities": str(entities)}))
+    try:
+        files = read_entity_files(str(entities))
+    except LocationUnreadableError as exc:
+        raise LocationUnreadableError(
+            location=exc.location, reason=exc.reason, next_step="Name another folder with --entities."
+        ) from exc
     values = values_of(settings)
     location = compile_location(load_files(files, values), context.as_of, root, sorted(settings.notify))
     timeline = ReleaseTimeline(location.plan, values)
@@ -336,10 +343,14 @@ class _Trial:
             if report is not None and report.judged is not None:
                 output.keep(report.judged)
             try:
-                columns, difference = self._compare(output)
+                spark = open_session(lambda: self.session, self.context.run_id)
+                made = self._read_made(spark, output)
+                columns = compare_columns(made, None)
+                columns, difference = self._compare(made, self._read_published(spark, output), output.record)
                 note = "" if difference is not None else "nothing is published to compare with"
-            except (InputReadError, OutputMismatchError) as exc:
-                note = str(exc)
+            except Exception as exc:  # noqa: BLE001 - the classes of Spark's errors are many, and the work has been done
+                why = str(exc) if isinstance(exc, EngineError) else f"{render_cause(exc)}."
+                note = f"it cannot be compared with what is published: {why}"
         return TriedOutput(
             output=output.edge.name,
             feed=output.edge.feed,
@@ -354,28 +365,24 @@ class _Trial:
             note=note,
         )
 
-    def _compare(self, output: StagedOutput) -> tuple[tuple[ColumnDifference, ...], Difference | None]:
-        """Return the columns of an output, and how it differs from what is published, if anything is.
-
-        Raises:
-            InputReadError, OutputMismatchError: one of them cannot be read.
-        """
-        record, edge, spark = output.record, output.edge, open_session(lambda: self.session, self.context.run_id)
-        url = output.staging.url
+    def _read_made(self, spark: "SparkSession", output: StagedOutput) -> "DataFrame":
+        record, edge, url = output.record, output.edge, output.staging.url
         if record.table is None:
             here = InputInstance(nominal_time=output.nominal_time, url=url)
-            new = read_input(spark, feed_data(edge.name, record, [here]))
-        else:
-            target = output_target(edge.name, record, output.nominal_time, url)
-            new = read_staged_partition(spark, target, render_subject(target))
-        old = self._read_published(spark, edge, output.nominal_time)
-        columns = compare_columns(new, old)
-        if old is None:
-            return columns, None
-        unique = record.quality.unique if record.quality is not None else ()
-        return columns, compare_rows(new, old, columns, unique, self.rows)
+            return read_input(spark, feed_data(edge.name, record, [here]))
+        target = output_target(edge.name, record, output.nominal_time, url)
+        return read_staged_partition(spark, target, render_subject(target))
 
-    def _read_published(self, spark: "SparkSession", edge: OutputEdge, time: datetime) -> "DataFrame | None":
+    def _compare(
+        self, made: "DataFrame", old: "DataFrame | None", record: FeedRecord
+    ) -> tuple[tuple[ColumnDifference, ...], Difference | None]:
+        """Return the columns of an output, and how it differs from what is published, if anything is."""
+        columns = compare_columns(made, old)
+        unique = record.quality.unique if record.quality is not None else ()
+        return columns, compare_rows(made, old, columns, unique, self.rows) if old is not None else None
+
+    def _read_published(self, spark: "SparkSession", output: StagedOutput) -> "DataFrame | None":
+        edge, time = output.edge, output.nominal_time
         record = self.published.plan.feeds.get(edge.feed_key)
         with self.context.database.read() as connection:
             row = FeedInstances(connection).get(edge.feed, edge.cluster, time)

@@ -8,7 +8,7 @@ record alone, and what runs is requested as any run.
 import hashlib
 import json
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -34,12 +34,16 @@ from feed_assets.log.definitions.schedules import load_schedules
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances
-from feed_assets.log.records import FeedInstanceStatus, ProcessInstance, ProcessKey
+from feed_assets.log.records import FeedInstanceStatus, ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.plan.edges import Key
 from feed_assets.plan.rendering import counted
 from feed_assets.sql.column_types import to_micros
 from feed_assets.sql.database import lock_log
 
+_REMARKS = {
+    ProcessInstanceStatus.SUSPENDED: "it is suspended: it waits until somebody resumes it",
+    ProcessInstanceStatus.KILLED: "it was killed: it runs again, unless somebody kills it again",
+}
 SHORTEST_DIGEST = 8
 _WHOLE, _PART = 16, 4
 _VERSION = 1
@@ -193,8 +197,9 @@ class _Planning:
             record = context.plan.processes.get((process, cluster))
             is_on = record is None or schedules.is_scheduled(*record.entity, cluster)
             rest = None if is_on else "its process is not scheduled or suspended: it waits for that"
+            states = {key[2]: _REMARKS.get(self.found[key][1].status) for key in keys} if level else {}
             sequence, times = context.find_sequence(Kind.PROCESS, process, cluster), sorted(key[2] for key in keys)
-            reasons = {key[2]: self.gone.get(key, rest) for key in keys}
+            reasons = {key[2]: self.gone.get(key, rest or states.get(key[2])) for key in keys}
             median = medians[process, cluster]
             for first, last, (why,) in join_consecutive((time, sequence, (reasons[time],)) for time in times):
                 those = times[bisect_left(times, first) : bisect_right(times, last)]
@@ -207,9 +212,9 @@ class _Planning:
 
     def digest(self) -> str:
         """Return a digest of all of it, and behind that a short one of the instances of each process."""
-        parts: dict[tuple[str, ...], list[tuple[int, bool]]] = defaultdict(list)
-        for key in sorted(self.found):
-            parts[key[:2]].append((to_micros(key[2]), key in self.gone))
+        parts: dict[tuple[str, ...], list[tuple[int, bool, bool]]] = defaultdict(list)
+        for key, (level, _, _) in sorted(self.found.items(), key=lambda each: each[0]):
+            parts[key[:2]].append((to_micros(key[2]), key in self.gone, level == 0))
         options = [_VERSION, self.downstream.levels, self.downstream.even_unchanged]
         return _sha256([options, sorted(parts.items())])[:_WHOLE] + "".join(
             _sha256(part)[:_PART] for _, part in sorted(parts.items())
@@ -233,6 +238,8 @@ def plan_reruns(
     hangs on that alone.
     """
     again = [row for row in rows if decide_action(InstanceAction.RERUN, row.status) is not row.status]
+    others = Counter(row.status for row in rows) - Counter(row.status for row in again)
+    stay = (f"{counted(number, 'named instance')} {status}: not run again" for status, number in others.items())
     planning = _Planning(context, connection, downstream)
     planning.walk(again)
     taken = {key: each for key, each in planning.found.items() if key not in planning.gone}
@@ -244,7 +251,7 @@ def plan_reruns(
         even_unchanged=downstream.even_unchanged,
         levels=downstream.levels,
         ranges=planning.ranges(),
-        remarks=(*planning.batches, *restores),
+        remarks=(*stay, *planning.batches, *restores),
         rows=tuple(row for level, row, _ in taken.values() if level == 0),
         hanging={key: is_told for key, (level, _, is_told) in taken.items() if level > 0},
         dry_run=True,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from pyspark.sql import SparkSession
 from sqlalchemy import select
 
 from feed_assets.engines.errors import WorkflowFailedError
+from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.instances.attempts import trying
 from feed_assets.instances.attempts.trying import Tried
@@ -135,6 +137,27 @@ def test_the_difference_is_that_by_hand_and_nothing_is_touched(
     ]
     assert quarantine.difference is not None
     assert (quarantine.feed, quarantine.rows, quarantine.difference.only_new) == ("bad-scores", 1, 1)
+
+
+def test_what_is_published_and_cannot_be_read_is_said_with_the_columns_of_what_was_made(
+    lifecycle: LifecycleHarness, spark: SparkSession
+) -> None:
+    written = feed("scores").model_dump(mode="json", exclude_unset=True) | {"format": "parquet"}
+    work = {"workflow": {"path": "jobs.py:scores"}, "outputs": {"scores": "now(0,0)"}}
+    clicks = feed("clicks", schema="user string, n int", flag="_SUCCESS")
+    lifecycle.declare(clicks, Feed.model_validate(written), process("score", inputs={"clicks": "now(0,0)"}, **work))
+    attempt(lifecycle, spark, "score")
+    (file,) = lifecycle.folder("scores", TIME).glob("*.parquet")
+    file.write_bytes(b"no Parquet")
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    for reason in ("FAILED_READ_FILE", "does not exist"):
+        with untouched(lifecycle):
+            (scores,) = try_(lifecycle, "score").outputs
+        assert (scores.is_good, scores.is_same, scores.rows) == (True, False, 3)
+        assert scores.note.startswith("it cannot be compared with what is published: ")
+        assert (reason in scores.note, "\tat " in scores.note) == (True, False), scores.note
+        assert [each.column for each in scores.columns] == ["user", "score"]
+        rmtree(file.parent, ignore_errors=True)
 
 
 def test_what_is_kept_goes_with_the_sweep_of_stagings_as_what_a_killed_trial_leaves(

@@ -15,6 +15,7 @@ from feed_assets.engines.port import Work
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
+from feed_assets.entities.process import Process
 from feed_assets.explain.explanations import explain_instance
 from feed_assets.explain.records import Reason, ReasonCode
 from feed_assets.instances.errors import RerunOutdatedError
@@ -249,6 +250,41 @@ def test_why_names_the_rerun_and_kill_calls_it_off(tmp_path: Path) -> None:
     ran = play(lifecycle, LATER)
     assert Counter(name for name, _ in ran) == {"make": 1, "count": 1}
     assert lifecycle.statuses("sum")[TIMES[0]] is SUCCEEDED
+
+
+def test_the_plan_says_what_was_suspended_or_killed_before_and_which_named_instance_has_not_ended(
+    tmp_path: Path,
+) -> None:
+    lifecycle = done(tmp_path)
+    context = lifecycle.context(LATER)
+    for time, action in ((TIMES[0], InstanceAction.SUSPEND), (TIMES[1], InstanceAction.KILL)):
+        subject = resolve_subject(context, "sum", f"{time:%FT%RZ}", preferred=Kind.PROCESS)
+        for each in (InstanceAction.RERUN, action):
+            control_instances(context, each, subject, author="bob")
+    plan = rerun(lifecycle, *TIMES[:3], dry_run=True)
+    told = [each.remark for each in plan.ranges if each.process == "sum"]
+    assert [(text or "")[:16] for text in told] == ["it is suspended:", "it was killed: i", ""]
+    rerun(lifecycle, TIMES[0], digest=rerun(lifecycle, TIMES[0], dry_run=True).digest)
+    assert rerun(lifecycle, TIMES[0], dry_run=True).summary.endswith("; 1 named instance WAITING: not run again")
+
+
+def test_which_instances_are_named_is_a_part_of_the_digest(tmp_path: Path) -> None:
+    totals = process("total", inputs={"clicks": "now(0,0)"}, outputs={"totals": "now(0,0)"}, end=END)
+    before = {"before": {"feed": "totals", "start": "now(-1,0)", "end": "now(-1,0)", "optional": True}}
+    written = totals.model_dump(mode="json", exclude_unset=True)
+    totals = Process.model_validate({**written, "inputs": written["inputs"] | before})
+    earlier = START - timedelta(hours=1)
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"), feed("totals", start=earlier), totals)
+    lifecycle.job = work_of
+    lifecycle.land("clicks", *TIMES, text="a")
+    play(lifecycle, NOON)
+    one, all_ = (rerun(lifecycle, *times, process="total", dry_run=True) for times in (TIMES[:1], TIMES))
+    assert planned(one) == planned(all_) == Counter(("total", time) for time in TIMES)
+    with pytest.raises(RerunOutdatedError):
+        rerun(lifecycle, *TIMES, process="total", digest=one.digest)
+    rewrite(lifecycle, TIMES[0])
+    rerun(lifecycle, TIMES[0], process="total", digest=one.digest)
+    assert play(lifecycle, LATER) == [("total", time) for time in TIMES]
 
 
 def test_a_killed_instance_ends_its_branch(tmp_path: Path) -> None:
