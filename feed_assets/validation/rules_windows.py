@@ -25,6 +25,7 @@ from feed_assets.validation.rules_retention import find_retention_period
 from feed_assets.validation.scope import Complaint, Scope, Writer, complain
 
 _MOMENT = timedelta(microseconds=1)
+_DAY = timedelta(days=1)
 SAMPLE = 500
 """The number of instances that are compared to find two outputs that write the same one."""
 
@@ -246,16 +247,24 @@ def check_one_writer(scope: Scope, process: Process) -> Iterator[Complaint]:
                     message=f"{who} writes the same instances of feed {feed!r} on {cluster}, "
                     f"such as {render_datetime(moment)}",
                     remedy="Give each instance one writer: another instance expression, validity, feed or cluster. "
-                    "Processes with a trigger can share a feed whose instances come as they come.",
+                    "Processes with a trigger can share a feed whose instances come as they come, by the second: "
+                    "now(0,0).",
                 )
 
 
 def _is_shared(scope: Scope, name: str, cluster: str, one: Writer, other: Writer) -> bool:
-    """Return whether two processes write a feed as they come to it: no two batches of them are of one second."""
+    """Return whether two processes write a feed as they come to it: no two batches of them are of one second, and those
+    of two seconds write two instances.
+    """
     feed = scope.find_feed_on(name, cluster)
     windows = [scope.find_output(writer.process, writer.output) for writer in (one, other)]
     are_batches = one.process is not other.process and one.process.makes_batches and other.process.makes_batches
-    return feed is not None and not feed.is_expected and are_batches and windows[0] == windows[1]
+    if feed is None or feed.is_expected or not are_batches or windows[0] != windows[1]:
+        return False
+    own, sequence, window = scope.sequence_on(one.process, cluster), scope.sequence_on(feed, cluster), windows[0]
+    batches = islice(own.between(max(own.start, sequence.start) + _DAY, NEVER), 2)
+    written = [] if window is None else [window.indices(batch, sequence) for batch in batches]
+    return len(written) == len(set(written))
 
 
 def _common_instance(scope: Scope, name: str, cluster: str, one: Writer, other: Writer) -> datetime | None:
