@@ -123,6 +123,7 @@ _NO_TIME = timedelta(0)
 _DAY = timedelta(days=1)
 _AGE = timedelta(days=365_000)
 _FAR = datetime(9000, 1, 1, tzinfo=UTC)
+_FIRST = datetime.min.replace(tzinfo=UTC)
 
 
 def find_longest(start: datetime) -> Frequency:
@@ -309,7 +310,7 @@ class InstanceSequence:
     def _locate(self, moment: datetime) -> tuple[int, datetime]:
         if self._is_elapsed:
             n = (moment - self.start) // self._step
-            return n, self.start + self._step * n
+            return n, _FIRST if n < 0 and self.is_single else self.start + self._step * n
         wall, anchor = moment.astimezone(self.timezone), self._wall_start
         if self.frequency.unit is Unit.DAYS:
             n = (wall.toordinal() - anchor.toordinal()) // self.frequency.count

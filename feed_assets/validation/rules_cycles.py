@@ -108,16 +108,26 @@ class _Cycles:
     def _complain(self, chain: Sequence[_Step], position: int) -> Complaint:
         """Return the complaint about the process that reads at a position of a chain that comes back to its start."""
         parts = render_ring(chain, position, self._render)
+        current = next(filter(None, map(self._find_current, chain)), None)
+        remedy = "End a window of this cycle earlier, for example at now(0,-60) or yesterday(0,0)."
+        if current is not None:
+            remedy = f"Of current feed {current!r} each version would concern who has made it: "
+            remedy += "read what was there before from a feed on schedule, for example its yesterday(0,0)."
         return Complaint(
             path=("inputs", chain[position].input),
             message=f"on {self._cluster} an instance waits for itself: {parts}",
-            remedy="End a window of this cycle earlier, for example at now(0,-60) or yesterday(0,0).",
+            remedy=remedy,
         )
+
+    def _find_current(self, step: _Step) -> str | None:
+        """Return the feed of a step if all instances of its writer write the same one."""
+        feed = self._scope.find_feed_on(step.reader.inputs[step.input].feed, self._cluster)
+        return feed.name if feed is not None and feed.is_current else None
 
     def _render(self, step: _Step) -> str:
         return (
             f"{self._instance(step.reader, step.reader_index)} reads feed {step.reader.inputs[step.input].feed!r} "
-            f"of {self._instance(step.writer, step.writer_index)}"
+            f"of {step.writer.name if self._find_current(step) else self._instance(step.writer, step.writer_index)}"
         )
 
     def _instance(self, process: Process, index: int) -> str:

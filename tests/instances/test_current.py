@@ -227,3 +227,39 @@ def test_a_replica_follows_the_versions_of_its_source(tmp_path: Path) -> None:
             lifecycle.launch(lifecycle.tick(moment, "backup"), moment)
         (replica,) = (tmp_path / "backup/countries").glob("*.csv")
         assert replica.read_text() == text
+
+
+def test_a_time_that_is_far_ahead_does_not_keep_a_version_back(tmp_path: Path) -> None:
+    lifecycle = begun(tmp_path)
+    write(lifecycle, "new", NOON + 1000 * DAY)
+    assert work(lifecycle, NOON) == [("naming", DAYS[2])]
+
+
+@pytest.mark.parametrize("change", ["schedule", "place", "start"])
+def test_what_is_declared_otherwise_is_looked_at_where_it_is_then(change: str, tmp_path: Path) -> None:
+    others = entities()[1:]
+    start = START - 30 * DAY if change == "start" else START
+    moved = Feed(
+        name="countries",
+        instances="current",
+        format="csv",
+        locations={"data": "/countries" if change == "start" else "/elsewhere"},
+        clusters={"primary": validity(start, None)},
+    )
+    lifecycle = begun(tmp_path) if change != "schedule" else LifecycleHarness.of(tmp_path)
+    if change == "schedule":
+        lifecycle.job = joined
+        lifecycle.declare(feed("countries", "days(1)"), *others)
+        lifecycle.land("countries", *DAYS, text="old")
+        for day in DAYS:
+            work(lifecycle, day + timedelta(hours=8))
+    lifecycle.declare(moved, *others)
+    work(lifecycle, NOON)  # nothing stands there yet, so what stood elsewhere is read
+    write(lifecycle, "new", NOON)
+    work(lifecycle, NOON + DAY)
+    work(lifecycle, NOON + 2 * DAY)
+    was = lifecycle.content("named", DAYS[2])
+    assert was == ("new" if change == "place" else "old")  # a version of what it has read
+    assert lifecycle.content("named", DAYS[2] + 2 * DAY) == "new"
+    assert (lifecycle.late_check("countries", START, AgendaKind.LATE_FEED) is None) == (change == "start")
+    assert not lifecycle.feed("countries").sequence.contains(start - DAY)

@@ -182,7 +182,8 @@ def _record_version(
 ) -> NoticeResult:
     """Look at the content of a current instance at once, and record other content as a version."""
     look = _look(context, record, notice, known.nominal_time)
-    contents = scan_contents(context.database, context.stores, {known.key: record}, context.real_now)
+    where = (context.database, context.stores, {known.key: record}, context.real_now)
+    contents = scan_contents(*where, follows_declared=True)
     (content,) = contents.values()
     if content.scan is None:
         reason = "its content cannot be read now" if content.error is None else describe_error(content.error)

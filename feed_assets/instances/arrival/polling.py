@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from feed_assets.context.bulkheads import TickStep, pause_by_age
 from feed_assets.context.tick import Tick, tick_step
 from feed_assets.instances.arrival.store_polls import Candidate, poll_confined, require_unobstructed
-from feed_assets.instances.late.lateness import SETTLING, decide_feed_check
+from feed_assets.instances.late.lateness import decide_feed_check, is_young
 from feed_assets.instances.late.quality_checks import digest_rules, hold_back
 from feed_assets.instances.late.store import LateCheck, LateChecks
 from feed_assets.log.cursors import Cursors
@@ -118,8 +118,8 @@ def fingerprint(look: Look) -> str:
 
 def wait_until_settled(record: FeedRecord, look: Look, real_now: datetime) -> Look:
     """Return a look as polls take it: a current instance without a flag is PARTIAL as long as somebody writes it."""
-    is_young = look.modified_at is not None and look.modified_at > real_now - SETTLING
-    if not record.is_current or record.flag is not None or not is_young or look.obstacle is not None:
+    is_whole = record.flag is not None or look.obstacle is not None
+    if not record.is_current or is_whole or not is_young(look.modified_at, real_now):
         return look
     return replace(look, availability=Availability.PARTIAL)
 

@@ -5,7 +5,7 @@ definition are removed, and processes whose gates may open now are recorded for 
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, replace
 from datetime import datetime, timedelta
@@ -13,12 +13,15 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from feed_assets.catalog.describing import apply_descriptions, sign_descriptions
+from feed_assets.instances.late.lateness import decide_feed_check
+from feed_assets.instances.late.store import LateChecks
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.definitions.records import Member, ScheduleState
 from feed_assets.log.definitions.store import Definitions
+from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.feed_places import FeedPlaces
 from feed_assets.log.instances.process_instances import UnstartedInstances
-from feed_assets.log.records import Watermark, WatermarkKind
+from feed_assets.log.records import FeedInstanceStatus, FeedKey, Watermark, WatermarkKind
 from feed_assets.log.watermarks import Watermarks
 from feed_assets.masking import get_logger
 from feed_assets.plan.edges import Key
@@ -149,6 +152,7 @@ def apply_plan(
         with _forgetting_on_error(timeline):
             timeline.refresh(connection, as_of)
             _apply_releases_and_feeds(connection, timeline, decisions)
+            _look_again(connection, timeline.plan, as_of)
             Cursors(connection).put(_APPLIED, timeline.plan.digest)
             apply_descriptions(connection, timeline.plan, described, without_row, as_of)
             Cursors(connection).put(DESCRIBED, sign)
@@ -223,24 +227,40 @@ def _apply_releases_and_feeds(
     known, present = _load_tracked(connection)
     returned = [key for key in plan.processes if key not in present]
     now = {key: _track(record.sequence) for key, record in plan.feeds.items() if record.is_polled}
-    _set_feed_watermarks(connection, known, now)
+    _set_feed_watermarks(connection, known, now, {key for key, record in plan.feeds.items() if record.is_current})
     FeedPlaces(connection).put(plan.feeds.values())
     _apply_releases(connection, timeline, decisions, returned)
     absent = {key: replace(walk, is_present=False) for key, walk in known.items()}
     _store_tracked(connection, {**absent, **now}, plan)
 
 
+def _look_again(connection: Connection, plan: Plan, as_of: datetime) -> None:
+    """Let the places of current instances that have come be looked at now: they may be other ones, or others than the
+    instances on schedule that their feeds had.
+    """
+    current = {FeedKey(*key, each.sequence.start): each for key, each in plan.feeds.items() if each.is_current}
+    rows = FeedInstances(connection).get_many(current)
+    come = [key for key, row in rows.items() if row.status is FeedInstanceStatus.AVAILABLE]
+    found = (decide_feed_check(current[key], key.nominal_time, as_of) for key in come)
+    LateChecks(connection).put([check for check in found if check is not None])
+
+
 def _set_feed_watermarks(
-    connection: Connection, before: Mapping[Key, TrackedSequence], now: Mapping[Key, TrackedSequence]
+    connection: Connection,
+    before: Mapping[Key, TrackedSequence],
+    now: Mapping[Key, TrackedSequence],
+    current: Collection[Key],
 ) -> None:
-    """Write watermarks that are missing or whose sequence has changed; the others are not read."""
+    """Write watermarks that are missing or whose sequence has changed; the others are not read. `current` feeds have
+    one instance, which is polled anew if it has another time.
+    """
     watermarks = Watermarks(connection)
     kind = WatermarkKind.FEED
     missing = frozenset((key.entity, key.cluster) for key in watermarks.missing(kind, list(now)))
     rows = []
     for key, walk in now.items():
         was = before.get(key, walk)
-        if key in missing:
+        if key in missing or (key in current and was != walk):
             found = Watermark(kind=kind, entity=key[0], cluster=key[1], next_index=0, next_time=walk.sequence.start)
             rows.append(decide_watermark(found, walk.sequence, walk.sequence))
         elif was != walk and (standing := watermarks.get(kind, *key)) is not None:

@@ -13,7 +13,7 @@ from feed_assets.context.errors import NotAskedError
 from feed_assets.context.tick import find_silent
 from feed_assets.errors import describe_error
 from feed_assets.instances.errors import DataRemovedError
-from feed_assets.instances.late.lateness import SETTLING
+from feed_assets.instances.late.lateness import is_young
 from feed_assets.instances.late.quality_checks import hold_back
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.arrival_polls import ArrivalPolls
@@ -74,8 +74,11 @@ def scan_contents(
     candidates: Mapping[FeedKey, FeedRecord],
     real_now: datetime,
     bulkheads: Bulkheads | None = None,
+    *,
+    follows_declared: bool = False,
 ) -> dict[FeedKey, Content]:
     """Scan instances, several at a time, where they are by the record; read only files that the record does not cover.
+    A current instance that `follows_declared` places is where its feed has its data now, or else where it was.
 
     `real_now` is the real time. With `bulkheads`, a storage that does not answer or fails by a time-out is left alone,
     and what is less than before is held: only a run that a person asks for takes it.
@@ -85,7 +88,10 @@ def scan_contents(
     with database.read() as connection:
         known, rows = Manifests(connection).get_many(list(candidates)), FeedInstances(connection).get_many(candidates)
         places = FeedPlaces(connection)
-        there = {key: places.at_place(record, rows.get(key)) for key, record in candidates.items()}
+        former = {key: places.at_place(record, rows.get(key)) for key, record in candidates.items()}
+    following = {key for key, record in candidates.items() if record.is_current and follows_declared}
+    there = {key: record if key in following else former[key] for key, record in candidates.items()}
+    second = {key: former[key] if key in following else record for key, record in candidates.items()}
     addresses = [record.store for record in there.values()]
     silent = {} if bulkheads is None else find_silent(stores, addresses, bulkheads)
 
@@ -118,12 +124,10 @@ def scan_contents(
         return content
 
     found = dict(zip(there, stores.each(scan, list(there.items())), strict=True))
-    elsewhere = {  # somebody may have moved it to where its feed has its data now
-        key: candidates[key]
+    elsewhere = {  # somebody may have moved it to where its feed has its data now, or not yet
+        key: second[key]
         for key, content in found.items()
-        if content.scan is not None
-        and not content.is_available
-        and _location(content.record) != _location(candidates[key])
+        if content.scan is not None and not content.is_available and _location(content.record) != _location(second[key])
     }
     return found | dict(zip(elsewhere, stores.each(scan, list(elsewhere.items())), strict=True))
 
@@ -135,7 +139,7 @@ def _is_young(
     if not record.is_current or record.flag is not None or (earlier is not None and earlier.digest == scan.digest):
         return False
     (look,) = stores.get(record.store).look([path], None)
-    return look.modified_at is not None and look.modified_at > real_now - SETTLING
+    return is_young(look.modified_at, real_now)
 
 
 def _location(record: FeedRecord) -> tuple[StoreAddress, str]:
@@ -183,8 +187,11 @@ def record_contents(
             changed.append(content)
         elif content.earlier is None or content.earlier.files != found.files:
             new.append(found)
-    rows = FeedInstances(connection).get_many([content.key for content in changed])
+    instances = FeedInstances(connection)
+    rows = instances.get_many({each.key for each in changed} | {key for key in there if there[key].record.is_current})
     changed = [each for each in changed if _is_available(rows.get(each.key))]
+    moved = [row for key, row in rows.items() if _is_available(row) and row.place != there[key].record.place]
+    instances.put(replace(row, place=there[row.key].record.place, updated_at=as_of) for row in moved)
     manifests.put([*new, *(_to_manifest(content, as_of) for content in changed)])
     _record_changed(connection, changed, rows, as_of, say)
     return RecordedContents(digests=digests, changed=frozenset(content.key for content in changed))

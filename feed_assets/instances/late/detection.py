@@ -352,6 +352,8 @@ def _decide_feed_early(
 ) -> CheckDecision | None:
     """Decide on a feed instance that cannot be scanned now, or needs no scan any more; None otherwise."""
     is_declared = record is not None and record.is_external
+    if record is not None and record.is_current and check.nominal_time != record.sequence.start:
+        return CheckDecision(verdict=LateVerdict.DROPPED, check=None)  # of a time when its instances had times
     if row is None or row.status is FeedInstanceStatus.EVICTED or (not is_declared and tick.as_of >= check.cut_off_at):
         return CheckDecision(verdict=LateVerdict.DROPPED, check=None)
     if not is_declared or tick.is_held:
@@ -446,7 +448,8 @@ class LateDataChecks(_Checks):
         with tick.database.read() as connection:
             tick.timeline.refresh(connection, tick.as_of)
             batch = CheckBatch.of(connection, tick, entries)
-        contents = scan_contents(tick.database, tick.stores, batch.to_scan(), tick.real_now, tick.bulkheads)
+        where = (tick.database, tick.stores, batch.to_scan(), tick.real_now, tick.bulkheads)
+        contents = scan_contents(*where, follows_declared=True)
         _note_failures(contents.values(), tick)
         with tick.database.begin() as connection:
             recorded = record_contents(connection, contents.values(), tick.as_of)

@@ -264,6 +264,16 @@ SETTLING = timedelta(minutes=1)
 """How long nobody may have written to the place of a current instance without a flag, before it counts as whole."""
 
 
+def is_young(modified_at: datetime | None, real_now: datetime) -> bool:
+    """Return whether what was modified at a time may still be written. A time that is far ahead says nothing.
+
+    >>> now = datetime(2013, 11, 1, 12)
+    >>> [is_young(now + timedelta(seconds=each), now) for each in (-90, -30, 0, 30, 90)]
+    [False, True, True, True, False]
+    """
+    return modified_at is not None and abs(real_now - modified_at) < SETTLING
+
+
 def next_check(
     policy: RetryPolicy, delay: timedelta, nominal_time: datetime, cut_off_at: datetime, after: datetime
 ) -> datetime | None:

@@ -629,8 +629,8 @@ def test_a_run_that_ends_while_storage_is_scanned_has_the_last_word(
     lifecycle = processed(tmp_path)
     lifecycle.land("weather", DAY, text="late")
 
-    def scan_and_run(*arguments: Any) -> Any:
-        found = scan_contents(*arguments)
+    def scan_and_run(*arguments: Any, **more: Any) -> Any:
+        found = scan_contents(*arguments, **more)
         lifecycle.run("daily", DAY, at("03T06"), lifecycle.run_id())
         return found
 
