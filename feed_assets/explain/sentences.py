@@ -428,7 +428,7 @@ def _obstruction(context: OperationContext, record: FeedRecord, key: FeedKey, ob
 def _held_back(key: FeedKey, check: QualityCheck) -> Reason:
     """Return that the rows of an instance hold it back, or are being judged."""
     can_be_taken = check.summary is not None or check.error is not None
-    accept = command_line("feed", "notify", key.feed, key.nominal_time, cluster=key.cluster, accept="why")
+    accept = command_line("feed", "notify", key.feed, key.nominal_time, cluster=key.cluster, accept="REASON")
     facts = {"request": check.request, "content": check.content, **check.facts}
     command = accept if can_be_taken else None
     return Reason(code=ReasonCode.QUALITY, text=check.sentence, blocks=True, facts=facts, command=command)

@@ -85,6 +85,20 @@ def test_the_location_is_shown_as_made_and_its_check_is_of_that(harness: Locatio
     assert [each and each.metadata[names.META_DIGEST].value for each in made] == [harness.location.digest]
 
 
+def test_files_that_have_changed_since_they_were_loaded_are_told_once(
+    harness: LocationHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    (file, *_) = (harness.home.folder / "entities").iterdir()
+    file.write_text(file.read_text().replace("months(60)", "months(61)"))
+    harness.tick()
+    assert harness.tick().run_requests in (None, [])
+    (told,) = [message for message in caplog.messages if "have changed since Dagster loaded them" in message]
+    assert "Reload the code location" in told
+    harness.reopen()
+    harness.tick()
+    assert len([message for message in caplog.messages if "have changed since" in message]) == 1
+
+
 def test_a_run_says_what_it_has_and_why(harness: LocationHarness) -> None:
     for hour in (3, 4, 5):
         land(harness.home.data, hour, 1)

@@ -39,6 +39,11 @@ from feed_assets.sql.database import Database
 RELOAD_SECONDS = 180
 PAUSE_SECONDS = 1.0
 
+_OUTDATED = (
+    "the files of the entities or of their work have changed since Dagster loaded them, so what it has loaded is not "
+    "recorded, and has no effect. Reload the code location, or, if the files are ready: feed-assets apply"
+)
+
 _logger = get_logger(__name__)
 
 
@@ -142,10 +147,14 @@ def follow_plan(
 
     def record() -> bool:
         try:
-            return record_location(database, runtime.settings, location, as_of)
+            is_recorded = record_location(database, runtime.settings, location, as_of)
         except DefinitionsError as exc:
             refused.append(exc)
             return False
+        if not is_recorded and runtime.outdated != location.digest:
+            runtime.outdated = location.digest
+            _logger.warning(_OUTDATED)
+        return is_recorded
 
     settings = runtime.settings
     without_row = state_without_row(settings.schedule)
