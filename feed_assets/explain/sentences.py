@@ -559,7 +559,12 @@ def _explain_keeping(
 
     policy = record.retention
     if policy is None:
-        yield Reason(code=ReasonCode.KEPT, text="it stays: its feed has no retention here")
+        text = "it stays: its feed has no retention here"
+        if record.is_current:
+            text = "it stays: it is the one instance of its feed"
+            if record.versions:
+                text += f"; up to {counted(record.versions, 'former version')} stay in the trash"
+        yield Reason(code=ReasonCode.KEPT, text=text)
         return
     expires_at = None
     if policy.limit is not None:

@@ -48,6 +48,9 @@ class Comparison(EntityModel):
             raise refuse("quality", f"to is {self.to!r}", "Write latest(1) for the instance before, or latest(7).")
         if self.at_least is None and self.at_most is None:
             raise refuse("quality", "it demands nothing", "Write at_least or at_most, for example at_least: 0.5.")
+        if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
+            reason = f"at_least {self.at_least:g} is more than at_most {self.at_most:g}, so it never holds"
+            raise refuse("quality", reason, "Exchange them.")
         return self
 
     @property

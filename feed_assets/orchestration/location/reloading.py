@@ -41,7 +41,7 @@ PAUSE_SECONDS = 1.0
 
 _OUTDATED = (
     "the files of the entities or of their work have changed since Dagster loaded them, so what it has loaded is not "
-    "recorded, and has no effect. Reload the code location, or, if the files are ready: feed-assets apply"
+    "recorded, and has no effect. Reload the code location, or apply the files if they are ready."
 )
 
 _logger = get_logger(__name__)

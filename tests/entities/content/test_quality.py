@@ -29,6 +29,7 @@ def test_a_share_is_compared_exactly(demand: dict[str, object], rows: int, good:
     ("demand", "message"),
     [
         ({"threshold": 90}, "it demands nothing"),
+        ({"compare": {"rows": {"at_least": 5, "at_most": 2}}}, "at_least 5 is more than at_most 2, so it never holds"),
         ({"rules": {"unique": "temp > 0"}}, "a rule is called 'unique'"),
         ({"rules": {"no name": "temp > 0"}}, "no name"),
         ({"rules": RULES, "threshold": 101}, "less than or equal to 100"),
