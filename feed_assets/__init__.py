@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from feed_assets.entities.common import Validity as Validity
     from feed_assets.entities.content.made_up import MadeUpColumn as MadeUpColumn
     from feed_assets.entities.content.made_up import MadeUpDecimal as MadeUpDecimal
+    from feed_assets.entities.content.quality import Comparison as Comparison
     from feed_assets.entities.content.quality import OnFail as OnFail
     from feed_assets.entities.content.quality import Quality as Quality
     from feed_assets.entities.copies.mirror import Mirror as Mirror
@@ -124,7 +125,7 @@ _NAMES = {
         "RetentionAction RetentionType Sla SweepLimits Validity"
     ),
     "feed_assets.entities.content.made_up": "MadeUpColumn MadeUpDecimal",
-    "feed_assets.entities.content.quality": "OnFail Quality",
+    "feed_assets.entities.content.quality": "Comparison OnFail Quality",
     "feed_assets.entities.copies.mirror": "Mirror MirrorSnapshots MirrorSource MirrorTarget Removal RemovalLimits",
     "feed_assets.entities.copies.options": "Existing Preserve RemovedFiles Verification",
     "feed_assets.entities.datasource": (

@@ -16,7 +16,7 @@ from feed_assets.timing.dates import render_datetime
 _LONGEST_REASON = 800
 _KEPT_LINES = 20
 _STACK_FRAME = re.compile(r"\s+(?:at |\.\.\. \d+ more)")  # \tat org.Example.main(Example.java:1)
-_APPENDED = re.compile(r"\n\n(?:== |JVM stacktrace:)|\n\tat |;\n['+]")  # … (line 1, pos 7)\n\n== SQL ==\nSELECT …
+_APPENDED = re.compile(r"\n\n(?:== |JVM stacktrace:)|;\n['+]")  # … (line 1, pos 7)\n\n== SQL ==\nSELECT …
 
 
 @contextmanager
