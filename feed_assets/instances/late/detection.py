@@ -332,10 +332,9 @@ def _apply_to_instance(
             cause_detail=decision.reason,
             updated_at=as_of,
         )
-    elif decision.reason is not None and (
-        (decision.verdict is LateVerdict.REFUSED and (row.cause, row.cause_detail) != (refused, decision.reason))
-        or row.status is ProcessInstanceStatus.SUCCEEDED
-    ):
+        return
+    is_told = decision.verdict is LateVerdict.REFUSED or row.status is ProcessInstanceStatus.SUCCEEDED
+    if decision.reason is not None and is_told and (row.cause, row.cause_detail) != (refused, decision.reason):
         instances.transition(row.key, {row.status}, cause=refused, cause_detail=decision.reason, updated_at=as_of)
 
 

@@ -143,11 +143,13 @@ def find_awaiting(
     connection: Connection, timeline: ReleaseTimeline, rows: Mapping[ProcessKey, Iterable[FrozenInput]], as_of: datetime
 ) -> dict[ProcessKey, dict[ProcessKey, ProcessInstanceStatus]]:
     """Return the instances that await others, as `find_open_reruns`; given are some, with what they have read. Costs
-    one read if no rerun is asked for.
+    one read if no rerun is asked for, and none without instances.
     """
-    asked, plan = LateChecks(connection).processes_of(AgendaKind.RERUN), timeline.plan
+    if not rows or not (asked := LateChecks(connection).processes_of(AgendaKind.RERUN)):
+        return {}
+    plan = timeline.plan
     times: dict[Key, list[datetime]] = defaultdict(list)
-    for process, cluster, time in rows if asked else ():
+    for process, cluster, time in rows:
         record = plan.processes.get((process, cluster))
         feeds = [plan.feeds[edge.feed_key] for edge in record.inputs] if record is not None else []
         if any(edge.process_key in asked for feed in feeds for edge in feed.outputs_of):

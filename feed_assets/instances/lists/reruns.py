@@ -12,7 +12,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -116,7 +115,8 @@ class RerunPlan:
         taken = [each for each in self.ranges if not each.left_out]
         hours = sum(each.hours or 0 for each in taken)
         run = f"{'would run' if self.dry_run else 'runs'} {counted(len(self.rows), 'instance')} of {self.process} again"
-        of = counted(len({key[:2] for key in self.hanging}), "process").replace("processs", "processes")
+        number = len({key[:2] for key in self.hanging})
+        of = "1 process" if number == 1 else f"{number:,} processes"
         then = f"up to {counted(len(self.hanging), 'instance')} of {of} that hang on them"
         then += "" if self.even_unchanged else ", as far as content comes out changed"
         told = f"rerun: {run}, and {then}: {hours:.2f} hours of work; plan {self.digest}"
@@ -327,14 +327,17 @@ def rerun_downstream(
         plan = plan_reruns(context, connection, subject.name, [*found.values()], downstream)
         if digest is not None:
             require_digest(plan, digest)
-        how: dict[str, Any] = {
-            "author": author,
-            "as_of": context.as_of,
-            "overrides": overrides,
-            "from_start": from_start,
-        }
-        how |= {"action": InstanceAction.RERUN, "rows": plan.rows, "as_of": context.as_of}
-        effects = apply_to_rows(context.database, connection, context.timeline, **how)
+        effects = apply_to_rows(
+            context.database,
+            connection,
+            context.timeline,
+            InstanceAction.RERUN,
+            plan.rows,
+            author=author,
+            as_of=context.as_of,
+            overrides=overrides,
+            from_start=from_start,
+        )
         _note_reruns(connection, plan, author, context.as_of)
     discard_frames(context, effects)
     note_control(context, InstanceAction.RERUN, targets, len(plan.rows), author, digest=plan.digest)
