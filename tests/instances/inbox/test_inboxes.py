@@ -273,7 +273,7 @@ def test_a_look_that_is_overtaken_while_it_stages_ends_and_breaks_nothing(
 
     monkeypatch.setattr(ingest._Inbox, "_entry", overtaken)
     assert take(lifecycle) == ()
-    assert sorted(calls) == [f"{number // 2}.json" for number in range(6)]
+    assert calls.count("0.json") == 2
     assert contents(lifecycle, FIRST) == {f"{number}.json": str(number) for number in range(3)}
     assert preview(lifecycle) == {}
 
