@@ -15,6 +15,8 @@ LOCAL_MASTER = "local[*]"
 _ADDRESSES = ("master", "remote", "connect")
 STORAGE_SCHEMES = ("abfs", "abfss", "az", "file", "gcs", "gs", "memory", "s3", "s3a", "sftp")
 """The schemes of storages that can be opened."""
+ICEBERG = "iceberg+"
+"""What addresses of Iceberg catalogs begin with."""
 _MASTERS: Mapping[str, Mapping[str, object]] = {
     "local": {"master": LOCAL_MASTER},
     "yarn-client": {"master": "yarn", "submit": {"deploy-mode": "client"}},
@@ -96,7 +98,8 @@ class Cluster(Entity):
     """A storage (an fsspec URL and its options) and a Spark; `colo` is the name of the data centre.
 
     `interfaces` are Falcon's. If `storage`, `catalog` or `spark` is left out, the interface `write`, `registry` or
-    `spark` replaces it. The other interfaces are only stored.
+    `spark` replaces it. The other interfaces are only stored. `catalog` is a Hive metastore, or an Iceberg catalog,
+    which alone has `catalog_options`.
 
     Differs from Falcon: one storage instead of `readonly` and `write` endpoints, and no job tracker, workflow engine or
     message broker.
@@ -114,6 +117,7 @@ class Cluster(Entity):
     storage_options: Map[Text, object] = EMPTY
     spark: SparkConfig = SparkConfig()
     catalog: FilledText | None = None
+    catalog_options: Map[PropertyName, Text] = EMPTY
     locations: ClusterLocations = ClusterLocations()
     interfaces: Map[InterfaceType, ClusterInterface] = EMPTY
 
@@ -146,10 +150,16 @@ class Cluster(Entity):
 
     @field_validator("catalog")
     @classmethod
-    def _is_thrift(cls, value: str | None) -> str | None:
-        if value is not None and not value.startswith("thrift://"):
-            raise refuse("catalog", f"{value!r} is not a thrift address", "Write thrift://host:9083.")
+    def _is_catalog(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("thrift://", ICEBERG)):
+            remedy = "Write thrift://host:9083, or for Iceberg such as iceberg+https://host."
+            raise refuse("catalog", f"{value!r} is not a thrift address", remedy)
         return value
+
+    @property
+    def is_lake(self) -> bool:
+        """Whether the catalog is one of Iceberg."""
+        return (self.catalog or "").startswith(ICEBERG)
 
     @property
     def metastores(self) -> tuple[str, ...]:

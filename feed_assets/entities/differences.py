@@ -11,7 +11,7 @@ from feed_assets.masking import HIDDEN
 
 _PLAIN = re.compile(r"[A-Za-z_][\w-]*")  # late_arrival, daily-clicks
 _SECRET = re.compile(r"pass|secret|token|key|credential", re.IGNORECASE)  # password, aws_secret_access_key
-_WITH_SECRETS = frozenset({"storage_options", "properties", "conf", "credential"})
+_WITH_SECRETS = frozenset({"storage_options", "catalog_options", "properties", "conf", "credential"})
 _NEVER_SECRET = frozenset({"user", "password_file", "alias", "provider"})
 
 

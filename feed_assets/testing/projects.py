@@ -346,6 +346,7 @@ def _relocate(declared: Declared, data: Path) -> Declared:
             "storage": f"file://{data / declared.name}",
             "storage_options": EMPTY,
             "catalog": None,
+            "catalog_options": EMPTY,
             "interfaces": EMPTY,
             "spark": spark,
         }

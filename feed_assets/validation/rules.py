@@ -33,6 +33,7 @@ from feed_assets.validation.scope import Rule, Scope
 
 RULES: tuple[Rule, ...] = (
     Rule(code="interface-address", kind=Kind.CLUSTER, check=rules_cluster.check_interface_addresses),
+    Rule(code="catalog-options", kind=Kind.CLUSTER, check=rules_cluster.check_catalog_options),
     Rule(code="spark-address", kind=Kind.CLUSTER, check=rules_cluster.check_spark_address),
     Rule(code="cluster-staging", kind=Kind.CLUSTER, check=rules_cluster.check_staging),
     Rule(code="cluster-folders", kind=Kind.CLUSTER, check=rules_cluster.check_folders),

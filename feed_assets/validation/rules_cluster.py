@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from feed_assets.entities.cluster import STORAGE_SCHEMES, Cluster, InterfaceType
+from feed_assets.entities.cluster import ICEBERG, STORAGE_SCHEMES, Cluster, InterfaceType
 from feed_assets.entities.datasource import Datasource
 from feed_assets.entities.locations.overlaps import FixedPlace
 from feed_assets.issues import FieldPath, Severity
@@ -14,6 +14,9 @@ _WITH_SCHEME = (InterfaceType.READONLY, InterfaceType.WRITE, InterfaceType.WORKF
 _LOCAL_WORKFLOWS = "localoozie"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://|\().+")  # hdfs://host:8020, failover:(tcp://host:61616)
 _THRIFT = re.compile(r"(?:thrift://)?(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")  # thrift://host:9083, other:9083
+_LAKE = re.compile(
+    r"iceberg\+(?:sqlite:///[^?]*/[^/]+|(?:postgresql|thrift|https?)://[^/]+.*)"
+)  # iceberg+https://host/api
 _HOST = r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])"
 _MASTER = re.compile(
     r"local(?:\[(?:[0-9]+|\*)(?:\s*,\s*[0-9]+)?\])?"  # local[2]
@@ -28,7 +31,8 @@ _REMOTE = re.compile(rf"sc://{_HOST}(?::[0-9]{{1,5}})?(?:/;.*)?/?")  # sc://host
 def check_interface_addresses(_: Scope, cluster: Cluster) -> Iterator[Complaint]:
     """C1: endpoints must be addresses with a scheme, and each metastore of a list must have a host.
 
-    Of several metastores, separated by commas, only the first needs a scheme. `workflow` may be `localoozie`.
+    Of several metastores, separated by commas, only the first needs a scheme. `workflow` may be `localoozie`. An
+    Iceberg catalog is a file, a database, a metastore or a REST service.
     """
     for kind in _WITH_SCHEME:
         interface = cluster.interfaces.get(kind)
@@ -45,6 +49,9 @@ def check_interface_addresses(_: Scope, cluster: Cluster) -> Iterator[Complaint]
     if registry is not None and registry.endpoint != cluster.catalog:
         places.append((("interfaces", "registry", "endpoint"), registry.endpoint))
     for path, text in places:
+        if (text or "").startswith(ICEBERG):
+            yield from _lake_complaints(path, text or "")
+            continue
         for address in (text or "").split(",") if text else ():
             if _THRIFT.fullmatch(address.strip()) is None:
                 yield Complaint(
@@ -52,6 +59,26 @@ def check_interface_addresses(_: Scope, cluster: Cluster) -> Iterator[Complaint]
                     message=f"{address.strip()!r} is not the address of a metastore",
                     remedy="Write thrift://host:9083; separate several metastores by commas.",
                 )
+
+
+def _lake_complaints(path: FieldPath, address: str) -> Iterator[Complaint]:
+    if _LAKE.fullmatch(address) is None:
+        yield Complaint(
+            path=path,
+            message="it is not the address of an Iceberg catalog",
+            remedy="Write iceberg+sqlite:////folder/catalog.db (the whole path), iceberg+postgresql://host/database, "
+            "iceberg+thrift://host:9083 or iceberg+https://host.",
+        )
+
+
+def check_catalog_options(_: Scope, cluster: Cluster) -> Iterator[Complaint]:
+    """Only an Iceberg catalog has options."""
+    if cluster.catalog_options and not cluster.is_lake:
+        yield Complaint(
+            path=("catalog_options",),
+            message="catalog_options are those of an Iceberg catalog, and the cluster has none",
+            remedy="Write catalog: iceberg+https://…, or remove catalog_options.",
+        )
 
 
 def check_spark_address(_: Scope, cluster: Cluster) -> Iterator[Complaint]:

@@ -91,6 +91,7 @@ CLUSTERS = _map(
     storage_options=st.dictionaries(TEXTS, _JSON, max_size=2),
     spark=_SPARK,
     catalog=FILLED.map(lambda text: f"thrift://{text}"),
+    catalog_options=_PROPERTIES,
     locations=_map({}, staging=FILLED, working=FILLED, temp=FILLED),
     interfaces=st.dictionaries(
         st.sampled_from(["readonly", "write", "execute", "workflow", "messaging", "registry", "spark"]),

@@ -46,6 +46,15 @@ def test_row_12_a_table_needs_an_address_and_a_catalog() -> None:
     assert "table-address" in _codes(tables(**{"feed clicks/table": "catalog:web:clicks#"}))
     assert "path-without-time" in _codes(tables(**{"feed clicks/table": "catalog:web:clicks"}))
     assert "table-catalog" in _codes(tables(**{"cluster primary/catalog": None}))
+    for address in (
+        "sqlite:////data/catalog.db",
+        "postgresql://me@host/lake",
+        "thrift://host:9083",
+        "https://host/api",
+    ):
+        lake = {"cluster primary/catalog": f"iceberg+{address}", "cluster primary/catalog_options": {"warehouse": "/w"}}
+        assert not {"interface-address", "catalog-options"} & set(_codes(tables(**lake)))
+    assert "interface-address" in _codes(tables(**{"cluster primary/catalog": "iceberg+sqlite:///catalog.db"}))
 
 
 def test_row_13_the_variables_of_a_clusters_own_location_match_the_default() -> None:

@@ -36,7 +36,8 @@ from feed_assets.settings import Settings
 from feed_assets.sql.dagster_home import find_state
 from feed_assets.sql.database import open_database
 from feed_assets.sql.errors import StateError
-from feed_assets.storage.errors import StoreUnknownError
+from feed_assets.storage.errors import StorageError, StoreUnknownError
+from feed_assets.storage.iceberg.catalogs import LakeCatalog, open_catalog
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability
 from feed_assets.storage.registry import open_store
@@ -90,17 +91,19 @@ class Outside:
         self.prepares = prepares
         self._machine = _Once(_start_java)
         self._folder = _Once(lambda: Path(tempfile.mkdtemp(prefix="feed-assets-checks-")))
-        self._catalogs: dict[str, _Once[Catalog]] = {}
+        self._catalogs: dict[str, _Once[Catalog | LakeCatalog]] = {}
         self._lock = threading.Lock()
 
     def java(self) -> "JavaMachine":
         """Return the Java machine. Raises ServiceError if it cannot be started."""
         return self._machine.get()
 
-    def catalog(self, address: str) -> "Catalog":
-        """Return the catalog of an address. Raises ServiceError if it does not answer."""
+    def catalog(self, cluster: Cluster) -> "Catalog | LakeCatalog":
+        """Return the catalog of a cluster. Raises ServiceError or StorageError if it does not answer."""
+        assert cluster.catalog is not None
         with self._lock:
-            once = self._catalogs.setdefault(address, _Once(lambda: self._open_catalog(address)))
+            key = f"{cluster.name} {cluster.catalog}" if cluster.is_lake else cluster.catalog
+            once = self._catalogs.setdefault(key, _Once(lambda: self._open_catalog(cluster)))
         return once.get()
 
     def fetch(self, name: str) -> Path:
@@ -130,10 +133,15 @@ class Outside:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _open_catalog(self, address: str) -> "Catalog":
+    def _open_catalog(self, cluster: Cluster) -> "Catalog | LakeCatalog":
+        assert cluster.catalog is not None
+        if cluster.is_lake:
+            lake = open_catalog(cluster.catalog, cluster.catalog_options, cluster.storage, cluster.storage_options)
+            lake.check()
+            return lake
         from feed_assets.engines.java.catalogs import Catalog
 
-        return Catalog(self.java(), address)
+        return Catalog(self.java(), cluster.catalog)
 
 
 def _start_java() -> "JavaMachine":
@@ -227,13 +235,12 @@ def check_spark(outside: Outside, cluster: Cluster) -> Iterator[Probe]:
 
 
 def check_catalog(outside: Outside, cluster: Cluster) -> Iterator[Probe]:
-    """C8: the metastore answers."""
-    address = cluster.catalog
-    if address is None:
+    """C8: the catalog answers."""
+    if cluster.catalog is None:
         return
 
     def ask() -> Iterator[Complaint]:
-        outside.catalog(address)
+        outside.catalog(cluster)
         yield from ()
 
     yield Probe(path=("catalog",), what="its catalog", ask=ask)
@@ -256,18 +263,17 @@ def _ask_tables(outside: Outside, tables: dict[str, str], path: FieldPath) -> It
             continue
         try:
             table = parse_table_address(text)
-            keys = outside.catalog(cluster.catalog).find_keys(table.database, table.table)
+            keys = outside.catalog(cluster).find_keys(table.database, table.table)
             if keys is None:
                 lacking.append(f"{table.name} on {name}")
             elif {key.lower() for key in keys} != {key.lower() for key, _ in table.partition}:
                 yield _wrong_keys(path, name, table, keys)
         except TableAddressError:
             continue
-        except ServiceError as exc:
+        except (ServiceError, StorageError) as exc:
+            told = split_error(exc)
             yield Complaint(
-                path=path,
-                message=f"its table on {name} cannot be checked: {exc.service}: {exc.reason}",
-                remedy=exc.next_step,
+                path=path, message=f"its table on {name} cannot be checked: {told.message}", remedy=told.remedy
             )
     if lacking:
         yield Complaint(

@@ -56,7 +56,10 @@ from feed_assets.validation.compatibility import find_dependents
 
 _SEEN = {
     Kind.CLUSTER: frozenset(
-        {"colo", "storage", "storage_options", "interfaces", "locations", "spark", "catalog", "properties"}
+        {
+            *("colo", "storage", "storage_options", "interfaces", "locations", "spark", "catalog", "catalog_options"),
+            "properties",
+        }
     ),
     Kind.DATASOURCE: frozenset({"driver", "interfaces", "credential", "properties"}),
 }
