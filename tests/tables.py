@@ -86,6 +86,9 @@ class Catalog(Metastore):
         assert table is not None
         return table
 
+    def drop_table(self, table: Table) -> None:
+        self._request(lambda client: client.drop_table(table.database, table.name, False))
+
     def partition(self, table: Table, *values: str) -> Partition | None:
         found = self.find_partitions(table, [render_partition(values, table.keys)])
         return found[0] if found else None

@@ -1,16 +1,18 @@
 """The client of a Hive metastore: read and change the partitions of tables over Thrift, without a JVM.
 
-It works with the metastores of Hive 2.3 and later. Connections are pooled; dead ones are replaced transparently.
+It works with the metastores of Hive 2.3 and later. A process has at most eight connections to an address, whatever the
+number of tables there; dead ones are replaced transparently.
 """
 
 import base64
 import copy
+import os
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 
 from pymetastore.hive_metastore import ThriftHiveMetastore, ttypes
@@ -26,7 +28,7 @@ from feed_assets.storage.table.partition_names import render_partition
 _CONNECT_MILLISECONDS = 8_000
 _ANSWER_MILLISECONDS = 300_000
 _NAMES_A_CALL = 500
-_IDLE_CONNECTIONS = 8
+_MOST_CONNECTIONS = 8
 _CHANGED = "transient_lastDdlTime"
 # Statistics of the old content, which readers would apply to the new content.
 _STATISTICS = ("COLUMN_STATS_ACCURATE", "numRows", "rawDataSize", "totalSize", "numFiles", "numFilesErasureCoded")
@@ -78,10 +80,8 @@ class Metastore:
     """
 
     def __init__(self, hosts: Sequence[tuple[str, int]], store: str) -> None:
-        self._hosts = tuple(hosts)
+        self._connections = _connections(tuple(hosts), os.getpid())
         self._store = store
-        self._lock = threading.Lock()
-        self._idle: list[_Connection] = []
 
     def find_table(self, database: str, name: str) -> Table | None:
         """Return a table by name; None if it does not exist."""
@@ -102,7 +102,9 @@ class Metastore:
         )
 
     def find_partitions(self, table: Table, names: Sequence[str]) -> list[Partition]:
-        """Return the existing ones of the named partitions, in no particular order."""
+        """Return the existing ones of the named partitions, in no particular order. Raises `LookupError` if the table
+        has been dropped.
+        """
         found: list[Partition] = []
         for start in range(0, len(names), _NAMES_A_CALL):
             batch = list(names[start : start + _NAMES_A_CALL])
@@ -179,43 +181,13 @@ class Metastore:
         return True
 
     def _request(self, call: Callable[[Any], Answer]) -> Answer:
-        """Make a call on a pooled connection; use a new connection if the pooled one is dead."""
-        while True:
-            with self._lock:
-                connection = self._idle.pop() if self._idle else None
-            is_new = connection is None
-            connection = connection or self._connect()
-            try:
-                answer = call(connection.client)
-            except (TTransportException, OSError, EOFError) as exc:
-                connection.close()
-                if is_new:
-                    raise self._refused(f"it broke off: {_message(exc)}", StorageAwayError) from exc
-            except TException as exc:
-                self._put_idle(connection)
-                raise self._translated(exc) from exc
-            except BaseException:
-                connection.close()
-                raise
-            else:
-                self._put_idle(connection)
-                return answer
-
-    def _connect(self) -> "_Connection":
-        reasons = []
-        for host, port in self._hosts:
-            try:
-                return _Connection(host, port)
-            except (TTransportException, OSError) as exc:
-                reasons.append(f"{host}:{port}: {_message(exc)}")
-        raise self._refused(f"it does not answer at {', '.join(reasons)}", StorageAwayError)
-
-    def _put_idle(self, connection: "_Connection") -> None:
-        with self._lock:
-            if len(self._idle) < _IDLE_CONNECTIONS:
-                self._idle.append(connection)
-                return
-        connection.close()
+        """Make a call on one of the address's connections."""
+        try:
+            return self._connections.request(call)
+        except _NoAnswer as exc:
+            raise self._refused(str(exc), StorageAwayError) from exc.__cause__
+        except TException as exc:
+            raise self._translated(exc) from exc
 
     def _translated(self, exc: TException) -> Exception:
         match exc:
@@ -237,12 +209,71 @@ class Metastore:
         )
 
 
-class _Missing(Exception):
+class _Missing(LookupError):
     """The table or partition does not exist."""
 
 
 class _Existing(Exception):
     """The partition already exists."""
+
+
+class _NoAnswer(Exception):
+    """No metastore answers."""
+
+
+@cache
+def _connections(hosts: tuple[tuple[str, int], ...], process: int) -> "_Connections":  # noqa: ARG001 - not to share any
+    """Return the connections of a process to an address."""
+    return _Connections(hosts)
+
+
+class _Connections:
+    """The connections to the metastores of one address. Who finds all of them at work waits for one."""
+
+    def __init__(self, hosts: Sequence[tuple[str, int]]) -> None:
+        self._hosts = hosts
+        self._free = threading.BoundedSemaphore(_MOST_CONNECTIONS)
+        self._idle: list[_Connection] = []
+
+    def request(self, call: Callable[[Any], Answer]) -> Answer:
+        """Make a call; use a new connection if an idle one is dead. Raises `_NoAnswer`, and what the call raises."""
+        if not self._free.acquire(timeout=_ANSWER_MILLISECONDS / 1000):
+            raise _NoAnswer(f"all {_MOST_CONNECTIONS} connections have waited for answers too long")
+        try:
+            return self._request(call)
+        finally:
+            self._free.release()
+
+    def _request(self, call: Callable[[Any], Answer]) -> Answer:
+        while True:
+            try:
+                connection, is_new = self._idle.pop(), False
+            except IndexError:
+                connection, is_new = self._connect(), True
+            try:
+                answer = call(connection.client)
+            except (TTransportException, OSError, EOFError) as exc:
+                connection.close()
+                if is_new:
+                    raise _NoAnswer(f"it broke off: {_message(exc)}") from exc
+            except TException:
+                self._idle.append(connection)
+                raise
+            except BaseException:
+                connection.close()
+                raise
+            else:
+                self._idle.append(connection)
+                return answer
+
+    def _connect(self) -> "_Connection":
+        reasons = []
+        for host, port in self._hosts:
+            try:
+                return _Connection(host, port)
+            except (TTransportException, OSError) as exc:
+                reasons.append(f"{host}:{port}: {_message(exc)}")
+        raise _NoAnswer(f"it does not answer at {', '.join(reasons)}")
 
 
 class _Connection:

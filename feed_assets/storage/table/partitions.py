@@ -8,6 +8,7 @@ commands do not take this folder for a partition. `<partition>` is the name in H
 import re
 from collections.abc import Callable, Collection, Mapping
 
+from feed_assets.clock import Stopwatch
 from feed_assets.storage.errors import InstanceNotFoundError, TableRefusedError
 from feed_assets.storage.paths import parse_path
 from feed_assets.storage.port import InstanceStore, StorePath
@@ -22,6 +23,7 @@ from feed_assets.storage.table.partition_names import (
 from feed_assets.timing.templates import WHOLE_TABLE
 
 VERSIONS_FOLDER = "_feed-assets"
+_DESCRIBED_SECONDS = 120
 _WHOLE = PartitionSpec(values=(), name=WHOLE_TABLE)
 _VERSION = re.compile(
     rf"(.+)/{VERSIONS_FOLDER}/{WHOLE_TABLE}/[^/]+"
@@ -70,7 +72,7 @@ def is_own_folder(names: Collection[str], path: str) -> bool:
 class TablePartitions:
     """Queries on the partitions of one table, for its store and its trash. `store` is the URL of the table.
 
-    Nothing is cached.
+    Nothing is cached but the keys of the table, for those who look.
     """
 
     def __init__(self, metastore: Metastore, database: str, table: str, store: str, opener: OpenStore) -> None:
@@ -80,6 +82,7 @@ class TablePartitions:
         self._name = table
         self._opener = opener
         self._stores: dict[str, InstanceStore] = {}
+        self._described: tuple[Table, Stopwatch] | None = None
 
     def table(self) -> Table:
         """Return the current table.
@@ -99,7 +102,15 @@ class TablePartitions:
             raise TableRefusedError(
                 store=self.store, path="", reason="it is a view, which has no files", next_step="Use a table."
             )
+        self._described = table, Stopwatch()
         return table
+
+    def table_to_look_at(self) -> Table:
+        """Return the table as it was at most `_DESCRIBED_SECONDS` ago, to look for partitions: a tick looks for those
+        of many tables, and of one with other keys none is found. Raises as `table`.
+        """
+        known = self._described
+        return known[0] if known is not None and known[1].seconds < _DESCRIBED_SECONDS else self.table()
 
     def parse_with(self, table: Table, path: str) -> PartitionSpec:
         """Return the partition of a path.
@@ -124,11 +135,17 @@ class TablePartitions:
         return table, self.parse_with(table, path)
 
     def find(self, table: Table, specs: Collection[PartitionSpec]) -> dict[str, Partition]:
-        """Return the existing partitions by the names of their specs; Hive's own spelling is preferred."""
+        """Return the existing partitions by the names of their specs; Hive's own spelling is preferred. Raises as
+        `table`.
+        """
         if not table.keys:
             return {WHOLE_TABLE: whole_table(self.table())} if specs else {}
         spelled_names = {table.render(values) for spec in specs for values in spec.spellings}
-        by_values = {each.values: each for each in self.metastore.find_partitions(table, sorted(spelled_names))}
+        try:
+            by_values = {each.values: each for each in self.metastore.find_partitions(table, sorted(spelled_names))}
+        except LookupError:
+            self.table()
+            return {}
         found = {}
         for spec in specs:
             partition = next((by_values[values] for values in spec.spellings if values in by_values), None)

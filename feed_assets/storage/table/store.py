@@ -82,7 +82,7 @@ class TableStore(InstanceStore):
     def listings(
         self, paths: Sequence[str], view: View, names: Sequence[str] = (), *, manifest: int = 0
     ) -> Iterator[Listing]:
-        table = self._partitions.table()
+        table = self._partitions.table_to_look_at()
         specs: dict[str, PartitionSpec] = {}
         refused: dict[str, Listing] = {}
         for path in paths:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.table_ticks import count_sockets
 from feed_assets.storage.errors import StorageError, StoreUnknownError, TableRefusedError
 from feed_assets.storage.records import Availability
 from feed_assets.storage.registry import open_store
@@ -65,6 +66,26 @@ def test_many_looks_are_few_questions(shop: Shop) -> None:
         f"region=eu/ds=2013-11-0{day}" for day in range(1, 4)
     ]
     assert shop.catalog.asked == 2
+
+
+def test_a_table_is_described_once_for_many_looks_and_again_when_it_is_gone(shop: Shop, tmp_path: Path) -> None:
+    shop.add(tmp_path / "raw", "2013-11-03", "eu")
+    shop.store.look([DAY], None)
+    shop.catalog.asked = 0
+    assert [shop.store.look([DAY], None)[0].availability for _ in range(3)] == [Availability.AVAILABLE] * 3
+    assert shop.catalog.asked == 3
+    shop.catalog.drop_table(shop.table)
+    with pytest.raises(TableRefusedError, match="there is no table"):
+        shop.store.look([DAY], None)
+
+
+def test_all_tables_of_an_address_share_eight_connections(shop: Shop, metastore_port: int) -> None:
+    url = f"thrift://127.0.0.1:{metastore_port}/default/{shop.table.name}"
+    stores = [open_store(url, {"storage": str(number)}) for number in range(40)]
+    with ThreadPoolExecutor(40) as pool:
+        looks = list(pool.map(lambda store: store.look([DAY], None)[0], stores))
+    assert {look.availability for look in looks} == {Availability.MISSING}
+    assert 1 <= count_sockets(metastore_port) <= 8
 
 
 @pytest.mark.parametrize(
@@ -281,7 +302,7 @@ def test_the_second_metastore_is_asked_when_the_first_is_down(
 def test_a_connection_that_has_died_is_opened_again(metastore_port: int, tmp_path: Path) -> None:
     shop = open_shop(Catalog(metastore_port), tmp_path / "shop")
     publish(shop.store, DAY, {"x": b"1"})
-    for connection in shop.catalog._idle:
+    for connection in shop.catalog._connections._idle:
         connection.close()
     assert shop.store.look([DAY], None)[0].availability is Availability.AVAILABLE
 
