@@ -1,6 +1,18 @@
 #!/bin/sh
-# Installs the emulators of storages that are no Python packages, for the tests: Azurite, by npm, below .emulators.
-# sshd, for sftp, comes with the system's package openssh-server. Tests that miss one of them are skipped.
+# Installs the emulators of storages that are no Python packages, for the tests, below .emulators: Azurite, by npm, and the
+# mini cluster of HDFS of PySpark's Hadoop, by curl. sshd, for sftp, comes with the system's package openssh-server. Tests
+# that miss one of them are skipped.
 set -eu
 cd "$(dirname "$0")/.."
-npm install --prefix .emulators --no-save --no-fund --no-audit --loglevel=error azurite@3.35.0
+hadoop=3.5.0
+jar=hadoop-client-minicluster-$hadoop.jar
+if [ ! -e ".emulators/hadoop/$jar" ]; then
+  mkdir -p .emulators/hadoop
+  curl -fsS --retry 3 -o ".emulators/hadoop/$jar.part" \
+    "https://repo1.maven.org/maven2/org/apache/hadoop/hadoop-client-minicluster/$hadoop/$jar"
+  echo "06772d24529e59939915979b3edba204d367750ef7dc5120411f35221dd4818c  .emulators/hadoop/$jar.part" | sha256sum -c --quiet
+  mv ".emulators/hadoop/$jar.part" ".emulators/hadoop/$jar"
+fi
+if command -v npm >/dev/null; then
+  npm install --prefix .emulators --no-save --no-fund --no-audit --loglevel=error azurite@3.35.0
+fi

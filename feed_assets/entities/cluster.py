@@ -13,7 +13,7 @@ from feed_assets.issues import FieldPath
 
 LOCAL_MASTER = "local[*]"
 _ADDRESSES = ("master", "remote", "connect")
-STORAGE_SCHEMES = ("abfs", "abfss", "az", "file", "gcs", "gs", "memory", "s3", "s3a", "sftp")
+STORAGE_SCHEMES = ("abfs", "abfss", "az", "file", "gcs", "gs", "hdfs", "memory", "s3", "s3a", "sftp", "viewfs")
 """The schemes of storages that can be opened."""
 ICEBERG = "iceberg+"
 """What addresses of Iceberg catalogs begin with."""

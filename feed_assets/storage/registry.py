@@ -20,10 +20,11 @@ def open_store(url: str, options: Options) -> InstanceStore:
     """Open the store that holds a cluster's instances.
 
     `url` is `file:///path`, a path, `s3://bucket/prefix` (also `s3a`), `gs://…` (also `gcs`), `abfs://…` (also
-    `abfss`, `az`), `sftp://host/path` or `memory://name`. `options` are the options of the storage, listed in
-    `storage/object/services.py`; those of S3 include `key`, `secret`, `endpoint_url` and `region`. Options of `sftp` go
-    to fsspec. Two options belong to feed-assets. `spark_scheme`, such as `s3a`, says that Spark has a connector on its
-    class path and reads and writes the store itself. Otherwise files are written to `scratch` and uploaded later.
+    `abfss`, `az`), `sftp://host/path`, `hdfs://host:8020/path` (also `viewfs`) or `memory://name`. `options` are the
+    options of the storage, listed in `storage/object/services.py`; those of S3 include `key`, `secret`, `endpoint_url`
+    and `region`. Options of `sftp` go to fsspec, those of HDFS are properties of Hadoop. Two options belong to
+    feed-assets. `spark_scheme`, such as `s3a`, says that Spark has a connector on its class path and reads and writes
+    the store itself; it always has one of HDFS. Otherwise files are written to `scratch` and uploaded later.
     `thrift://host:9083/database/table` (further metastores after a comma) holds the partitions of a table; its options
     are `storage` and `storage_options`, the settings of the cluster for the storage of its tables. Nothing is contacted
     before the first use.
@@ -37,7 +38,7 @@ def open_store(url: str, options: Options) -> InstanceStore:
     Traceback (most recent call last):
     ...
     feed_assets.storage.errors.StoreUnknownError: ftp://host/data: 'ftp' storage is not supported. Use one of abfs, \
-abfss, az, file, gcs, gs, memory, s3, s3a, sftp.
+abfss, az, file, gcs, gs, hdfs, memory, s3, s3a, sftp, viewfs.
     """
     scheme, found, rest = url.partition("://")
     if not found:
@@ -150,6 +151,28 @@ def _open_sftp(url: str, options: Options) -> "ObjectClient":
     return FsspecClient(url, {**_SFTP_SECONDS, **options}, (SSHException,))
 
 
+def _open_hdfs(url: str, _: str, options: Options) -> InstanceStore:
+    try:
+        from feed_assets.storage.hdfs.client import HdfsClient, OptionError
+    except ImportError as exc:
+        raise _not_installed(url, "hdfs-native", "hdfs") from exc
+    from feed_assets.storage.hdfs.store import HdfsStore
+
+    scheme = url.partition("://")[0]
+    own, others = _split_options(options)
+    try:
+        client = HdfsClient(url, others)
+    except OptionError as exc:
+        raise _wrong_option(url, str(exc), "HDFS has properties of Hadoop, such as dfs.replication") from exc
+    scratch = own.get("scratch")
+    return HdfsStore(
+        client,
+        root_url=url,
+        spark_scheme=str(own.get("spark_scheme", scheme)),
+        scratch=None if scratch is None else Path(str(scratch)),
+    )
+
+
 def _not_installed(url: str, package: str, extra: str) -> StoreUnknownError:
     return StoreUnknownError(
         url=url,
@@ -169,6 +192,7 @@ def _wrong_option(url: str, option: str, reason: str) -> StoreUnknownError:
 _SCHEMES = {
     "file": _open_local,
     **dict.fromkeys(("memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "sftp"), _open_objects),
+    **dict.fromkeys(("hdfs", "viewfs"), _open_hdfs),
 }
 _TABLE_SCHEME = "thrift"
 _SFTP_SECONDS = {"timeout": 10, "channel_timeout": 60}

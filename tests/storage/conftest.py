@@ -9,6 +9,7 @@ import pytest
 from feed_assets.storage.local import calls as local_calls
 from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.registry import open_store
+from tests.hdfs_cluster import HdfsCluster, run_hdfs
 from tests.object_servers import BUCKET, ObjectServer, run_azure, run_gcs, run_s3, run_sftp
 from tests.storage.harnesses import StoreHarness, local_harness, object_harness, s3_harness
 from tests.storage.shops import Shop, open_shop
@@ -55,18 +56,35 @@ def sftp_server() -> Iterator[ObjectServer]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def hdfs_cluster() -> Iterator[HdfsCluster]:
+    with run_hdfs() as cluster:
+        yield cluster
+
+
 DAILY = "test_instance_store.py"
+OF_HDFS = (DAILY, "test_trash.py", "test_copies.py")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """GCS, Azure and sftp pass the suite of stores in `make test`, and the other suites in `make drills`."""
+    """GCS, Azure and sftp pass the suite of stores in `make test`, and the other suites in `make drills`; HDFS also
+    those of what it has of its own.
+    """
     callspec = getattr(item, "callspec", None)
     kinds = set() if callspec is None else set(map(str, callspec.params.values()))
     if kinds & {"gcs", "azure", "sftp"} and item.path.name != DAILY:
         item.add_marker(pytest.mark.drill)
+    if "hdfs" in kinds and item.path.name not in OF_HDFS:
+        item.add_marker(pytest.mark.drill)
 
 
-FILES = ("local", "memory", *(pytest.param(name, marks=pytest.mark.server) for name in ("s3", "gcs", "azure", "sftp")))
+HDFS = pytest.param("hdfs", marks=[pytest.mark.server, pytest.mark.xdist_group("hdfs")])
+FILES = (
+    "local",
+    "memory",
+    *(pytest.param(name, marks=pytest.mark.server) for name in ("s3", "gcs", "azure", "sftp")),
+    HDFS,
+)
 ALL = (*FILES, pytest.param("table", marks=[pytest.mark.server, pytest.mark.spark]))
 
 
@@ -116,5 +134,8 @@ def _make_harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[St
             name = f"test-{next(_numbers)}"
             store = open_store(f"{server.url}/{name}", {**server.options, "scratch": str(tmp_path / "scratch")})
             yield s3_harness(store, server.options, name) if kind == "s3" else object_harness(store)
+        case "hdfs":
+            url = f"{request.getfixturevalue('hdfs_cluster').url}/test-{next(_numbers)}"
+            yield object_harness(open_store(url, {"scratch": str(tmp_path / "scratch")}))
         case "table":
             yield table_harness(request.getfixturevalue("catalog"), tmp_path / "table")

@@ -12,7 +12,17 @@ from feed_assets.storage.local import staging as local_staging
 from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.records import Availability
 from tests.storage.assemblies import FILES, FLAG, PATH, TOKEN, MiB, prepared, put, read_back, staged
-from tests.storage.harnesses import REPLACING, FencedOut, StoreHarness, allow, forbid, local_harness, publish, read_all
+from tests.storage.harnesses import (
+    REPLACING,
+    FencedOut,
+    StoreHarness,
+    allow,
+    client_of,
+    forbid,
+    local_harness,
+    publish,
+    read_all,
+)
 
 LATER = 4_000_000_000_000_000_000
 """Nanoseconds since 1970 of a day when all of these files are old."""
@@ -265,7 +275,7 @@ def test_a_broken_off_publication_is_recovered_unless_its_staging_is_gone(file_h
     assert not file_harness.store.recover(PATH)
     if file_harness.store.local_path(PATH) is not None:
         return
-    file_harness.put(f"{PATH}/.feed-assets.publishing.json", b'{"version": 1, "token": "run-9"}')
+    file_harness.put(client_of(file_harness.store).marker(PATH), b'{"version": 1, "token": "run-9"}')
     with pytest.raises(StorageError, match="run-9"):
         file_harness.store.recover(PATH)
     staging = opened(file_harness, FILES)

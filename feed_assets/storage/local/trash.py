@@ -109,7 +109,7 @@ class LocalTrash(Trash):
         with self._opened() as root:
             if root is None:
                 return removed
-            for parent in self._parents(plain_base, paths):
+            for parent in parents_below(self.store.root_url, plain_base, paths):
                 is_removed = None if parent in occupied else self._remove_if_empty(root, parent)
                 if is_removed:
                     removed.append(parent)
@@ -210,18 +210,6 @@ class LocalTrash(Trash):
             return Purged(sweep=sweep, files=0, is_complete=True)
         return Purged(sweep=sweep, files=purge.files, is_complete=is_complete, obstacle=purge.obstacle)
 
-    def _parents(self, base: str, paths: Sequence[str]) -> list[str]:
-        """Return the parents of paths that are strictly below a base, deepest first."""
-        found: set[str] = set()
-        below = f"{base}/" if base else ""
-        for path in paths:
-            with suppress(PathRefusedError):
-                parent = parse_path(self.store.root_url, path).rpartition("/")[0]
-                while parent and parent.startswith(below) and parent not in found:
-                    found.add(parent)
-                    parent = parent.rpartition("/")[0]
-        return sorted(found, key=lambda parent: (-parent.count("/"), parent))
-
     def _remove_if_empty(self, root: int, path: str) -> bool | None:
         """Remove a directory if it is empty; return True if removed, False if already gone, None if it stays."""
         parent, _, name = path.rpartition("/")
@@ -263,6 +251,19 @@ class LocalTrash(Trash):
             mover = TrashMover(self._calls, root, f"{self._folder(sweep)}/tree", find_mounts(self._root))
             stack.callback(mover.close)
             yield mover
+
+
+def parents_below(store: str, base: str, paths: Sequence[str]) -> list[str]:
+    """Return the parents of paths that are strictly below a base, deepest first."""
+    found: set[str] = set()
+    below = f"{base}/" if base else ""
+    for path in paths:
+        with suppress(PathRefusedError):
+            parent = parse_path(store, path).rpartition("/")[0]
+            while parent and parent.startswith(below) and parent not in found:
+                found.add(parent)
+                parent = parent.rpartition("/")[0]
+    return sorted(found, key=lambda parent: (-parent.count("/"), parent))
 
 
 def _read(folder: int, file: str) -> Iterator[bytes | memoryview]:

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import NamedTuple, TypeVar
 
 from feed_assets.storage.listing import UNKNOWN_CHANGE, Entry, nanoseconds
+from feed_assets.storage.paths import PUBLISHING_NAME
 
 _THREADS = 16
 
@@ -78,6 +79,10 @@ class ObjectClient(ABC):
         if an error says nothing of it.
         """
         return None
+
+    def marker(self, target: str) -> str:
+        """Return the key of the marker of a publication in progress at a key."""
+        return f"{target}/{PUBLISHING_NAME}"
 
     @abstractmethod
     def check(self) -> None:

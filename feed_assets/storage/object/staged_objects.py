@@ -210,7 +210,7 @@ class StagedObjects:
             self._roll_exactly(intent)
         else:
             self._replace(intent, intent.manifest)
-        self._in_batches(self.client.remove, [f"{self.path}/{PUBLISHING_NAME}"])
+        self._in_batches(self.client.remove, [self.client.marker(self.path)])
         self.remove(names)
 
     def _replace(self, intent: Intent, manifest: Manifest) -> None:
@@ -306,11 +306,13 @@ def broken_off(store: str, path: str, token: str) -> StorageError:
     return StorageError(store=store, path=path, reason=reason, next_step=next_step)
 
 
-def sweep_staging(client: ObjectClient, store: str, token: str, name: str) -> None:
-    """Remove the staging with this name in the hidden folder; finish its publication first, if that has begun."""
+def sweep_staging(staged: Callable[[str, str], StagedObjects], client: ObjectClient, token: str, name: str) -> None:
+    """Remove the staging with this name in the hidden folder; finish its publication first, if that has begun. `staged`
+    returns the staging of a path and a token.
+    """
     prefix = f"{STAGING_PREFIX}/{token}/{name}"
     if (header := read_document(client, f"{prefix}/{HEADER}")) is not None:
-        objects = StagedObjects(client=client, store=store, path=str(header["path"]), token=token)
+        objects = staged(str(header["path"]), token)
         if read_marker(client, objects.path) == token:
             recover(objects)
         objects.remove()
@@ -330,8 +332,8 @@ def put_marker(client: ObjectClient, target: str, token: str, *, replaces: objec
     this one: a request that was answered late may have been repeated.
     """
     try:
-        key = f"{target}/{PUBLISHING_NAME}"
-        client.put(key, _render({"token": token}), is_new=replaces is None, replaces=replaces)
+        data = _render({"token": token})
+        client.put(client.marker(target), data, is_new=replaces is None, replaces=replaces)
     except FileExistsError:
         return read_marker(client, target) == token
     except FileNotFoundError:
@@ -343,7 +345,7 @@ def put_marker(client: ObjectClient, target: str, token: str, *, replaces: objec
 
 def _read_marker(client: ObjectClient, target: str) -> tuple[str, object] | None:
     try:
-        text, version = client.get_versioned(f"{target}/{PUBLISHING_NAME}")
+        text, version = client.get_versioned(client.marker(target))
     except FileNotFoundError:
         return None
     return str(json.loads(text)["token"]), version

@@ -1,7 +1,7 @@
 """Implement the store for storage without atomic renames: S3, Google Cloud Storage, Azure, memory, sftp by fsspec."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from functools import partial
@@ -104,8 +104,13 @@ class ObjectStore(InstanceStore):
             batch = paths[start : start + _BATCH]
             there = [path for path in dict.fromkeys(batch) if keys.get(path) in present]
             with translated:
-                listed = each(lambda path: self._listing(path, keys[path], view, names, manifest), there)
-            known = found | dict(zip(there, listed, strict=True))
+
+                def look(path: str) -> Listing:
+                    return self._listing(path, keys[path], view, names, manifest)
+
+                known = found | dict(zip(there, each(look, there), strict=True))
+                absent = {path: keys[path] for path in batch if path in keys and not known.get(path, NOTHING).exists}
+                known |= self._list_again(absent, look) if absent else {}
             yield from [known.get(path, NOTHING) for path in batch]
 
     def _listing(self, path: str, key: str, view: View, names: Sequence[str], manifest: int) -> Listing:
@@ -140,6 +145,10 @@ class ObjectStore(InstanceStore):
             is_marked=PUBLISHING_NAME in listed.files,
             manifest=text,
         )
+
+    def _list_again(self, keys: Mapping[str, str], look: Callable[[str], Listing]) -> Mapping[str, Listing]:  # noqa: ARG002
+        """Return the listings of places where nothing was, and that are not empty after all; `keys` are by path."""
+        return {}
 
     @contextmanager
     def reading(self, path: str) -> Iterator[Reading]:
@@ -215,7 +224,7 @@ class ObjectStore(InstanceStore):
             limit = nanoseconds(older_than)
             old = [staged for staged, changed in newest.items() if changed is not None and changed < limit]
             for token, name in old:
-                sweep_staging(self.client, self.root_url, token, name)
+                sweep_staging(self._objects, self.client, token, name)
         self._scratch.sweep(older_than)
         return len(old)
 
@@ -244,13 +253,15 @@ class ObjectStore(InstanceStore):
         return parse_path(self.root_url, path)
 
     def _staging(self, path: str, token: str) -> ObjectStaging:
-        objects = StagedObjects(
+        return ObjectStaging(self._objects(path, token), self._refused, self._place)
+
+    def _objects(self, path: str, token: str) -> StagedObjects:
+        return StagedObjects(
             client=self.client,
             store=self.root_url,
             path=parse_path(self.root_url, path),
             token=parse_token(self.root_url, token),
         )
-        return ObjectStaging(objects, self._refused, self._place)
 
     def _place(self, objects: StagedObjects, is_again: bool) -> StagingPlace:
         """Return the place for the writers of a staging, and create its local folder."""

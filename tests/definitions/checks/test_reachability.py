@@ -63,8 +63,8 @@ def test_row_7_an_unreachable_write_endpoint_is_refused_naming_the_interface(tmp
 
 
 def test_row_7_a_storage_that_nothing_opens_is_refused() -> None:
-    (text,) = _cluster({"storage": "hdfs://host:8020"})
-    assert "the storage cannot be used: hdfs://host:8020: 'hdfs' storage is not supported" in text
+    (text,) = _cluster({"storage": "hftp://host:8020"})
+    assert "the storage cannot be used: hftp://host:8020: 'hftp' storage is not supported" in text
 
 
 @pytest.mark.server

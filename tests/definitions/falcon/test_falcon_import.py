@@ -184,8 +184,11 @@ def test_late_inputs_of_a_replaced_workflow_run_the_replacement(tmp_path: Path) 
 
 def test_storage_that_nothing_opens_is_named_and_addresses_are_mapped(tmp_path: Path) -> None:
     (file,) = _import(tmp_path, "primary").files
+    assert _notes(file, NoteKind.UNABLE) == []
+    mapping = ImportMapping(urls={"hdfs://nn:8020": "hftp://nn:8020"})
+    (file,) = _import(tmp_path, "primary", mapping=mapping, is_forced=True).files
     assert _notes(file, NoteKind.UNABLE) == [
-        "storage 'hdfs://nn:8020': 'hdfs' storage is not supported; map it, urls: {'hdfs://nn:8020': 's3://bucket'}"
+        "storage 'hftp://nn:8020': 'hftp' storage is not supported; map it, urls: {'hftp://nn:8020': 's3://bucket'}"
     ]
     mapping = ImportMapping(urls={"hdfs://nn:8020": "memory://lake", "hdfs://nn": "memory://no", "tcp://x": "y"})
     report = _import(tmp_path, "primary", mapping=mapping, is_forced=True)

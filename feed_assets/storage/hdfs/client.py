@@ -1,0 +1,357 @@
+"""Access HDFS by hdfs-native, without a Java machine, with Python's own file exceptions.
+
+Files are presented as objects, and folders can be renamed. A file is written under a temporary name and then renamed,
+so it appears at once. The library reads `core-site.xml` and `hdfs-site.xml` of `HADOOP_CONF_DIR`. Files have times
+instead of ETags. A condition `replaces` of `put` is checked before the write, so two publishers of one path need a
+lease.
+"""
+
+import asyncio
+import errno
+import os
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache, partial
+from threading import Thread
+from typing import TypeVar
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+from hdfs_native import AsyncClient, AsyncFileWriter, FileStatus, WriteOptions
+
+from feed_assets.storage.listing import Entry
+from feed_assets.storage.object.client import (
+    Children,
+    ObjectClient,
+    ObjectListing,
+    RootAwayError,
+    RootRefusedError,
+    UnusableKeyError,
+    counted,
+)
+from feed_assets.storage.paths import CONTROL_FOLDER, path_name
+
+Answer = TypeVar("Answer")
+
+ANSWER_SECONDS = 60.0
+_DEFAULTS = {  # the library would try for minutes
+    "dfs.client.failover.max.attempts": "4",
+    "dfs.client.failover.sleep.base.millis": "250",
+    "dfs.client.failover.sleep.max.millis": "2000",
+}
+_IDENTITY = ("kerberos_principal", "kerberos_keytab", "kerberos_cache")
+_WRITING = f"{CONTROL_FOLDER}/staging/writing"
+PUBLISHING_FOLDER = f"{CONTROL_FOLDER}/publishing"
+_PIECES = 16
+"""Pieces of a file that make one chunk; the library yields 64 KiB each."""
+_BATCH = 10_000
+_NO_CONFIGURATION = "name HADOOP_CONF_DIR, the folder of the cluster's core-site.xml and hdfs-site.xml"
+# 'RPCError("org.apache.hadoop.hdfs.server.namenode.SafeModeException", "Cannot create file/a. Name node is in safe…'
+_ERROR = re.compile(r'(\w+)\((?:"[\w.]*?([\w$]+)", )?"(.*?)(?:"\))?', re.DOTALL)
+_TRACE = re.compile(r"(?:\\n|\n)(?:\\t|\t)at .*", re.DOTALL)
+_NO_FOLDER = "is not a directory"
+_KINDS: Mapping[str, Callable[[str], OSError]] = {
+    "AccessControlException": lambda text: PermissionError(errno.EACCES, text),
+    "InvalidPathException": lambda text: UnusableKeyError(text),
+    "FSLimitException$PathComponentTooLongException": lambda text: UnusableKeyError(text),
+    "PathIsNotEmptyDirectoryException": lambda text: OSError(errno.ENOTEMPTY, text),
+    "NSQuotaExceededException": lambda text: OSError(errno.EDQUOT, text),
+    "DSQuotaExceededException": lambda text: OSError(errno.EDQUOT, text),
+    "QuotaByStorageTypeExceededException": lambda text: OSError(errno.EDQUOT, text),
+}
+_NO_NODE = re.compile(r"could only be written to 0 of the|Unable to close file because|Failed to complete file in time")
+
+
+class OptionError(ValueError):
+    """An option is not known."""
+
+
+class HdfsClient(ObjectClient):
+    """The files below the path of an `hdfs://` or `viewfs://` URL.
+
+    `options` are properties of Hadoop, whose names have dots, and those of Kerberos. A request that is not answered
+    within `ANSWER_SECONDS` is given up; a name node that is away is tried four times.
+    """
+
+    def __init__(self, url: str, options: Mapping[str, object]) -> None:
+        parts = urlsplit(url)
+        self._root = parts.path.rstrip("/")
+        self._authority = parts.netloc
+        properties = {name: str(value) for name, value in options.items() if "." in name}
+        identity = {name: str(value) for name, value in options.items() if name in _IDENTITY}
+        if unknown := options.keys() - properties.keys() - identity.keys():
+            raise OptionError(", ".join(sorted(unknown)))
+        address = f"{parts.scheme}://{parts.netloc}" if parts.netloc else None
+        self._open = cache(lambda _pid: AsyncClient(address, {**_DEFAULTS, **properties}, None, **identity))
+
+    def find_refusal(self, error: Exception) -> RootRefusedError | None:
+        return error if isinstance(error, RootRefusedError) else None
+
+    def marker(self, target: str) -> str:
+        return f"{PUBLISHING_FOLDER}/{path_name(target)}.json"
+
+    def check(self) -> None:
+        path = self._root or "/"
+        while (found := self._status(path)) is None and path != "/":
+            path = path.rpartition("/")[0] or "/"
+        if found is None or not found.isdir:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+
+    def list(self, prefix: str) -> ObjectListing:
+        try:
+            found = [each for each in self._statuses(prefix, recursive=True) if not each[1].isdir]
+        except (FileNotFoundError, NotADirectoryError):
+            return ObjectListing(exists=False, files={})
+        return ObjectListing(exists=True, files={name: _entry_of(name, status) for name, status in found})
+
+    def children(self, prefix: str) -> Children:
+        found = dict[str, FileStatus]()
+        with suppress(FileNotFoundError, NotADirectoryError):
+            found.update(self._statuses(prefix, recursive=False))
+        files = {name: _entry_of(name, status) for name, status in found.items() if not status.isdir}
+        return Children([name for name, status in found.items() if status.isdir], files)
+
+    def find(self, key: str) -> Entry | None:
+        status = self.status(key)
+        return None if status is None or status.isdir else _entry_of("", status)
+
+    def get(self, key: str) -> bytes:
+        return b"".join(self.chunks(key))
+
+    def get_versioned(self, key: str) -> tuple[bytes, object]:
+        return (data := self.get(key)), data
+
+    def chunks(self, key: str) -> Iterator[bytes]:
+        path = self._path(key)
+        try:
+            reader = self._ask(lambda client: client.read(path))
+            stream = self._ask(lambda _: _now(lambda: reader.inner.read_range_stream(0, reader.inner.file_length())))
+            for pieces in self._batches(stream, _PIECES):
+                yield b"".join(pieces)
+        except FileNotFoundError:
+            raise
+        except RootRefusedError:
+            raise
+        except OSError:
+            if self.find(key) is None:  # it was removed while it was read, and its blocks are gone
+                raise FileNotFoundError(path) from None
+            raise
+
+    def put(self, key: str, data: bytes, *, is_new: bool = False, replaces: object = None) -> None:
+        if replaces is not None and self.get(key) != replaces:
+            raise FileExistsError(key)
+        self._write(key, [data], overwrite=not is_new)
+
+    def put_chunks(self, key: str, size: int, chunks: Iterable[bytes | memoryview]) -> None:
+        self._write(key, counted(chunks, size), overwrite=True)
+
+    def copy(self, key: str, to: str, size: int | None) -> None:
+        found = self.find(key)
+        self.put_chunks(to, found.size if found else size or 0, self.chunks(key))
+
+    def remove(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                self._delete(key, recursive=False)
+
+    def status(self, key: str) -> FileStatus | None:
+        """Return the status of a file or folder; None if nothing is there."""
+        return self._status(self._path(key))
+
+    def move(self, key: str, to: str, *, overwrite: bool = False) -> None:
+        """Rename a file or folder atomically.
+
+        Raises `FileNotFoundError` if it or the new parent does not exist, `FileExistsError` if the destination does.
+        With `overwrite`, a file replaces a file.
+        """
+        source, target = self._path(key), self._path(to)
+        self._ask(lambda client: client.rename(source, target, overwrite))
+
+    def make_folder(self, key: str, *, parents: bool = True, like: FileStatus | None = None) -> None:
+        """Create a folder unless it exists, with permissions and owner of `like` as far as this user is allowed.
+
+        Raises `FileExistsError` if a file is there, and without `parents` `FileNotFoundError` if its parent is not.
+        """
+        path = self._path(key)
+        self._ask(lambda client: client.mkdirs(path, 0o755, parents))
+        if like is not None:
+            self.dress(key, like)
+
+    def dress(self, key: str, like: FileStatus) -> None:
+        """Give a file or folder the permissions and the owner of another one as far as this user is allowed."""
+        path, now = self._path(key), self.status(key)
+        if now is None:
+            return
+        with suppress(PermissionError):
+            if now.permission != like.permission:
+                self._ask(lambda client: client.set_permission(path, like.permission))
+            if (now.owner, now.group) != (like.owner, like.group):
+                self._ask(lambda client: client.set_owner(path, like.owner, like.group))
+
+    def set_times(self, key: str, modified: int) -> None:
+        """Set the time of a file, in nanoseconds since 1970; HDFS keeps milliseconds."""
+        path, time = self._path(key), modified // 1_000_000
+        self._ask(lambda client: client.set_times(path, time, time))
+
+    def set_permission(self, key: str, mode: int) -> None:
+        path = self._path(key)
+        self._ask(lambda client: client.set_permission(path, mode))
+
+    def remove_tree(self, key: str) -> int:
+        """Remove a folder with all that is in it; return the number of its files, 0 if it does not exist."""
+        path = self._path(key)
+        try:
+            summary = self._ask(lambda client: client.get_content_summary(path))
+        except FileNotFoundError:
+            return 0
+        self._delete(key, recursive=True)
+        return summary.file_count
+
+    def remove_folder(self, key: str) -> bool:
+        """Remove an empty folder; return False if nothing is there. Raises `OSError` with ENOTEMPTY or ENOTDIR."""
+        if (found := self.status(key)) is not None and not found.isdir:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), key)
+        return found is not None and self._delete(key, recursive=False)
+
+    def remove_empty_folders(self, key: str, older_than: int | None = None) -> None:
+        """Remove all empty folders below a folder; if asked, only those unchanged since a time in nanoseconds."""
+        folders = list[tuple[str, FileStatus]]()
+        with suppress(FileNotFoundError):
+            folders += [each for each in self._statuses(key, recursive=True) if each[1].isdir]
+        for name, status in sorted(folders, key=lambda found: -found[0].count("/")):
+            if older_than is None or status.modification_time * 1_000_000 < older_than:
+                with suppress(OSError):
+                    self.remove_folder(f"{key}/{name}")
+
+    def _write(self, key: str, chunks: Iterable[bytes], *, overwrite: bool) -> None:
+        folder = f"{_WRITING}/{uuid4().hex}"
+        draft, target = self._path(f"{folder}/file"), self._path(key)
+        try:
+            writer = self._ask(lambda client: client.create(draft, WriteOptions(overwrite=True)))
+            for chunk in chunks:
+                self._ask(partial(_write, writer, chunk))
+            self._ask(lambda _: writer.close())
+            try:
+                self._ask(lambda client: client.rename(draft, target, overwrite))
+            except FileNotFoundError:
+                self.make_folder(key.rpartition("/")[0])
+                self._ask(lambda client: client.rename(draft, target, overwrite))
+        finally:
+            with suppress(OSError):
+                self._delete(folder, recursive=True)
+
+    def _delete(self, key: str, *, recursive: bool) -> bool:
+        path = self._path(key)
+        return self._ask(lambda client: client.delete(path, recursive))
+
+    def _status(self, path: str) -> FileStatus | None:
+        try:
+            return self._ask(lambda client: client.get_file_info(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def _statuses(self, key: str, *, recursive: bool) -> Iterator[tuple[str, FileStatus]]:
+        """Yield what is in a folder, by its name relative to it.
+
+        Raises `FileNotFoundError` if nothing is there, `NotADirectoryError` for a file.
+        """
+        path = self._path(key)
+        start = len(path.rstrip("/")) + 1
+        for batch in self._batches(self._ask(lambda client: _now(lambda: client.list_status(path, recursive))), _BATCH):
+            if batch[0].path == path and not batch[0].isdir:
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+            yield from ((status.path[start:], status) for status in batch)
+
+    def _batches(self, items: AsyncIterator[Answer], most: int) -> Iterator[Sequence[Answer]]:
+        async def some() -> Sequence[Answer]:
+            batch = []
+            async for item in items:
+                batch.append(item)
+                if len(batch) == most:
+                    break
+            return batch
+
+        while batch := self._ask(lambda _: some()):
+            yield batch
+
+    def _path(self, key: str) -> str:
+        return f"{self._root}/{key}".rstrip("/") or "/"
+
+    def _ask(self, ask: Callable[[AsyncClient], Awaitable[Answer]]) -> Answer:
+        """Ask the cluster in the thread of all requests, and give up in time. Raises `OSError`."""
+
+        async def answer() -> Answer:
+            return await ask(self._open(os.getpid()))
+
+        request = asyncio.run_coroutine_threadsafe(answer(), _loop(os.getpid()))
+        try:
+            return request.result(ANSWER_SECONDS)
+        except TimeoutError as exc:
+            request.cancel()
+            raise RootAwayError(
+                f"it has not answered within {ANSWER_SECONDS:g} seconds",
+                "Check that the name node and the data nodes run and can be reached.",
+            ) from exc
+        except (RuntimeError, OSError, UnicodeError) as exc:
+            raise self._translate(exc) from exc
+
+    def _translate(self, error: Exception) -> OSError:
+        """Return Python's own exception for one of the library."""
+        text = _TRACE.sub("", str(error))
+        if isinstance(error, UnicodeError):
+            return UnusableKeyError("its name is not UTF-8")
+        if isinstance(error, FileNotFoundError | FileExistsError | PermissionError | IsADirectoryError):
+            return type(error)(text)
+        if isinstance(error, OSError):
+            return self._away(f"nothing answers{self._at} ({text})")
+        kind, cause, said = found.groups() if (found := _ERROR.fullmatch(text)) else ("", "", text)
+        said = said.replace('\\"', '"').replace("\\'", "'")
+        if _NO_FOLDER in said:
+            return NotADirectoryError(errno.ENOTDIR, said)
+        if cause in _KINDS:
+            return _KINDS[cause](said)
+        if "afe mode" in said:
+            return RootAwayError(
+                f"its name node is in safe mode and changes nothing: {said.partition('.')[0]}",
+                "Wait until it has left safe mode; `hdfs dfsadmin -safemode get` says whether it has.",
+            )
+        if cause in ("StandbyException", "RetriableException"):
+            return self._away(f"no name node is active{self._at}: {said}")
+        if kind == "InvalidArgument" and ("NameNode" in said or "fs.defaultFS" in said or "viewfs" in said):
+            return RootRefusedError(
+                f"no name node of {self._authority or 'the default file system'} is known ({said})",
+                f"Write the port of the name node, or {_NO_CONFIGURATION}.",
+            )
+        if _NO_NODE.search(said):
+            return OSError(errno.ENOSPC, f"no data node takes a block: all are full or away ({said})")
+        return OSError(said)
+
+    @property
+    def _at(self) -> str:
+        return f" at {self._authority}" if self._authority else ""
+
+    def _away(self, reason: str) -> RootAwayError:
+        return RootAwayError(reason, f"Start the name node, correct the cluster's storage, or {_NO_CONFIGURATION}.")
+
+
+@cache
+def _loop(_pid: int) -> asyncio.AbstractEventLoop:
+    """Return the event loop of this process, which runs in a thread of its own."""
+    loop = asyncio.new_event_loop()
+    Thread(target=loop.run_forever, name="requests to HDFS", daemon=True).start()
+    return loop
+
+
+def _write(writer: AsyncFileWriter, chunk: bytes, _: AsyncClient) -> Awaitable[int]:
+    return writer.write(chunk)
+
+
+async def _now(call: Callable[[], Answer]) -> Answer:
+    return call()
+
+
+def _entry_of(name: str, status: FileStatus) -> Entry:
+    modified = status.modification_time * 1_000_000
+    version = f"{status.modification_time:x}.{status.length:x}"
+    return Entry(name, status.length, version, modified, modified, status.permission)

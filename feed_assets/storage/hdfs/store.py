@@ -1,0 +1,197 @@
+"""Implement the store for HDFS: staged as on an object store, published and removed by renames.
+
+HDFS renames a folder atomically and cannot exchange two. The old instance is renamed into the staging, then the staged
+folder to the path of the instance. A marker in the hidden folder exists meanwhile, so whoever looks between the two
+renames learns that a publication is under way, and `recover` can finish it. The first of the two renames happens once:
+`old` in the staging is then there, also if there was nothing to rename. So a publisher that stood still, and whose
+publication another process has finished, moves nothing.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+
+from feed_assets.storage.copy_port import Prepared
+from feed_assets.storage.errors import InstanceChangingError, PathRefusedError, PlaceOccupiedError, StorageError
+from feed_assets.storage.hdfs.client import PUBLISHING_FOLDER, HdfsClient
+from feed_assets.storage.hdfs.trash import HdfsTrash
+from feed_assets.storage.listing import Listing, View, nanoseconds
+from feed_assets.storage.manifests import render_manifest
+from feed_assets.storage.object.client import UnusableKeyError, each
+from feed_assets.storage.object.staged_objects import HEADER, STAGING_PREFIX, Intent, StagedObjects
+from feed_assets.storage.object.staging import ObjectStaging
+from feed_assets.storage.object.store import ObjectStore
+from feed_assets.storage.paths import MANIFEST_NAME, SINGLE_FILE
+from feed_assets.storage.port import Trash
+from feed_assets.storage.records import Guard, Manifest
+
+_OLD = "old"
+
+
+class HdfsFolders(StagedObjects):
+    """The staging of a path and a token, whose files of the last generation become the instance by a rename."""
+
+    __slots__ = ()
+
+    @property
+    def hdfs(self) -> HdfsClient:
+        assert isinstance(self.client, HdfsClient)
+        return self.client
+
+    def content(self, intent: Intent) -> str:
+        """Return the folder that becomes the instance."""
+        return self.data(max(intent.files.values(), default=0))
+
+    def complete(self, intent: Intent) -> None:
+        """Make a folder whose files are all staged the next content: nothing else in it, with manifest and flags."""
+        content, hdfs = self.content(intent), self.hdfs
+        hdfs.make_folder(content)
+        hdfs.remove([f"{content}/{name}" for name in hdfs.list(content).files.keys() - intent.files.keys()])
+        hdfs.remove_empty_folders(content)
+        for folder in {name.rpartition("/")[0] for name in intent.kept} - {""}:
+            hdfs.make_folder(f"{content}/{folder}")
+        if intent.manifest is None:
+            return
+        for name, data in ((MANIFEST_NAME, render_manifest(intent.manifest)), *((flag, b"") for flag in intent.flags)):
+            hdfs.put(f"{content}/{name}", data)
+        if (standing := hdfs.status(self.path)) is not None and standing.isdir:
+            hdfs.dress(content, standing)
+
+    def publish_exactly(self, intent: Intent, guard: Guard, names: object) -> None:  # noqa: ARG002
+        content = self.content(intent)
+        guard()
+        try:
+            self._move_in(f"{content}/{SINGLE_FILE}" if SINGLE_FILE in intent.files else content)
+        except FileExistsError:
+            raise PlaceOccupiedError(store=self.store, path=self.path) from None
+        self.remove()
+
+    def remove(self, names: object = None) -> None:  # noqa: ARG002
+        self.client.remove([f"{self.prefix}/{HEADER}"])
+        self.hdfs.remove_tree(self.prefix)
+        with suppress(OSError):  # other stagings of this token
+            self.hdfs.remove_folder(self.prefix.rpartition("/")[0])
+
+    def keep(self, names: Mapping[str, str]) -> None:
+        data = self.data(1)
+        written = self.client.list(data).files
+        each(lambda name: self.hdfs.move(f"{data}/{name}", f"{data}/{names[name]}"), sorted(written.keys() & names))
+        self.client.remove([f"{data}/{name}" for name in written.keys() - {*names, *names.values()}])
+
+    def _replace(self, intent: Intent, manifest: Manifest) -> None:
+        self._in_batches(lambda _: self._swap(intent), [manifest])
+
+    def _swap(self, intent: Intent) -> None:
+        """Rename the old instance away and the new one to its path, from any intermediate state."""
+        content, old, hdfs = self.content(intent), f"{self.prefix}/{_OLD}", self.hdfs
+        if hdfs.status(content) is None:  # an earlier try has come so far
+            return
+        try:
+            hdfs.move(self.path, old)
+        except FileExistsError:
+            pass
+        except FileNotFoundError:
+            hdfs.make_folder(old, parents=False)  # fails if the staging is gone
+        for name in intent.kept:
+            with suppress(FileNotFoundError, FileExistsError):
+                hdfs.move(f"{old}/{name}", f"{content}/{name}")
+        try:
+            self._move_in(content)
+        except FileExistsError:
+            reason = "something else has come in its place while it was published"
+            raise InstanceChangingError(store=self.store, path=self.path, reason=reason) from None
+
+    def _move_in(self, key: str) -> None:
+        """Rename what is staged to the path of the instance; it is no error if another process has done so."""
+        try:
+            self.hdfs.move(key, self.path)
+        except FileNotFoundError:  # the parents, or it
+            if self.hdfs.status(key) is None:
+                return
+            if parent := self.path.rpartition("/")[0]:
+                self.hdfs.make_folder(parent)
+            self.hdfs.move(key, self.path)
+
+
+class HdfsStaging(ObjectStaging):
+    """A staging on HDFS; what it adopts moves to the new content while the old one is away, and is not copied."""
+
+    objects: HdfsFolders
+
+    def prepare(self, prepared: Prepared) -> None:
+        with self._translated():
+            self._gather()
+        super().prepare(prepared)
+        assert self._intent is not None
+        with self._translated():
+            self.objects.complete(self._intent)
+        self._names = None
+
+    def dress(self, file: str, modified: int | None, mode: int | None) -> None:
+        key = f"{self.objects.data(self._files.get(file, self._generation))}/{file}"
+        with self._translated(file):
+            if mode is not None:
+                self.objects.hdfs.set_permission(key, mode)
+            if modified is not None:
+                self.objects.hdfs.set_times(key, modified)
+
+    def _gather(self) -> None:
+        """Move the files of earlier generations to those of this one."""
+        self._find_files(self._list_names())
+        for file, generation in self._files.items():
+            if generation != self._generation:
+                to = f"{self.objects.data(self._generation)}/{file}"
+                self.objects.hdfs.make_folder(to.rpartition("/")[0])
+                self.objects.hdfs.move(f"{self.objects.data(generation)}/{file}", to, overwrite=True)
+                self._names = None
+
+
+class HdfsStore(ObjectStore):
+    """The instances below a folder of HDFS; Spark reads and writes them by its own client."""
+
+    def __init__(self, client: HdfsClient, *, root_url: str, spark_scheme: str, scratch: Path | None = None) -> None:
+        super().__init__(client, root_url=root_url, spark_scheme=spark_scheme, scratch=scratch)
+        self._hdfs = client
+
+    def listings(
+        self, paths: Sequence[str], view: View, names: Sequence[str] = (), *, manifest: int = 0
+    ) -> Iterator[Listing]:
+        if view is View.STANDING:
+            for path in paths:
+                with suppress(PathRefusedError):
+                    self.recover(path)
+        return super().listings(paths, view, names, manifest=manifest)
+
+    def sweep_staging(self, older_than: datetime) -> int:
+        number = super().sweep_staging(older_than)
+        with self._translated(STAGING_PREFIX):
+            self._hdfs.remove_empty_folders(STAGING_PREFIX, nanoseconds(older_than))
+        return number
+
+    def trash(self) -> Trash:
+        return HdfsTrash(self, self._hdfs, partial(self._translated, ""))
+
+    def _staging(self, path: str, token: str) -> HdfsStaging:
+        return HdfsStaging(self._objects(path, token), self._refused, self._place)
+
+    def _objects(self, path: str, token: str) -> HdfsFolders:
+        found = super()._objects(path, token)
+        return HdfsFolders(client=found.client, store=found.store, path=found.path, token=found.token)
+
+    def _list_again(self, keys: Mapping[str, str], look: Callable[[str], Listing]) -> Mapping[str, Listing]:
+        """A publication may be between its two renames, or have made them while others were listed."""
+        marked = self._hdfs.children(PUBLISHING_FOLDER).files
+        found = dict[str, Listing]()
+        for path, key in keys.items():
+            if self._hdfs.marker(key).rpartition("/")[2] in marked:
+                found[path] = Listing(is_marked=True)
+            elif self._hdfs.status(key) is not None:
+                found[path] = look(path)
+        return found
+
+    def _refused(self, path: str, exc: Exception) -> StorageError:
+        if isinstance(exc, UnusableKeyError):
+            return PathRefusedError(store=self.root_url, path=path, reason=f"HDFS refuses this name: {exc}")
+        return super()._refused(path, exc)

@@ -1,0 +1,39 @@
+import java.io.BufferedReader;
+import java.io.File;
+import java.io.InputStreamReader;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.SafeModeAction;
+import org.apache.hadoop.hdfs.DistributedFileSystem;
+import org.apache.hadoop.hdfs.HdfsConfiguration;
+import org.apache.hadoop.hdfs.MiniDFSCluster;
+import org.apache.hadoop.hdfs.MiniDFSCluster.DataNodeProperties;
+
+/** A name node and two data nodes on loopback; obeys one command a line, and ends with its input. */
+public class HdfsCluster {
+    public static void main(String[] arguments) throws Exception {
+        HdfsConfiguration settings = new HdfsConfiguration();
+        for (int i = 1; i < arguments.length; i++) {
+            String[] parts = arguments[i].split("=", 2);
+            settings.set(parts[0], parts[1]);
+        }
+        MiniDFSCluster cluster = new MiniDFSCluster.Builder(settings, new File(arguments[0])).numDataNodes(2).build();
+        System.out.println("port " + cluster.getNameNodePort());
+        BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
+        DataNodeProperties stopped = null;
+        for (String line; (line = commands.readLine()) != null;) {
+            String[] words = line.split(" ");
+            DistributedFileSystem files = cluster.getFileSystem();
+            switch (words[0]) {
+                case "stop-data-node" -> stopped = cluster.stopDataNode(0);
+                case "start-data-node" -> cluster.restartDataNode(stopped, true);
+                case "stop-name-node" -> cluster.shutdownNameNode(0);
+                case "start-name-node" -> cluster.restartNameNode(0, true);
+                case "safe-mode" -> files.setSafeMode(SafeModeAction.valueOf(words[1]));
+                case "quota" -> files.setQuota(new Path(words[1]), Long.parseLong(words[2]), Long.parseLong(words[3]));
+                default -> throw new IllegalArgumentException(line);
+            }
+            System.out.println("done");
+        }
+        System.exit(0);
+    }
+}
