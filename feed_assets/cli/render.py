@@ -187,6 +187,7 @@ _FORMS: Mapping[str, Callable[[Any], object]] = MappingProxyType(
         "seconds": lambda moment: f"{moment:%Y-%m-%dT%H:%M:%SZ}",
         "duration": lambda seconds: f"{seconds // 3600}:{seconds % 3600 // 60:02}",
         "commas": ",".join,
+        "few": lambda names: ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else ""),
         "count": len,
         "sum": sum,
         "total": lambda counts: sum(counts.values()),

@@ -22,6 +22,8 @@ from feed_assets.log.records import (
 )
 from feed_assets.plan.records import Plan
 from feed_assets.plan.rendering import counted
+from feed_assets.releases.timeline import ActiveRelease
+from feed_assets.timing.dates import NEVER, render_datetime
 
 _DIGITS = 12
 _GONE = (FeedEventKind.EVICTED, FeedEventKind.VANISHED)
@@ -58,6 +60,24 @@ def find_read(connection: Connection, plan: Plan, attempt: Attempt, frozen: Froz
     key = FeedKey(*record.key, frozen.nominal_times[0])
     events, outputs = EventLog(connection).for_instances([key]).get(key, []), attempt.outputs
     return find_version(events, frozen.digests[0], attempt.started_at, attempt.ended_at, min(outputs, default=None))
+
+
+def left_to_newer(connection: Connection, active: ActiveRelease, newest: Attempt) -> Iterator[Reason]:
+    """Yield the current instances that an attempt has left as they were, with the version of a newer instance."""
+    written = {each.feed for each in EventLog(connection).of_numbers(newest.outputs).values()}
+    for edge in active.record.own_outputs:
+        record = active.plan.feeds[edge.feed_key]
+        if not record.is_current or edge.feed in written:
+            continue
+        key = FeedKey(*record.key, record.sequence.start)
+        events = EventLog(connection).for_instances([key]).get(key, [])
+        ended_at = newest.ended_at or NEVER
+        makers = [each.maker for each in events if each.kind in CONTENT and each.recorded_at <= ended_at]
+        if makers and (maker := makers[-1]) and maker.process == newest.process and maker[2] > newest.nominal_time:
+            newer = render_datetime(maker.nominal_time)
+            text = f"it left feed {edge.feed} as it was: there was the version of a newer instance, {newer}"
+            facts = {"output": edge.name, "feed": edge.feed, "newer": newer}
+            yield Reason(code=ReasonCode.LEFT_OUT, text=text, facts=facts)
 
 
 def tell_event(event: FeedEvent) -> str:

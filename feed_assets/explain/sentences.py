@@ -10,7 +10,14 @@ from feed_assets.command_lines import command_line, instance_command, materializ
 from feed_assets.context.operation import OperationContext
 from feed_assets.entities.flow_names import declared_by, describe_process, is_flow
 from feed_assets.entities.process import OnTimeout
-from feed_assets.explain.events import event_facts, explain_availability, explain_history, find_read, shorten_digest
+from feed_assets.explain.events import (
+    event_facts,
+    explain_availability,
+    explain_history,
+    find_read,
+    left_to_newer,
+    shorten_digest,
+)
 from feed_assets.explain.facts import FeedFacts, ProcessFacts
 from feed_assets.explain.records import Explanation, Reason, ReasonCode
 from feed_assets.external_work.attempts import init_command
@@ -238,6 +245,8 @@ def _made_from(
         yield from map(explain_written, EventLog(connection).of_numbers(newest.outputs).values())
     for each in iter_omissions(connection, active, row) if active is not None else ():
         yield explain_left_out(f"it {each.render()}", each)
+    if active is not None and row.status is ProcessInstanceStatus.SUCCEEDED:
+        yield from left_to_newer(connection, active, attempts[-1])
 
 
 def late_check(connection: Connection, key: AgendaKey, *, is_current: bool = False) -> Iterator[Reason]:

@@ -33,7 +33,7 @@ _PLAN = (
     "oldest=read.oldest, newest=read.newest, rule=read.rules:numbered, kept=read.kept:total, remark"
 )
 _SWEEPS = (
-    "plan=sweep_id, cluster, state, as of=as_of, by=author, feeds=counts:count, instances, paths, size=bytes:size, "
+    "plan=sweep_id, cluster, state, as of=as_of, by=author, feeds=counts.feed:few, instances, paths, size=bytes:size, "
     "evicted=counts.evicted:sum, kept=counts.kept:sum, failed=counts.failed:sum"
 )
 ITEMS = "feed, kind, instance=nominal_time, path, size=bytes:size, files, rule, outcome, reason=remark"

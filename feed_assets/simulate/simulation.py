@@ -21,7 +21,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.errors import FeedAssetsError
 from feed_assets.instances.arrival.arrival_notices import Notice, NoticeOutcome, record_notice
 from feed_assets.instances.arrival.polling import apply_arrivals
-from feed_assets.instances.arrival.stored_data import apply_stored_looks, apply_watches
+from feed_assets.instances.arrival.stored_data import apply_stored_looks, apply_watches, record_gone
 from feed_assets.instances.attempts.attempts import Published, begin_attempt
 from feed_assets.instances.attempts.execution import InstanceRunner
 from feed_assets.instances.attempts.judging import conclude_unread
@@ -389,7 +389,7 @@ class Simulation:
             apply_watches(tick)
             yield from self._judge(tick, now)
             apply_stored_looks(tick)
-            apply_late_checks(tick)
+            record_gone(tick, apply_late_checks(tick).gone)
             apply_retries(tick)
             done = apply_triggers(tick)
             yield from self._queue_lines(cluster, done, now)

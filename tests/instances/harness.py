@@ -25,6 +25,7 @@ from feed_assets.entities.content.column_lineage import ColumnLineage
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.instances.arrival.polling import ArrivalResult, apply_arrivals, apply_past_polls
+from feed_assets.instances.arrival.stored_data import record_gone
 from feed_assets.instances.attempts.attempts import OnPublished, Published
 from feed_assets.instances.attempts.execution import InstanceRunner
 from feed_assets.instances.gates.plan_changes import apply_plan
@@ -371,7 +372,10 @@ class LifecycleHarness:
     def look_for_late(self, as_of: datetime, cluster: str = "primary", *, is_held: bool = False) -> LateCheckResult:
         """A whole tick of a cluster's sensor for late data; what fails is confined."""
         bulkheads = Bulkheads(cluster, FrozenClock(as_of))
-        return apply_late_checks(self.open_tick(as_of, cluster, bulkheads, is_held=is_held))
+        tick = self.open_tick(as_of, cluster, bulkheads, is_held=is_held)
+        checked = apply_late_checks(tick)
+        record_gone(tick, checked.gone)
+        return checked
 
     def late_check(
         self, name: str, time: datetime, kind: AgendaKind = AgendaKind.LATE_INPUTS, cluster: str = "primary"

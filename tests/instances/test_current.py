@@ -8,13 +8,17 @@ from typing import Any
 
 import pytest
 
+from feed_assets.clock import FrozenClock
+from feed_assets.context.bulkheads import Bulkheads, TickStep
 from feed_assets.engines.port import Work
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
 from feed_assets.explain.explanations import explain_instance
 from feed_assets.instances.arrival.arrival_notices import Notice, NoticeOutcome, record_notice
+from feed_assets.instances.arrival.stored_data import record_gone
 from feed_assets.instances.errors import InputChangedError
+from feed_assets.instances.late.detection import apply_late_checks
 from feed_assets.log.agenda import AgendaKind
 from feed_assets.log.records import FeedEventKind, ProcessInstanceStatus
 from tests.instances.harness import START, LifecycleHarness, at, feed, process, read_inputs, validity
@@ -86,6 +90,12 @@ def versions(lifecycle: LifecycleHarness, name: str) -> list[tuple[FeedEventKind
     return [(each.kind, each.recorded_at) for each in lifecycle.events(name)]
 
 
+def told(lifecycle: LifecycleHarness, kind: Kind, name: str, time: datetime, as_of: datetime = NOON) -> list[str]:
+    context = lifecycle.context(as_of)
+    with context.read() as connection:
+        return [each.text for each in explain_instance(context, connection, kind, name, "primary", time).reasons]
+
+
 def test_a_version_concerns_the_newest_instance_of_its_reader_and_lineage_tells_both(
     tmp_path: Path, state_url: str
 ) -> None:
@@ -98,10 +108,8 @@ def test_a_version_concerns_the_newest_instance_of_its_reader_and_lineage_tells_
     assert [lifecycle.content("named", day) for day in DAYS] == ["old", "old", "new"]
     changed = versions(lifecycle, "countries")
     assert changed == [(FeedEventKind.ARRIVED, DAYS[0] + timedelta(hours=8)), (FeedEventKind.CHANGED, later)]
-    context = lifecycle.context(later)
-    with context.read() as connection:
-        read = [explain_instance(context, connection, Kind.PROCESS, "naming", "primary", day) for day in DAYS[1:]]
-    texts = [reason.text for each in read for reason in each.reasons if "as input countries" in reason.text]
+    read = [told(lifecycle, Kind.PROCESS, "naming", day, later) for day in DAYS[1:]]
+    texts = [text for each in read for text in each if "as input countries" in text]
     assert "the version of 2013-11-01T08:00:00Z" in texts[0]
     assert "the version of 2013-11-03T12:05:00Z" in texts[1]
 
@@ -148,16 +156,29 @@ def test_a_notice_is_looked_at_at_once(tmp_path: Path) -> None:
     assert work(lifecycle, NOON) == [("naming", DAYS[2])]
 
 
-def test_what_vanishes_and_comes_again_is_a_version(tmp_path: Path) -> None:
+@pytest.mark.parametrize("noticed_by", ["run", "look"])
+def test_what_vanishes_is_told_and_what_comes_again_is_a_version(noticed_by: str, tmp_path: Path) -> None:
     lifecycle = begun(tmp_path)
     (file,) = lifecycle.folder("countries", START).iterdir()
     file.unlink()
-    with pytest.raises(Exception, match="Storage has lost"):
-        lifecycle.run("naming", DAYS[2], NOON)
+    if noticed_by == "run":
+        with pytest.raises(Exception, match="Storage has lost"):
+            lifecycle.run("naming", DAYS[2], NOON)
+    else:
+        tick = lifecycle.open_tick(NOON, bulkheads=Bulkheads("primary", FrozenClock(NOON)))
+        record_gone(tick, apply_late_checks(tick).gone)
+        assert [(each.step, each.subject) for each in tick.bulkheads.failures] == [(TickStep.LATE_DATA, "countries")]
+        assert lifecycle.tick(DAYS[2] + DAY) == []
+        assert "input countries lacks 1 of 1 instances of feed countries" in told(
+            lifecycle, Kind.PROCESS, "naming", DAYS[2] + DAY, DAYS[2] + DAY
+        )
+        (why,) = [each for each in told(lifecycle, Kind.FEED, "countries", START) if "storage has lost it" in each]
+        assert why.endswith("noticed at 2013-11-03T12:00:00Z by look")
+    assert versions(lifecycle, "countries")[-1] == (FeedEventKind.VANISHED, NOON)
     write(lifecycle, "new", NOON)
-    later = NOON + WATCH
-    assert ("naming", DAYS[2]) in work(lifecycle, later)
-    assert lifecycle.content("named", DAYS[2]) == "new"
+    day = DAYS[2] + (noticed_by == "look") * DAY
+    work(lifecycle, day + timedelta(hours=13))
+    assert lifecycle.content("named", day) == "new"
 
 
 def test_work_is_repeated_once_if_the_place_changes_meanwhile_and_then_fails(tmp_path: Path) -> None:
@@ -186,6 +207,9 @@ def test_an_older_instance_leaves_the_version_of_a_newer_one_and_a_repeat_replac
     assert lifecycle.run("publishing", DAYS[1], NOON, "older") == ()
     assert lifecycle.content("newest", START) == "old@03"
     assert lifecycle.statuses("publishing")[DAYS[1]] is SUCCEEDED
+    left = "it left feed newest as it was: there was the version of a newer instance, 2013-11-03T00:00Z"
+    assert left in told(lifecycle, Kind.PROCESS, "publishing", DAYS[1])
+    assert not [each for each in told(lifecycle, Kind.PROCESS, "publishing", DAYS[0]) if "newer" in each]
     lifecycle.job = lambda work: {each.name: "again" for each in work.outputs}
     lifecycle.run("publishing", DAYS[2], NOON, "repeat")
     assert lifecycle.content("newest", START) == "again"

@@ -92,7 +92,10 @@ def test_what_is_not_there_is_told_on_a_page(client: TestClient) -> None:
     assert answer.status_code == 404
     assert "nothing" in answer.text
     assert answer.headers["content-type"].startswith("text/html")
-    assert client.get("/ui/nothing/clicks/at/2013-11-03T05:00Z").status_code == 400
+    for page in ("", "/at/2013-11-03T05:00Z", "/version/1", "/lineage", "/calendar"):
+        answer = client.get(f"/ui/feeds/clicks{page}")
+        assert (answer.status_code, "Kinds are" in answer.text) == (404, True), page
+    assert client.get("/ui/ask/nothing").status_code == 404
 
 
 def test_af_35_the_first_page_shows_feeds_that_never_came_until_something_has(client: TestClient) -> None:

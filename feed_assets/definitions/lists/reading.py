@@ -271,6 +271,7 @@ def _newest(
         return
     assert isinstance(entity, Feed)
     sequence, instances = entity.sequence_on(cluster), FeedInstances(connection)
+    start = sequence.start if entity.is_current else start
     if entity.is_expected:
         indices = sequence.clip(range(sequence.index_at_or_after(start), sequence.index_at_or_before(end) + 1))
         times = [sequence.at(index) for index in reversed(indices[-limit:])]

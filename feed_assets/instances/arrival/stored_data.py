@@ -28,6 +28,7 @@ from feed_assets.errors import render_some
 from feed_assets.instances.arrival.instance_paths import PathMatcher
 from feed_assets.instances.arrival.polling import BATCH, ArrivalResult, decide_poll_result, record_poll_results
 from feed_assets.instances.arrival.store_polls import Candidate, find_record, poll_confined, poll_instances
+from feed_assets.instances.late.contents import LOOK
 from feed_assets.instances.late.store import LateChecks
 from feed_assets.log.agenda import AgendaKey, AgendaKind
 from feed_assets.log.cursors import Cursors
@@ -214,6 +215,20 @@ def apply_stored_looks(tick: Tick) -> None:
     if due or not kept:
         with tick.database.begin() as connection:
             Cursors(connection).put(cursor, (times[due[-1].feed][0] if is_more else tick.as_of).isoformat())
+
+
+def record_gone(tick: Tick, keys: Iterable[FeedKey]) -> None:
+    """Record the current instances that a look at their places has not found there. Each is told as a failure of the
+    looks at its feed, until one finds it again.
+    """
+    for key in sorted(keys):
+        record = tick.plan.feeds[key.feed, key.cluster]
+        wanted = [Candidate(record=record, nominal_time=key.nominal_time)]
+        try:
+            if lost := record_vanished(tick.database, tick.stores, wanted, tick.as_of, tick.real_now, LOOK):
+                raise _describe_lost(record.store.url, lost)
+        except StorageError as exc:
+            tick.bulkheads.fail(TickStep.LATE_DATA, key.feed, exc)
 
 
 def require_stored(

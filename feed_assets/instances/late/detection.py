@@ -401,21 +401,23 @@ CHECKS_A_STEP = 50
 class LateCheckResult:
     """The results of one tick's checks.
 
-    `changed` has the external feed instances with new content. `refused` has the process instances that cannot be
-    rerun, with the reasons.
+    `changed` has the external feed instances with new content, `gone` the current ones that are not there. `refused`
+    has the process instances that cannot be rerun, with the reasons.
     """
 
     verdicts: tuple[LateVerdict, ...] = ()
     changed: frozenset[FeedKey] = frozenset()
+    gone: frozenset[FeedKey] = frozenset()
     refused: Mapping[ProcessKey, str] = field(default_factory=dict)
     is_complete: bool = True
 
 
 class _Decided(NamedTuple):
-    """The decisions of some checks, and the external feed instances with new content."""
+    """The decisions of some checks, external feed instances with new content, and current ones that are gone."""
 
     decisions: Mapping[AgendaKey, CheckDecision]
     changed: frozenset[FeedKey] = frozenset()
+    gone: frozenset[FeedKey] = frozenset()
 
 
 class _Checks(Handler[LateCheck, _Decided]):
@@ -449,10 +451,12 @@ class LateDataChecks(_Checks):
             batch = CheckBatch.of(connection, tick, entries)
         where = (tick.database, tick.stores, batch.to_scan(), tick.real_now, tick.bulkheads)
         contents = scan_contents(*where, follows_declared=True)
-        _note_failures(contents.values(), tick)
+        is_current = {key: content for key, content in contents.items() if content.record.is_current}
+        gone = frozenset(key for key, each in is_current.items() if each.scan is not None and not each.is_available)
+        _note_failures((each for key, each in contents.items() if key not in gone), tick)
         with tick.database.begin() as connection:
             recorded = record_contents(connection, contents.values(), tick.as_of)
-            return [_Decided(batch.apply(connection, contents, recorded), recorded.changed)]
+            return [_Decided(batch.apply(connection, contents, recorded), recorded.changed, gone)]
 
 
 class UpdateChecks(_Checks):
@@ -483,6 +487,7 @@ def apply_late_checks(tick: Tick) -> LateCheckResult:
     return LateCheckResult(
         verdicts=tuple(decision.verdict for _, decision in decisions),
         changed=frozenset().union(*(each.changed for each in made)),
+        gone=frozenset().union(*(each.gone for each in made)),
         refused={
             ProcessKey(*key[1:]): decision.reason
             for key, decision in decisions

@@ -26,6 +26,7 @@ from feed_assets.context.operation import OperationContext
 from feed_assets.context.tick import Tick, tick_step
 from feed_assets.entities.common import Kind
 from feed_assets.explain.explanations import explain_instance
+from feed_assets.instances.arrival.stored_data import record_gone
 from feed_assets.instances.late.detection import LateCheckResult, apply_late_checks
 from feed_assets.instances.late.lateness import count
 from feed_assets.instances.late.store import LATE_DATA, LateChecks
@@ -229,6 +230,7 @@ def _check(runtime: Runtime, layout: AssetLayout, cluster: str, database: Databa
     active = follow_definitions(runtime, layout, database, as_of)
     tick = build_tick(runtime, active, cluster, database, as_of)
     checked = apply_late_checks(tick)
+    record_gone(tick, checked.gone)
     tick.bulkheads.save(database)
     for feed, _, nominal_time in sorted(checked.changed):
         _logger.info("late data: %s %s on %s has changed", feed, render_datetime(nominal_time), cluster)

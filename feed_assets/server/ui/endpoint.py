@@ -22,6 +22,7 @@ from feed_assets.cli.door import Door, Screen
 from feed_assets.cli.render import colour_of, shown
 from feed_assets.clock import open_clock
 from feed_assets.command_lines import command_line
+from feed_assets.entities.common import Kind
 from feed_assets.errors import WrongUsageError
 from feed_assets.json_form import parse_json
 from feed_assets.operation import Operation
@@ -29,6 +30,7 @@ from feed_assets.operation_list import find_operation
 from feed_assets.server.answers import refuse
 from feed_assets.server.bodies import read_query
 from feed_assets.server.calls import call, read_given
+from feed_assets.server.errors import RequestRefusedError
 from feed_assets.server.ui import addresses
 from feed_assets.server.ui.forms import page_token, seen_as
 from feed_assets.server.ui.login import LOGIN, is_page, lead_on, query_of
@@ -73,6 +75,7 @@ class _PageEndpoint:
     def _make(self, door: Door, request: Request, values: dict[str, Any]) -> Response:
         asked = _ask_through(door, request, values)
         try:
+            self._require_kind(request)
             view = self.page.show(asked)
             if isinstance(view, Response):
                 return view
@@ -81,6 +84,12 @@ class _PageEndpoint:
             return _answer(view, asked)
         except Exception as exc:  # noqa: BLE001 - as what an operation raises
             return _show_problem(request.method, refuse(exc), asked)
+
+    def _require_kind(self, request: Request) -> None:
+        kind = request.path_params.get("kind")
+        if self.page.path.startswith(f"{addresses.HOME}/{{kind}}/") and kind not in {*Kind}:
+            told = f"There are no pages of the kind {kind!r}. Kinds are {', '.join(Kind)}."
+            raise RequestRefusedError(HTTPStatus.NOT_FOUND, told)
 
 
 def read_form(body: bytes) -> dict[str, Any]:

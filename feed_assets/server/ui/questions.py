@@ -13,6 +13,7 @@ from feed_assets.operation import Does, Operation
 from feed_assets.operation_list import list_operations
 from feed_assets.server.answers import describe_error, status_of
 from feed_assets.server.calls import list_parameters
+from feed_assets.server.errors import RequestRefusedError
 from feed_assets.server.ui.addresses import question_address
 from feed_assets.server.ui.records import Asked, View
 from feed_assets.server.ui.tables import Table, as_fields, ask_table, labels_of
@@ -39,7 +40,8 @@ def show_question(asked: Asked) -> View:
     name = asked.one(_IN_PATH).replace("/", " ")
     operation = _questions().get(name)
     if operation is None:
-        raise WrongUsageError(f"There is no page of {name!r}. See {question_address('').rstrip('/')}.")
+        told = f"There is no page of {name!r}. See {question_address('').rstrip('/')}."
+        raise RequestRefusedError(HTTPStatus.NOT_FOUND, told)
     sent = {name: value for name, value in asked.values.items() if name != _IN_PATH}
     given = {name: [*filter(None, told)] if isinstance(told, list) else told for name, told in sent.items() if told}
     fields, labels = _list_fields(operation, given), labels_of(operation)
