@@ -7,7 +7,7 @@ from pathlib import Path
 
 from feed_assets.engines.errors import CodeFault
 from feed_assets.engines.workflow.python_code import Call, PythonFiles, find_frames, find_python_fault
-from feed_assets.engines.workflow.sql_code import find_columns, find_marked, find_sql_faults
+from feed_assets.engines.workflow.sql_code import find_columns, find_marked, find_sql_faults, is_about_rows
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed
@@ -53,7 +53,7 @@ def check_code(
         issue_of(fault, feed, path, sources, RULE_CODE)
         for feed in bundle.feeds
         if keys is None or feed.key in keys
-        for path, fault in _iter_unknown_columns(feed)
+        for path, fault in (*_iter_unknown_columns(feed), *_iter_misplaced(feed))
     ]
     return sorted(dict.fromkeys(issues), key=order_of)
 
@@ -119,6 +119,17 @@ def _iter_unknown_columns(feed: Feed) -> Iterator[tuple[FieldPath, CodeFault]]:
                 remedy = f"Did you mean {close[0]!r}?" if close else f"Its columns are {', '.join(sorted(known))}."
                 reason = f"quality.{'.'.join(field)} names {column!r}, which is no column of the feed's schema"
                 yield ("quality", *field), CodeFault(reason=reason, next_step=remedy)
+
+
+def _iter_misplaced(feed: Feed) -> Iterator[tuple[FieldPath, CodeFault]]:
+    """Yield the rules on a row that are about several, and the conditions on all rows that are about none."""
+    for field, text in iter_expressions(feed):
+        is_rule, found = field[0] == "rules", is_about_rows(text)
+        if found is is_rule:
+            has = "has an aggregate function, and is asked of each row" if is_rule else "has no aggregate function"
+            remedy = "Write it below aggregates." if is_rule else "Write one, such as sum or count."
+            remedy += "" if field[0] != "aggregates" else " What is asked of each row stands below rules."
+            yield ("quality", *field), CodeFault(reason=f"quality.{'.'.join(field)} {has}: {text}", next_step=remedy)
 
 
 def iter_expressions(feed: Feed) -> Iterator[tuple[tuple[str, ...], str]]:

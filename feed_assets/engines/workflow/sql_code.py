@@ -138,6 +138,25 @@ def find_columns(condition: str) -> list[str]:
     return list(dict.fromkeys(each.parts[0].name for each in found))
 
 
+def is_about_rows(expression: str) -> bool | None:
+    """Return whether an expression is about several rows, by an aggregate function; None if that cannot be known: it
+    cannot be read, or has a query, or a function that somebody may have made.
+
+    >>> is_about_rows("max(temp) > 0"), is_about_rows("abs(temp) > 0"), is_about_rows("my_mean(temp) > 0")
+    (True, False, None)
+    """
+    from sqlglot import exp, parse_one
+    from sqlglot.errors import SqlglotError
+
+    try:
+        tree = parse_one(expression, dialect="spark")
+    except SqlglotError:
+        return None
+    if tree.find(exp.Query):
+        return None
+    return True if tree.find(exp.AggFunc, exp.Any) else (None if tree.find(exp.Anonymous) else False)
+
+
 def find_query(statement: str) -> tuple[int, int, list[str]] | None:
     """Return where an INSERT begins and where its query does, and the words between; None for other statements."""
     from sqlglot.dialects.spark import Spark

@@ -29,7 +29,7 @@ from feed_assets.instances.arrival.recording import Signal, content_digest, reco
 from feed_assets.instances.arrival.store_polls import Candidate
 from feed_assets.instances.arrival.stored_data import record_vanished
 from feed_assets.instances.late.contents import record_contents, scan_contents
-from feed_assets.instances.late.quality_checks import ACCEPTED, QualityChecks, hold_back, let_in
+from feed_assets.instances.late.quality_checks import ACCEPTED, QualityChecks, hold_back, is_to_judge, let_in
 from feed_assets.json_form import Hidden, NominalTime
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.arrival_polls import ArrivalPolls
@@ -158,7 +158,9 @@ def record_notice(context: OperationContext, notice: Notice, *, dry_run: bool = 
     look = _look(context, record, notice, time)
     seen = _seen(record, notice, time, look, context.as_of)
     outcome = NoticeOutcome.RECORDED if known is None else NoticeOutcome.CHANGED
-    outcome = NoticeOutcome.HELD if record.is_judged else outcome
+    with context.database.read() as connection:
+        is_held = seen.row is not None and is_to_judge(connection, record, seen.row)
+    outcome = NoticeOutcome.HELD if is_held else outcome
     if known is not None and known.manifest_digest == (seen.row and seen.row.manifest_digest):
         return _result(context, record, time, NoticeOutcome.KNOWN, look.bytes, look.files, dry_run=dry_run)
     if not dry_run:

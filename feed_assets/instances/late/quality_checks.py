@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from feed_assets.context.bulkheads import TickStep
 from feed_assets.context.tick import Tick, tick_step
-from feed_assets.entities.content.quality import Quality
+from feed_assets.entities.content.quality import OnFail, Quality
 from feed_assets.instances.late.lateness import decide_feed_check
 from feed_assets.instances.late.store import LateChecks
 from feed_assets.log.agenda import Agenda, AgendaKey, AgendaKind, AgendaRows, agenda
@@ -71,6 +71,15 @@ class QualityCheck:
     def feed_key(self) -> FeedKey:
         """The instance."""
         return FeedKey(self.name, self.cluster, self.nominal_time)
+
+    def is_of(self, quality: Quality, row: FeedInstance) -> bool:
+        """Return whether it is of the content that a row tells of, and of these rules."""
+        return (self.content, self.rules) == (row.manifest_digest or "", digest_rules(quality))
+
+    def has_let_in(self, quality: Quality) -> bool:
+        """Return whether the content has passed by its rules, was let in with a warning, or accepted by somebody."""
+        is_warned = self.summary is not None and quality.on_fail is OnFail.WARN
+        return self.has_passed or is_warned or self.accepted is not None
 
     @property
     def sentence(self) -> str:
@@ -142,15 +151,21 @@ def hold_back(
         if before is not None and before.status is FeedInstanceStatus.PARTIAL and before.available_at is not None:
             row = replace(row, available_at=before.available_at)
             event = replace(event, kind=FeedEventKind.CHANGED)
-        content, rules, check = row.manifest_digest or "", digest_rules(record.quality), known.get(row.key)
-        if check is not None and (check.content, check.rules) == (content, rules):
-            if not (check.has_passed or check.accepted is not None):
-                held[row.key] = _held(row, event)
+        check = known.get(row.key)
+        if check is None or not check.is_of(record.quality, row):
+            new.append(_check_of(row, event, digest_rules(record.quality)))
+        elif check.has_let_in(record.quality):
             continue
         held[row.key] = _held(row, event)
-        new.append(_check_of(row, event, rules))
     checks.put(new)
     return held
+
+
+def is_to_judge(connection: Connection, record: FeedRecord, row: FeedInstance) -> bool:
+    """Return whether the content that a row tells of is held back until its rows are judged."""
+    check = QualityChecks(connection).of_instances([row.key]).get(row.key)
+    quality = record.quality if record.is_judged else None
+    return quality is not None and not (check is not None and check.is_of(quality, row) and check.has_let_in(quality))
 
 
 def _held(row: FeedInstance, event: NewFeedEvent) -> FeedInstance:

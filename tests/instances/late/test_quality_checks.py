@@ -119,6 +119,27 @@ def test_content_that_a_notice_brings_again_is_judged_too(lifecycle: LifecycleHa
     assert lifecycle.feed_instances("clicks")[START].available_at == NOON
 
 
+@pytest.mark.parametrize("has_passed", [True, False])
+def test_content_that_was_let_in_before_is_not_held_back(
+    lifecycle: LifecycleHarness, tmp_path: Path, has_passed: bool
+) -> None:
+    warned = {} if has_passed else {"on_fail": "warn"}
+    lifecycle.declare(feed("clicks", quality={"unique": ["page"], **warned}))
+    lifecycle.arrive(NOON + timedelta(minutes=1))
+    judge(lifecycle, 1)
+    with lifecycle.database.begin() as connection:
+        QualityChecks(connection).put([replace(check(lifecycle), has_passed=has_passed)])
+    away, context = tmp_path / "away", lifecycle.context(NOON + timedelta(minutes=2))
+    notice = Notice(feed="clicks", nominal_time=START, author="ann")
+    lifecycle.folder("clicks", START).rename(away)
+    with pytest.raises(ArrivalRefusedError):
+        record_notice(context, notice)
+    assert lifecycle.feed_statuses("clicks")[START] is FeedInstanceStatus.MISSING
+    away.rename(lifecycle.folder("clicks", START))
+    assert record_notice(context, notice).outcome is NoticeOutcome.RECORDED
+    assert lifecycle.feed_statuses("clicks")[START] is AVAILABLE
+
+
 def test_no_run_is_asked_for_while_the_instance_is_gone_or_evicted(lifecycle: LifecycleHarness) -> None:
     assert len(ask(lifecycle)) == 1
     shutil.rmtree(lifecycle.folder("clicks", START))
