@@ -153,6 +153,7 @@ ADDRESSES = frozenset({TickStep.STORAGE, TickStep.SPARK})
 AGE_PER_PAUSE = 50
 WORK_PER_PAUSE = 2
 """A unit that fails slowly, such as by a time-out, takes at most a third of the time."""
+CHECKS_OF = "checks of "  # before the name of a feed: the checks of the asset that produces it
 FORGOTTEN_AFTER = timedelta(hours=1)
 SLOW_SECONDS = 2.0
 """Seconds after which a service that fails is not called again in the same tick."""

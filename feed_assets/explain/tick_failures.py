@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from sqlalchemy import Connection
 
-from feed_assets.context.bulkheads import TickFailure, TickStep
+from feed_assets.context.bulkheads import CHECKS_OF, TickFailure, TickStep
 from feed_assets.entities.common import Kind
 from feed_assets.explain.records import Reason, ReasonCode
 from feed_assets.instances.lists.rows import rendered
@@ -49,7 +49,7 @@ def explain_feed_failures(connection: Connection, failures: Iterable[TickFailure
     for failure in failures:
         if failure.cluster != key.cluster:
             continue
-        if failure.step in _COMING and failure.subject in ("", key.feed):
+        if failure.step in _COMING and failure.subject in ("", key.feed, f"{CHECKS_OF}{key.feed}"):
             yield _reason(failure, key.feed, blocks=True)
         is_late = _is_of(failure, TickStep.LATE_DATA, late)
         if is_late or (failure.step is TickStep.RETENTION and _concerns(connection, failure.subject, key.feed)):

@@ -120,6 +120,16 @@ class StrayPartitionsError(FeedAssetsError):
         )
 
 
+class ChecksAwaitedError(FeedAssetsError):
+    """The checks of an asset that produces a feed have been awaited for long."""
+
+    def __init__(self, *, asset: str, run: str, until: datetime) -> None:
+        super().__init__(
+            f"run {run} has materialized asset {asset}, and its checks have not ended. Later materializations "
+            f"wait until {until:%Y-%m-%dT%H:%MZ}; those of the run are refused then. If it is dead, end it in Dagster."
+        )
+
+
 class AssetClashError(FeedAssetsError):
     """Two assets have one key."""
 

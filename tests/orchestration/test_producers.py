@@ -27,6 +27,7 @@ from tests.orchestration.test_definitions import built, cluster, feed, mapping, 
 
 ORDERS = AssetKey(["team", "orders"])
 PRODUCED = ENTITIES.replace("{type: source, validity", "{produced_by: {asset: [team, orders]}, validity", 1)
+AGES = timedelta(days=3650)
 HOURLY = dg.HourlyPartitionsDefinition("2026-01-01-00:00")
 
 
@@ -321,3 +322,27 @@ def test_a_materialization_is_no_arrival_while_its_checks_are_still_to_come(
     dg.materialize([orders, looks], instance=instance, partition_key=key(1))
     assert seen == [[]] or seen == [None]
     assert [request.partition_key for request in harness.tick().run_requests or ()] == [key(1)]
+
+
+def test_checks_that_do_not_end_are_told_and_awaited_for_a_day(
+    harness: LocationHarness, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(harness.home.data, 1, 5)
+    land(harness.home.data, 2, 6)
+    looks = []  # Dagster's times are those of today, and the ticks of the first of January
+
+    @dg.asset_check(asset=ORDERS, blocking=True)
+    def hangs(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        materialize(instance, 2)
+        monkeypatch.setattr(materializations, "CHECKS_TOLD_AFTER", -AGES)
+        looks.append((harness.tick().run_requests, why(harness, 1)))
+        monkeypatch.setattr(materializations, "CHECKS_AWAITED", -AGES)
+        looks.append((harness.tick().run_requests, why(harness, 1)))
+        return dg.AssetCheckResult(passed=True)
+
+    run = dg.materialize([orders, hangs], instance=instance, partition_key=key(1)).run_id
+    (waiting, told), (begun, refused) = looks
+    assert not waiting
+    assert f"run {run} has materialized asset team/orders, and its checks have not ended" in told
+    assert [request.partition_key for request in begun or ()] == [key(2)]
+    assert f"the checks of run {run} have not ended in" in refused

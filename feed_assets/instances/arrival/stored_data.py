@@ -218,17 +218,17 @@ def apply_stored_looks(tick: Tick) -> None:
 
 
 def record_gone(tick: Tick, keys: Iterable[FeedKey]) -> None:
-    """Record the current instances that a look at their places has not found there. Each is told as a failure of the
-    looks at its feed, until one finds it again.
-    """
+    """Record the current instances that a look has not found in their places, and tell it as the daily look does."""
     for key in sorted(keys):
         record = tick.plan.feeds[key.feed, key.cluster]
-        wanted = [Candidate(record=record, nominal_time=key.nominal_time)]
+        wanted, url = [Candidate(record=record, nominal_time=key.nominal_time)], record.store.url
         try:
-            if lost := record_vanished(tick.database, tick.stores, wanted, tick.as_of, tick.real_now, LOOK):
-                raise _describe_lost(record.store.url, lost)
+            lost = record_vanished(tick.database, tick.stores, wanted, tick.as_of, tick.real_now, LOOK)
         except StorageError as exc:
-            tick.bulkheads.fail(TickStep.LATE_DATA, key.feed, exc)
+            tick.bulkheads.fail(TickStep.STORED_DATA, url, exc)
+            continue
+        if lost:
+            tick.bulkheads.fail(TickStep.STORED_DATA, url, _describe_lost(url, lost), next_try_at=tick.real_now + DAY)
 
 
 def require_stored(

@@ -453,7 +453,7 @@ class LateDataChecks(_Checks):
         contents = scan_contents(*where, follows_declared=True)
         is_current = {key: content for key, content in contents.items() if content.record.is_current}
         gone = frozenset(key for key, each in is_current.items() if each.scan is not None and not each.is_available)
-        _note_failures((each for key, each in contents.items() if key not in gone), tick)
+        _note_failures(contents.values(), tick)
         with tick.database.begin() as connection:
             recorded = record_contents(connection, contents.values(), tick.as_of)
             return [_Decided(batch.apply(connection, contents, recorded), recorded.changed, gone)]

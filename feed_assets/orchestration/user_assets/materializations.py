@@ -8,7 +8,7 @@ are some seconds old, because events of other processes can become visible out o
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Self
 
@@ -16,14 +16,14 @@ import dagster as dg
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationPlanned
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 
-from feed_assets.context.bulkheads import Bulkheads, TickStep
+from feed_assets.context.bulkheads import CHECKS_OF, Bulkheads, TickStep
 from feed_assets.context.tick import Tick, open_tick, tick_step
 from feed_assets.instances.arrival.recording import AnnouncedResult, Announcement, Signal, apply_announcements
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.instances.arrival_polls import ArrivalPolls
 from feed_assets.masking import mask
 from feed_assets.orchestration import names
-from feed_assets.orchestration.errors import PartitionKeyError, StrayPartitionsError
+from feed_assets.orchestration.errors import ChecksAwaitedError, PartitionKeyError, StrayPartitionsError
 from feed_assets.orchestration.graph.layout import FindAsset, Producer, find_producers, require_known
 from feed_assets.orchestration.location.reloading import build_context
 from feed_assets.orchestration.location.runtime import Runtime
@@ -36,6 +36,8 @@ OVERLAP = 1_000
 """How many events before the newest one are read again when a reader begins."""
 
 ROW_COUNTS = (names.ROW_COUNT, "dagster/row_count")
+CHECKS_TOLD_AFTER = timedelta(minutes=10)
+CHECKS_AWAITED = timedelta(days=1)
 _VERSION = 1
 
 
@@ -146,11 +148,12 @@ def record_materializations(
             events = read_materializations(instance, start, producer.asset)
         elif not events and start is None:
             continue
-        checks = RunChecks.of(instance, producer.asset, events)
-        waiting = next((each.storage_id for each in events if each.run_id in checks.unended), None)
+        checks = RunChecks.of(instance, producer.asset, events, tick.real_now)
+        waiting = next((each for each in events if each.run_id in checks.unended), None)
+        _tell_waiting(tick, producer, waiting)
         if waiting is not None:  # its checks are still to come
-            behind[feed] = waiting - 1
-            events = [each for each in events if each.storage_id < waiting]
+            behind[feed] = waiting.storage_id - 1
+            events = [each for each in events if each.storage_id < waiting.storage_id]
         step, announce = TickStep.MATERIALIZATIONS, partial(_announce, tick, graph, producer, checks)
         found = tick.bulkheads.run_unit(step, feed, None, announce, events)
         if found is None:
@@ -164,6 +167,17 @@ def record_materializations(
     if following == before:
         return AnnouncedResult()
     return apply_announcements(tick, announcements, (name, following.render()), signals=signals)
+
+
+def _tell_waiting(tick: Tick, producer: Producer, waiting: dg.EventLogRecord | None) -> None:
+    """Tell of a materialization whose checks have been awaited for long, and with it all that came later."""
+    step, subject = TickStep.MATERIALIZATIONS, f"{CHECKS_OF}{producer.record.feed}"
+    if waiting is None:
+        tick.bulkheads.succeed(step, subject)
+    elif tick.real_now.timestamp() - waiting.timestamp >= CHECKS_TOLD_AFTER.total_seconds():
+        until = datetime.fromtimestamp(waiting.timestamp, UTC) + CHECKS_AWAITED
+        error = ChecksAwaitedError(asset=producer.record.producer, run=waiting.run_id, until=until)
+        tick.bulkheads.fail(step, subject, error)
 
 
 def follow_now(runtime: Runtime, find_asset: FindAsset, clusters: Iterable[str], instance: dg.DagsterInstance) -> None:
@@ -224,11 +238,17 @@ class RunChecks:
     failed: Mapping[tuple[str, str | None], str]
 
     @classmethod
-    def of(cls, instance: dg.DagsterInstance, asset: dg.AssetKey, events: Sequence[dg.EventLogRecord]) -> Self:
-        """Read the checks of the runs of some events: one query a run, and another one while checks are missing."""
+    def of(
+        cls, instance: dg.DagsterInstance, asset: dg.AssetKey, events: Sequence[dg.EventLogRecord], now: datetime
+    ) -> Self:
+        """Read the checks of the runs of some events: one query a run, and another one while checks are missing. Those
+        of a run that does not end are awaited for a day, and have failed then.
+        """
+        since = now.timestamp() - CHECKS_AWAITED.total_seconds()
         unended, failed = set[str](), dict[tuple[str, str | None], str]()
         of_type = {dg.DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED, dg.DagsterEventType.ASSET_CHECK_EVALUATION}
-        for run_id in dict.fromkeys(event.run_id for event in events if event.run_id):
+        newest = {event.run_id: event.timestamp for event in events if event.run_id}
+        for run_id, made_at in newest.items():
             planned, ended = set[str](), set[str]()
             for entry in instance.event_log_storage.get_logs_for_run(run_id, of_type=of_type):
                 done = entry.dagster_event.event_specific_data if entry.dagster_event is not None else None
@@ -241,7 +261,12 @@ class RunChecks:
                     said = f": {mask(done.description)}" if done.description else ""
                     failed[run_id, done.partition] = f"its asset's blocking check {done.check_name!r} has failed{said}"
             run = instance.get_run_by_id(run_id) if planned - ended else None
-            unended |= {run_id} if run is not None and not run.is_finished else set()
+            if run is None or run.is_finished:
+                continue
+            if made_at > since:
+                unended.add(run_id)
+            else:
+                failed.setdefault((run_id, None), f"the checks of run {run_id} have not ended in {CHECKS_AWAITED}")
         return cls(frozenset(unended), failed)
 
     def find(self, event: dg.EventLogRecord) -> str | None:
