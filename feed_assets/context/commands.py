@@ -59,7 +59,7 @@ def audit(database: "Database", *, limit: Limit = 50) -> "Page[AuditEntry]":
 
     with database.read() as connection:
         found = Audit(connection)
-        return Page(items=tuple(found.newest(limit)), total=found.count(), what="entries")
+        return Page(items=tuple(found.newest(limit)), total=found.count(limit), what="entries")
 
 
 @operation(
@@ -83,7 +83,7 @@ def list_messages(
     if follow:
         return _follow(database, after, topic)
     with database.read() as connection:
-        found, total = Outbox(connection).read(after, limit, topic), Outbox(connection).count(after, topic)
+        found, total = Outbox(connection).read(after, limit, topic), Outbox(connection).count(after, limit, topic)
     return Page(items=tuple(found), total=total, what="messages", more="--after and --limit show more")
 
 

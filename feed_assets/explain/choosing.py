@@ -7,7 +7,7 @@ from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext, Subject, as_version
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.errors import Fault
-from feed_assets.instances.lists.queries import count_listed, find_rows
+from feed_assets.instances.lists.queries import count_by_status, find_rows
 from feed_assets.instances.lists.ranges import ClusterQuery, InstanceFilter, InstanceQuery
 from feed_assets.log.records import FeedInstanceStatus, ProcessInstanceStatus
 from feed_assets.plan.records import FeedRecord, ProcessRecord
@@ -89,7 +89,7 @@ def _look(of: ClusterQuery, record: FeedRecord | ProcessRecord) -> tuple[int, li
     """
     wanted = InstanceFilter(statuses=frozenset(map(str, _TROUBLED[of.query.subject.kind])))
     troubled = replace(of, query=replace(of.query, filter=wanted))
-    number = count_listed(troubled)
+    number = sum(each.number for (counts,) in [count_by_status([troubled])] for each in counts.values())
     times = [row.nominal_time for row in find_rows(troubled)] if number else []
     known = [row.nominal_time for row in find_rows(of)]
     if isinstance(record, ProcessRecord) and record.is_enumerated:

@@ -9,7 +9,7 @@ from sqlalchemy import delete, func, insert, select
 from feed_assets.log.definitions.records import AuditEntry
 from feed_assets.log.tables import audit
 from feed_assets.sql.database import lock_definitions
-from feed_assets.sql.rows import RowMapper, TableStore
+from feed_assets.sql.rows import RowMapper, TableStore, count_rows
 
 _T = audit.c
 _ROWS = RowMapper(audit, AuditEntry)
@@ -35,9 +35,9 @@ class Audit(TableStore):
         """Return the newest entries, newest first."""
         return _ROWS.find(self._connection, _ROWS.select.order_by(_T.seq.desc()).limit(limit))
 
-    def count(self) -> int:
-        """Return how many entries there are."""
-        return self._connection.scalar(select(func.count()).select_from(audit)) or 0
+    def count(self, end: int) -> int:
+        """Return how many entries there are (see `count_rows`)."""
+        return count_rows(self._connection, select(_T.seq), end)
 
     def find_old(self, before: datetime, as_of: datetime, limit: int) -> list[int]:
         """Return at most `limit` numbers from the beginning, of entries that are older than `before`; never the newest,

@@ -176,7 +176,7 @@ def list_sweeps(
 
     with context.database.read() as connection:
         sweeps = Sweeps(connection)
-        newest, total = sweeps.newest(limit, clusters, states), sweeps.count(clusters, states)
+        newest, total = sweeps.newest(limit, clusters, states), sweeps.count(limit, clusters, states)
     context.require_clusters(() if newest else clusters)
     return Page(items=tuple(newest), total=total, what="sweeps")
 

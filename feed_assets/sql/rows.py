@@ -38,6 +38,7 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.types import TypeEngine
 
 from feed_assets.masking import encodable
+from feed_assets.pages import COUNTED, up_to
 from feed_assets.sql.column_types import Text, UtcDateTime, to_micros
 
 if TYPE_CHECKING:
@@ -115,6 +116,12 @@ def key_rows(dialect: str, names: tuple[str, ...]) -> Subquery:
         values = [cast(entry.c.value[i].astext, _type_of(name)) for i, name in enumerate(names)]
     labels = [value.label(name) for value, name in zip(values, names, strict=True)]
     return select(position.label(POSITION), *labels).subquery("wanted")
+
+
+def count_rows(connection: Connection, statement: Select[Any], end: int, given: Mapping[str, Any] | None = None) -> int:
+    """Return how many rows a statement selects, as far as they are counted for a page with an `end` (see `up_to`)."""
+    some = statement.limit(max(COUNTED, end) + 1).subquery()
+    return up_to(connection.scalar(select(func.count()).select_from(some), given) or 0, end)
 
 
 @cache

@@ -28,7 +28,7 @@ from feed_assets.pages import PAGES, Page
 from feed_assets.plan.edges import TriggerRecord
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.plan.rendering import counted
-from feed_assets.sql.rows import KEY_ROWS, TableStore, key_rows, render_rows
+from feed_assets.sql.rows import KEY_ROWS, TableStore, count_rows, key_rows, render_rows
 from feed_assets.timing.dates import render_datetime
 from feed_assets.triggers.apply_triggers import decide_batch, decide_following, find_routed, is_followed, pending_of
 from feed_assets.triggers.cuts import Cut
@@ -321,10 +321,11 @@ class BatchPages(TableStore):
         return ROWS.find(self._connection, statement, {KEY_ROWS: render_rows(consumers)})
 
     def count(self, query: BatchQuery, consumers: Collection[EntityKey]) -> int:
-        """Return how many there are in all."""
+        """Return how many there are in all (see `count_rows`)."""
         wanted, is_one = self._choose(query)
-        statement = select(func.count()).join_from(wanted, process_instances, is_one)
-        return self._connection.scalar(statement, {KEY_ROWS: render_rows(consumers)}) or 0
+        statement = select(_P.nominal_time).join_from(wanted, process_instances, is_one)
+        given = {KEY_ROWS: render_rows(consumers)}
+        return count_rows(self._connection, statement, query.offset + query.results, given)
 
     def taken(self, keys: Collection[ProcessKey]) -> Mapping[ProcessKey, list[TakenCount]]:
         """Return how many events each batch has taken, by input; those without events are left out."""

@@ -53,7 +53,7 @@ def tables(context: OperationContext) -> tuple[int, int, int]:
     """How many changes, messages and entries of the audit there are."""
     with context.database.read() as connection:
         changes = sum(len(list_changes(context, each.path, 100)) for each in MetadataStore(connection).all())
-        return changes, Outbox(connection).count(0, Topic.METADATA), Audit(connection).count()
+        return changes, Outbox(connection).count(0, 1, Topic.METADATA), Audit(connection).count(1)
 
 
 def bring(context: OperationContext, *mutations: dict[str, Any], dry_run: bool = False) -> list[bool]:

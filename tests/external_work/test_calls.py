@@ -563,7 +563,13 @@ def test_a_trigger_from_now_begins_with_its_declaration(project: Path) -> None:
 
 @on_each
 def test_batches_are_listed_by_process_feed_state_and_time_a_page_at_a_time(project: Path) -> None:
-    assert shown("batch", "list") == {"version": 2, "batches": [], "total": 0, "has_more": False}
+    assert shown("batch", "list") == {
+        "version": 2,
+        "batches": [],
+        "total": 0,
+        "more_than_total": False,
+        "has_more": False,
+    }
     first, second = loaded(project, 1), loaded(project, 2)
     copied = str(shown("batch", "init", "copy")["batch"])
 

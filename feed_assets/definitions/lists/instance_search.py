@@ -14,7 +14,7 @@ from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.definitions.lists.listing import SaidTags, has_words, is_subsequence
 from feed_assets.definitions.lists.query_fields import SearchQuery
 from feed_assets.entities.common import Kind
-from feed_assets.instances.lists.queries import InstancePage, count_by_status, find_rows
+from feed_assets.instances.lists.queries import InstancePage, count_by_status, count_newest, find_rows
 from feed_assets.instances.lists.ranges import (
     ClusterQuery,
     InstanceFilter,
@@ -25,6 +25,7 @@ from feed_assets.instances.lists.ranges import (
 )
 from feed_assets.instances.lists.rows import InstanceRow
 from feed_assets.log.instances.instance_pages import Counted
+from feed_assets.pages import up_to
 from feed_assets.parameters import SCHEDULABLE
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 
@@ -33,8 +34,8 @@ _Place: TypeAlias = tuple[str, datetime, str, str, int]
 
 
 def search_instances(context: OperationContext, query: SearchQuery) -> InstancePage:
-    """Return the matching instances, newest first. Those of all entities are counted at once; rows are read of those
-    entities alone that may have one on the page.
+    """Return the matching instances, newest first. Those of all entities are counted at once, ordered by status all of
+    them; rows are read of those entities alone that may have one on the page.
 
     Raises:
         InstanceQueryError: no instance of the kinds ever has one of the statuses.
@@ -50,8 +51,9 @@ def search_instances(context: OperationContext, query: SearchQuery) -> InstanceP
             if has_words(tags := said.of_record(kind, record), query.tag_keys)
             and (one := _query_of(context, connection, kind, record, query)) is not None
         ]
-        counts = count_by_status([one for one, _ in found])
-        shown = _first_rows(found, counts, query)[query.offset :]
+        queries = [one for one, _ in found]
+        queries, counts = count_newest(queries) if query.order_by is None else (queries, count_by_status(queries))
+        shown = _first_rows(list(zip(queries, counts, (tags for _, tags in found), strict=True)), query)[query.offset :]
     page = InstancePage(
         result=Result.SUCCEEDED,
         message="",
@@ -59,14 +61,17 @@ def search_instances(context: OperationContext, query: SearchQuery) -> InstanceP
         end=query.end,
         instances=tuple(shown),
         listed=len(shown),
-        total=sum(each.number for by_status in counts for each in by_status.values()),
+        total=up_to(
+            sum(each.number for by_status in counts for each in by_status.values()),
+            query.offset + query.results,
+        ),
         offset=query.offset,
     )
     return page.or_why(context, context.plan.clusters, "no instance is as asked for")
 
 
 def _first_rows(
-    found: Sequence[tuple[ClusterQuery, tuple[str, ...]]], counts: Sequence[Mapping[str, Counted]], query: SearchQuery
+    found: Sequence[tuple[ClusterQuery, Mapping[str, Counted], tuple[str, ...]]], query: SearchQuery
 ) -> list[InstanceRow]:
     """Return the first rows up to the end of the page, in order.
 
@@ -75,7 +80,7 @@ def _first_rows(
     """
     end = query.offset + query.results
     streams: list[tuple[_Place, ClusterQuery, tuple[str, ...]]] = []
-    for number, ((one, tags), by_status) in enumerate(zip(found, counts, strict=True)):
+    for number, (one, by_status, tags) in enumerate(found):
         if query.order_by is None and by_status:
             newest = max(each.newest for each in by_status.values())
             streams.append((("", newest, *one.key, -number), one, tags))

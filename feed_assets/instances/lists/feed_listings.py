@@ -24,7 +24,7 @@ from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.feed_places import FeedPlaces, describe_staying
 from feed_assets.log.instances.manifests import Manifests, RecordedManifest
 from feed_assets.log.records import FeedEvent, FeedInstance, FeedInstanceStatus, FeedKey
-from feed_assets.pages import tell_shown
+from feed_assets.pages import MoreThan, has_more, tell_shown, up_to
 from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import counted
 from feed_assets.storage.errors import InstanceNotFoundError
@@ -67,9 +67,14 @@ class FeedListing(Answer):
     staying: Hidden[int] = 0
 
     @shown
+    def more_than_total(self) -> bool:
+        """Whether there are more than were counted."""
+        return isinstance(self.total, MoreThan)
+
+    @shown
     def has_more(self) -> bool:
         """Whether there are others."""
-        return self.total > len(self.instances)
+        return has_more(len(self.instances), self.total)
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -145,7 +150,7 @@ def list_feed(
         start=first,
         end=last,
         instances=tuple(parts.items),
-        total=total,
+        total=up_to(total, len(parts.items)),
         staying=staying,
     )
 

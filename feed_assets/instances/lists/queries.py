@@ -49,7 +49,7 @@ from feed_assets.log.records import (
     WatermarkKind,
 )
 from feed_assets.log.watermarks import Watermarks
-from feed_assets.pages import PAGES, tell_shown
+from feed_assets.pages import COUNTED, PAGES, MoreThan, has_more, tell_shown, up_to
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord
 from feed_assets.timing.dates import render_datetime
@@ -79,9 +79,14 @@ class InstancePage(Answer):
     """Why there is no instance."""
 
     @shown
+    def more_than_total(self) -> bool:
+        """Whether there are more than were counted."""
+        return isinstance(self.total, MoreThan)
+
+    @shown
     def has_more(self) -> bool:
         """Whether another page follows."""
-        return self.total > self.offset + self.listed
+        return has_more(self.offset + self.listed, self.total)
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -133,6 +138,7 @@ def list_instances(context: OperationContext, query: InstanceQuery) -> InstanceP
             return find_rows(whole)
 
         parts = subjects.consolidate(read)
+        total = up_to(total, query.offset + query.results)
         page = _page(context, connection, query, parts, total, start, stop, skip=skip)
     of_filter = "passes the filters" if query.filter.fields else "has been created"
     reason = f"no instance from {render_datetime(since)} to {render_datetime(stop)} {of_filter}"
@@ -380,18 +386,41 @@ def summarize_instances(context: OperationContext, query: InstanceQuery, results
 
 
 def count_listed(of: ClusterQuery) -> int:
-    """Return how many instances a list without pages would have.
+    """Return how many instances a list without pages would have, if not more than are counted.
 
     Raises:
         InstanceQueryError: the entity is not on the cluster.
     """
-    (counts,) = count_by_status([of])
+    _, (counts,) = count_newest([of])
     return sum(each.number for each in counts.values())
+
+
+def count_newest(queries: Sequence[ClusterQuery]) -> tuple[list[ClusterQuery], list[dict[str, Counted]]]:
+    """Count, as `count_by_status`, in so long a time before the newest instances that there are more than are counted,
+    else in all. Return the queries for that time, too.
+
+    Raises:
+        InstanceQueryError: an entity is not on its cluster.
+    """
+    if not queries:
+        return [], []
+    first, last = min(of.start for of in queries), max(of.stop for of in queries)
+    most = max(COUNTED, queries[0].query.offset + queries[0].query.results)
+    expected = sum(len(of.sequence.indices_between(of.start, of.stop)) for of in queries)
+    width = (last - first) * min(1.0, 2 * most / max(1, expected))
+    while True:
+        since = max(first, last - width)
+        newest = [replace(of, start=min(max(of.start, since), of.stop)) for of in queries]
+        counts = count_by_status(newest)
+        if since == first or sum(each.number for by_status in counts for each in by_status.values()) > most:
+            return newest, counts
+        width *= 8
 
 
 def count_by_status(queries: Sequence[ClusterQuery]) -> list[dict[str, Counted]]:
     """Return how many instances a list of each query would have by status, as far as its filter asks for them, in a
-    statement for all processes and one for all feeds; no zeros. The queries have one filter and one transaction.
+    statement for all processes and one for all feeds; no zeros. The queries have one transaction, and those of a kind
+    one filter.
 
     Raises:
         InstanceQueryError: an entity is not on its cluster.
@@ -400,6 +429,9 @@ def count_by_status(queries: Sequence[ClusterQuery]) -> list[dict[str, Counted]]
         return []
     pages, after = InstancePages(queries[0].connection), queries[0].query.filter.started_after
     work, data, due = dict[Key, Span](), dict[Key, Span](), dict[Key, range]()
+    asked = {of.query.subject.kind: of.query.filter.statuses for of in queries}
+    if FeedInstanceStatus.MISSING in (asked.get(Kind.FEED) or ()):
+        asked[Kind.FEED] = None  # those without a row are the due ones besides all others
     for of in queries:
         if of.query.subject.kind is Kind.PROCESS:
             of.context.process_on(*of.key)
@@ -407,8 +439,8 @@ def count_by_status(queries: Sequence[ClusterQuery]) -> list[dict[str, Counted]]
         elif indices := due.setdefault(of.key, due_between(of.feed, of.start, of.stop, of.context.as_of)):
             first, beyond = of.feed.sequence.at(indices.start), of.feed.sequence.at(indices.stop)
             data[of.key] = (*of.key, first, min(of.stop, beyond))
-    of_work = pages.process_counts(work.values(), started_after=after)
-    of_data = pages.feed_counts(data.values(), available_after=after)
+    of_work = pages.process_counts(work.values(), statuses=asked.get(Kind.PROCESS), started_after=after)
+    of_data = pages.feed_counts(data.values(), statuses=asked.get(Kind.FEED), available_after=after)
 
     def counts(of: ClusterQuery) -> Mapping[str, Counted]:
         if of.query.subject.kind is Kind.PROCESS:

@@ -119,6 +119,12 @@ class ClusterQuery:
         return (self.query.subject.name, self.cluster)
 
     @property
+    def sequence(self) -> InstanceSequence:
+        """The instances. Raises InstanceQueryError if the entity is not on the cluster."""
+        is_process = self.query.subject.kind is Kind.PROCESS
+        return (self.context.process_on(*self.key) if is_process else self.feed).sequence
+
+    @property
     def feed(self) -> FeedRecord:
         """The queried feed. Raises InstanceQueryError if it is not on the cluster."""
         return self.context.feed_on(*self.key)

@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
-from sqlalchemy import Column, ColumnElement, Table, and_, func, select
+from sqlalchemy import Column, ColumnElement, Table, TextClause, and_, func, select
 
 from feed_assets.log.instances.process_instances import ROWS, has_status
 from feed_assets.log.instances.tables import feed_instances, process_instances
@@ -87,16 +87,32 @@ class InstancePages(TableStore):
         return ROWS.find(self._connection, statement.order_by(*turned).limit(limit).offset(skip))
 
     def process_counts(
-        self, spans: Collection[Span], *, started_after: datetime | None = None
+        self,
+        spans: Collection[Span],
+        *,
+        statuses: Collection[str] | None = None,
+        started_after: datetime | None = None,
     ) -> dict[Span, dict[str, Counted]]:
-        """Return how many instances of processes have each status in some spans; one without any is left out."""
-        return self._count(process_instances, ("process", *_REST), _T.started_at, spans, started_after)
+        """Return how many instances of processes have each status, or one of `statuses`, in some spans; one without any
+        is left out.
+        """
+        conditions = [] if statuses is None else has_status([ProcessInstanceStatus(each) for each in statuses])
+        conditions += [] if started_after is None else [_T.started_at > started_after]
+        return self._count(process_instances, ("process", *_REST), spans, conditions)
 
     def feed_counts(
-        self, spans: Collection[Span], *, available_after: datetime | None = None
+        self,
+        spans: Collection[Span],
+        *,
+        statuses: Collection[str] | None = None,
+        available_after: datetime | None = None,
     ) -> dict[Span, dict[str, Counted]]:
-        """Return how many instances of feeds have a row and each status in some spans; one without any is left out."""
-        return self._count(feed_instances, ("feed", *_REST), _F.available_at, spans, available_after)
+        """Return how many instances of feeds have a row and each status, or one of `statuses`, in some spans; one
+        without any is left out.
+        """
+        conditions: list[ColumnElement[bool]] = [] if statuses is None else [_F.status.in_(sorted(statuses))]
+        conditions += [] if available_after is None else [_F.available_at > available_after]
+        return self._count(feed_instances, ("feed", *_REST), spans, conditions)
 
     def times_retried(self, process: str, cluster: str, start: datetime, stop: datetime) -> list[datetime]:
         """Return the nominal times of the instances at which there was more than one attempt."""
@@ -104,15 +120,18 @@ class InstancePages(TableStore):
         return list(self._connection.scalars(select(_T.nominal_time).where(*is_one)))
 
     def _count(
-        self, table: Table, names: tuple[str, ...], of: Column[Any], spans: Collection[Span], after: datetime | None
+        self,
+        table: Table,
+        names: tuple[str, ...],
+        spans: Collection[Span],
+        conditions: Sequence[ColumnElement[bool] | TextClause],
     ) -> dict[Span, dict[str, Counted]]:
         wanted, c, rows = key_rows(self._dialect, names), table.c, list(spans)
         is_wanted = [c[names[0]] == wanted.c[names[0]], c.cluster == wanted.c.cluster]
         is_wanted += [c.nominal_time >= wanted.c.first, c.nominal_time < wanted.c.last]
-        is_wanted += [] if after is None else [of > after]
         # An outer join, as in `ProcessInstances.times_within`.
         statement = select(wanted.c[POSITION], c.status, func.count(), func.max(c.nominal_time))
-        statement = statement.join_from(wanted, table, and_(*is_wanted), isouter=True)
+        statement = statement.join_from(wanted, table, and_(*is_wanted, *conditions), isouter=True)
         statement = statement.group_by(wanted.c[POSITION], c.status)
         counts: dict[Span, dict[str, Counted]] = {}
         for position, status, count, newest in self._connection.execute(statement, {KEY_ROWS: render_rows(rows)}):

@@ -29,7 +29,7 @@ from feed_assets.receivers import MessageLevel, Topic
 from feed_assets.sql.column_types import Choice, Payload, Text, UtcDateTime
 from feed_assets.sql.database import lock_log
 from feed_assets.sql.names import NAMES_BY_KIND, content_in, names, paths_in
-from feed_assets.sql.rows import TableStore, select_keys
+from feed_assets.sql.rows import TableStore, count_rows, select_keys
 from feed_assets.sql.tables import metadata
 
 _KEYS = [paths_in(each, f"entity/{each}/") for each in (Kind.FEED, Kind.PROCESS)]
@@ -108,9 +108,9 @@ class Outbox(TableStore):
         rows = select_keys(self._connection, outbox, ("seq",), _COLUMNS, [(seq,) for seq in sorted(seqs)])
         return {row.seq: _load(row) for row in rows}
 
-    def count(self, after: int, topic: Topic | None = None) -> int:
-        """Return how many messages have a number above `after`; of one topic if given."""
-        return self._connection.scalar(select(func.count()).select_from(outbox).where(*_later(after, topic))) or 0
+    def count(self, after: int, end: int, topic: Topic | None = None) -> int:
+        """Return how many messages have a number above `after` (see `count_rows`); of one topic if given."""
+        return count_rows(self._connection, select(_T.seq).where(*_later(after, topic)), end)
 
     def count_old(self, before: datetime, up_to: int | None) -> int:
         """Return how many messages `remove_old` would remove without a limit."""

@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Any, Unpack
 
-from sqlalchemy import ColumnElement, func, select, update
+from sqlalchemy import ColumnElement, select, update
 
 from feed_assets.entities.common import Kind
 from feed_assets.log.messages.lineage import tell
@@ -22,7 +22,7 @@ from feed_assets.log.removals.records import (
 )
 from feed_assets.log.removals.tables import IS_TO_PURGE, sweep_chunks, sweeps
 from feed_assets.sql.database import tells_lineage
-from feed_assets.sql.rows import RowMapper, TableStore
+from feed_assets.sql.rows import RowMapper, TableStore, count_rows
 from feed_assets.sql.totals import Total, TotalKind, Totals
 
 _T = sweeps.c
@@ -59,10 +59,9 @@ class Sweeps(TableStore):
         statement = _ROWS.select.where(*_is_one_of(clusters, states)).order_by(_T.created_at.desc(), _T.sweep_id)
         return _ROWS.find(self._connection, statement.limit(limit))
 
-    def count(self, clusters: Collection[str] = (), states: Collection[SweepState] = ()) -> int:
-        """Return how many sweeps there are; of some clusters and in some states if given."""
-        statement = select(func.count()).select_from(sweeps).where(*_is_one_of(clusters, states))
-        return self._connection.scalar(statement) or 0
+    def count(self, end: int, clusters: Collection[str] = (), states: Collection[SweepState] = ()) -> int:
+        """Return how many sweeps there are (see `count_rows`); of some clusters and in some states if given."""
+        return count_rows(self._connection, select(_T.sweep_id).where(*_is_one_of(clusters, states)), end)
 
     def with_state(self, cluster: str, states: AbstractSet[SweepState] = OPEN_STATES) -> list[Sweep]:
         """Return the sweeps of a cluster in some states, by default open ones, in the order of planning."""

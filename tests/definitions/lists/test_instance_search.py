@@ -67,6 +67,27 @@ def test_what_is_found_has_the_tags_of_its_entity(tmp_path: Path) -> None:
     assert page.total > page.listed
 
 
+def test_of_very_many_it_says_that_there_are_more(tmp_path: Path) -> None:
+    lifecycle = a_harness(tmp_path)
+    query = SearchQuery(start=START, end=at("2015-06-01"), kinds=(Kind.FEED,), results=2)
+    page = search_instances(context_of(lifecycle, at("2015-06-01")), query)
+    assert (page.total, page.more_than_total, page.has_more) == (10_000, True, True)
+    assert page.remarks[0] == "2 of more than 10,000 instances; --num-results and --offset show more"
+    assert [each.nominal_time for each in page.instances] == [at("2015-05-31T23:00")] * 2
+
+
+@pytest.mark.parametrize("by_status", [(), ("SUCCEEDED",), ("MISSING", "WAITING")])
+def test_whatever_is_counted_the_page_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_status: tuple[str, ...]
+) -> None:
+    lifecycle = a_harness(tmp_path)
+    ranged = {"start": START, "end": at("01T04:30"), "statuses": by_status}
+    pages = [{**ranged, "offset": offset, "results": results} for offset in (0, 2, 5) for results in (1, 3, 100)]
+    every = [found(lifecycle, **page) for page in pages]
+    monkeypatch.setattr("feed_assets.instances.lists.queries.COUNTED", 1)
+    assert every == [found(lifecycle, **page) for page in pages]
+
+
 def test_a_page_reads_the_entities_that_are_on_it_alone(tmp_path: Path) -> None:
     context = context_of(a_harness(tmp_path), at("01T04:30"))
     with counted_statements() as of_all:

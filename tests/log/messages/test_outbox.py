@@ -169,7 +169,7 @@ def test_messages_of_a_topic_and_what_ways_choose_them_by(database: Database) ->
         outbox = Outbox(connection)
         outbox.append_many([message(n, payload=(eviction(), RETRY)[n % 2]) for n in range(5)])
         assert [each.seq for each in outbox.read(0, 9, Topic.RETRY)] == [2, 4]
-        assert outbox.count(0, Topic.RETRY) == 2
+        assert outbox.count(0, 1, Topic.RETRY) == 2
         assert outbox.heads(0, 2) == [
             MessageHead(1, Topic.EVICTION, MessageLevel.INFO, ("feed", "clicks"), hour(0)),
             MessageHead(2, Topic.RETRY, MessageLevel.ERROR, ("process", "daily"), hour(1)),

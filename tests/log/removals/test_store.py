@@ -77,7 +77,7 @@ def test_the_newest_sweeps_come_first_and_the_beginning_of_an_id_finds_it(databa
         assert [sweep.sweep_id for sweep in sweeps.newest(1)] == ["b"]
         assert [sweep.sweep_id for sweep in sweeps.newest(9, ["primary"])] == ["a1", "a2"]
         assert [sweep.sweep_id for sweep in sweeps.newest(9, states={DONE})] == ["a2"]
-        assert (sweeps.count(), sweeps.count(["primary"]), sweeps.count(states={DONE})) == (3, 2, 1)
+        assert (sweeps.count(1), sweeps.count(1, ["primary"]), sweeps.count(1, states={DONE})) == (3, 2, 1)
         assert [sweep.sweep_id for sweep in sweeps.find_prefix("a")] == ["a1", "a2"]
         assert [sweep.sweep_id for sweep in sweeps.find_prefix("a2")] == ["a2"]
         assert sweeps.find_prefix("c") == []
