@@ -69,7 +69,8 @@ class CopyScope:
     def iter_slices(self, context: OperationContext, instances: int) -> "Iterator[CopyScope]":
         """Yield consecutive parts of the range, each with about so many instances of a target, oldest first."""
         records = [context.plan.feeds[self.feed, target] for target in self.targets]
-        start, length = self.start, min(record.sequence.frequency.as_duration() for record in records) * instances
+        start, step = self.start, min(record.sequence.frequency.as_duration() for record in records)
+        length = min(step, (self.end - start) / instances) * instances
         if not all(record.is_expected for record in records):
             length = max(length, _DAY)
         while start < self.end:

@@ -128,6 +128,7 @@ RULES: tuple[Rule, ...] = (
     Rule(code="window-clock-change", kind=Kind.PROCESS, check=rules_neighbours.check_clock_changes),
     Rule(code="window-deadline", kind=Kind.PROCESS, check=rules_neighbours.check_deadlines),
     Rule(code="window-as-they-come", kind=Kind.PROCESS, check=rules_windows.check_scheduled_windows),
+    Rule(code="window-current", kind=Kind.PROCESS, check=rules_windows.check_current_windows),
     Rule(code="batch-output", kind=Kind.PROCESS, check=rules_windows.check_batch_outputs),
     Rule(code="output-data", kind=Kind.PROCESS, check=rules_windows.check_output_data),
     Rule(code="day-in-another-zone", kind=Kind.PROCESS, check=rules_windows.check_days),

@@ -104,9 +104,10 @@ _REMEDIES: Mapping[Channel, str] = {
 }
 
 
-def check_effect(_: Scope, entity: Feed | Process) -> Iterator[Complaint]:
+def check_effect(scope: Scope, entity: Feed | Process) -> Iterator[Complaint]:
     """What is declared should have an effect."""
-    for path, effect in iter_without_effect(entity):
+    found = [] if isinstance(entity, Feed) else _iter_update_without_effect(scope, entity)
+    for path, effect in (*iter_without_effect(entity), *found):
         yield Complaint(
             path=path,
             message=f"{'.'.join(map(str, path))} has no effect yet: {effect}",
@@ -169,6 +170,12 @@ def _iter_of_process(process: Process) -> Iterator[tuple[FieldPath, str]]:
         for path, sla in places:
             if sla is not None:
                 yield path, "batches are made of what has come, and none is expected at a time"
+
+
+def _iter_update_without_effect(scope: Scope, process: Process) -> Iterator[tuple[FieldPath, str]]:
+    """Yield `on_update` if every input is a `latest` of dated instances: of a current one the newest reader runs again."""
     on_update = OnUpdate.IGNORE if process.trigger is None else process.trigger.on_update
-    if on_update is not OnUpdate.IGNORE and all(item.start.startswith("latest") for item in process.inputs.values()):
+    of_latest = [scope.bundle.find_feed(item.feed) for item in process.inputs.values() if item.start.startswith("latest")]
+    has_none = len(of_latest) == len(process.inputs) and not any(feed is not None and feed.is_current for feed in of_latest)
+    if on_update is not OnUpdate.IGNORE and has_none:
         yield ("trigger", "on_update"), "which instances have read what follows from no window"

@@ -121,7 +121,9 @@ def check_late_inputs(scope: Scope, process: Process) -> Iterator[Complaint]:
             yield Complaint(
                 path=path,
                 message=f"late_process watches the input {name!r}, but feed {item.feed!r} has no late_arrival",
-                remedy="Write late_arrival: {cut_off: hours(6)} at the feed, or remove the input from late_process.",
+                remedy="Remove the input from late_process, and write trigger: {on_update: rerun} at the process."
+                if feed.is_current
+                else "Write late_arrival: {cut_off: hours(6)} at the feed, or remove the input from late_process.",
             )
 
 

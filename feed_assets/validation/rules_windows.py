@@ -102,8 +102,8 @@ def check_window_counts(scope: Scope, process: Process) -> Iterator[Complaint]:
 def check_scheduled_windows(scope: Scope, process: Process) -> Iterator[Complaint]:
     """A window counts instances that are due; where they come as they come, only what has come can be read."""
     for name, item in process.inputs.items():
-        feed, window = scope.bundle.find_feed(item.feed), scope.find_window(process, name)
-        if feed is None or feed.is_expected or window is None or window.start.data_driven is DataDriven.LATEST:
+        feed = scope.bundle.find_feed(item.feed)
+        if feed is None or feed.is_expected or scope.find_window(process, name) is None:
             continue
         yield Complaint(
             path=("inputs", name, "start"),
@@ -111,6 +111,22 @@ def check_scheduled_windows(scope: Scope, process: Process) -> Iterator[Complain
             "nobody knows which are due",
             remedy="Write take: new for each instance once, or latest(0) for the newest.",
         )
+
+
+def check_current_windows(scope: Scope, process: Process) -> Iterator[Complaint]:
+    """A feed with a current instance has no former and no later ones to wait for."""
+    for name, item in process.inputs.items():
+        feed = scope.bundle.find_feed(item.feed)
+        if feed is None or not feed.is_current or item.takes_new or _faults((), item.start):
+            continue
+        start = parse_time_expression(item.start)
+        if start.data_driven is DataDriven.FUTURE or (start.data_driven is DataDriven.LATEST and start.n != 0):
+            yield Complaint(
+                path=("inputs", name, "start"),
+                message=f"inputs.{name} reads {item.start} to {item.end} of feed {item.feed!r}, which has one instance: "
+                "others never come",
+                remedy="Write latest(0) as start and end: it is the version that stands there.",
+            )
 
 
 def check_batch_outputs(scope: Scope, process: Process) -> Iterator[Complaint]:
