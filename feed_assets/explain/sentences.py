@@ -45,7 +45,7 @@ from feed_assets.log.records import (
     ProcessKey,
     WatermarkKind,
 )
-from feed_assets.log.removals.records import Sweep
+from feed_assets.log.removals.records import WHILE_A_VERSION, Sweep
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.log.run_names import describe_run
 from feed_assets.log.watermarks import Watermarks, part_past
@@ -554,9 +554,10 @@ def explain_whereabouts(key: FeedKey, event: FeedEvent, sweep: Sweep) -> Iterato
         yield Reason(code=ReasonCode.PURGED, text=text, facts={"at": rendered(sweep.purged_at)})
     else:
         until = rendered(sweep.purge_at)
-        kept = f"until {until}" if sweep.purge_at else "until the sweep has ended and the trash expires"
+        end = until if sweep.purge_at else "the sweep has ended and the trash expires"
+        end = "newer versions take its place" if sweep.purge_at == WHILE_A_VERSION else end
         facts = {"until": until, "sweep": sweep.sweep_id}
-        yield Reason(code=ReasonCode.TRASHED, text=f"it is in the trash {kept}", facts=facts, command=undo)
+        yield Reason(code=ReasonCode.TRASHED, text=f"it is in the trash until {end}", facts=facts, command=undo)
 
 
 def _explain_keeping(

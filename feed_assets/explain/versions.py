@@ -81,7 +81,10 @@ def _iter_ends(
         yield Reason(code=ReasonCode.EVENT, text=text, facts=event_facts(end))
         for gone in [each for each in after if each.kind is FeedEventKind.EVICTED and each.seq < end.seq][:1]:
             sweep = Sweeps(connection).find(str(gone.payload.get("sweep")))
-            if sweep is not None:
+            if sweep is not None and sweep.undone_at is not None:
+                text = f"it was brought back at {rendered(sweep.undone_at)}"
+                yield Reason(code=ReasonCode.EVENT, text=text, facts={"at": rendered(sweep.undone_at)})
+            elif sweep is not None:
                 yield from explain_whereabouts(key, gone, sweep)
 
 

@@ -146,7 +146,7 @@ def compile_flow(bundle: Bundle, feed: Feed, source: str, target: str, facts: En
         catch_up=policy.catch_up,
         priority=(find_priority(feed.properties) or JobPriority.NORMAL).level,
         queue=find_queue(feed.properties),
-        timeout=effective_timeout(policy.timeout, feed.frequency),
+        timeout=None if feed.is_current else effective_timeout(policy.timeout, feed.frequency),
         retry=policy.retry or RETRY,
         late=LateRecord(policy=LATE_POLICY, delay=LATE_DELAY, workflows=()) if is_late else None,
         digest=hashlib.sha256(f"{bundle.entity_digest(feed)}\n{source}".encode()).hexdigest(),

@@ -330,7 +330,7 @@ class ProcessRecord:
     record consists of: its own, its feeds' and its clusters'. `fingerprint` decides whether other definitions mean a
     new release (see `plan/release_fingerprint.py`). `priority` is from 2 (first) to -2; `queue` is a queue of YARN. If
     it `is_enumerated`, there is an instance at every time of its sequence; else something makes each: a batch, or the
-    event that a flow copies.
+    event that a flow copies. Without a `timeout` it waits for ever: the one copy of a current instance.
     """
 
     process: str
@@ -348,7 +348,7 @@ class ProcessRecord:
     catch_up: CatchUp
     priority: int
     queue: str | None
-    timeout: Frequency
+    timeout: Frequency | None
     retry: Retry | None
     late: LateRecord | None
     digest: str
@@ -386,6 +386,10 @@ class ProcessRecord:
     def has_steps(self) -> bool:
         """Whether one of its workflows consists of steps."""
         return any(workflow.steps for workflow in self.workflows)
+
+    def deadline_after(self, moment: datetime) -> datetime | None:
+        """Return until when an instance waits that begins to wait now; None for ever."""
+        return moment + self.timeout.as_duration() if self.timeout is not None else None
 
     @property
     def follows_updates(self) -> bool:

@@ -26,6 +26,7 @@ from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import (
     CONTENT,
     FeedEvent,
+    FeedEventKind,
     FeedInstance,
     FeedInstanceStatus,
     FeedKey,
@@ -176,9 +177,9 @@ _FAILED = frozenset({ProcessInstanceStatus.FAILED, ProcessInstanceStatus.TIMEDOU
 
 
 class Sync(StrEnum):
-    """The state of a replica relative to its source, by the record. BEHIND: the source has changed since. MISSING: the
-    source is available, and nothing of it was copied. FAILED: the newest attempt failed, timed out or was killed.
-    WAITING: the source is not available (yet).
+    """The state of a replica relative to its source, by the record. BEHIND: the source has changed since, or a former
+    version was brought back at the target. MISSING: the source is available, and nothing of it was copied. FAILED: the
+    newest attempt failed, timed out or was killed. WAITING: the source is not available (yet).
     """
 
     IN_SYNC = "in sync"
@@ -225,6 +226,7 @@ class CopyRow:
     at_source: Hidden[FeedInstance | None]
     at_target: Hidden[FeedInstance | None]
     source_events: Hidden[Sequence[FeedEvent]]
+    target_events: Hidden[Sequence[FeedEvent]]
     copy: Hidden[FeedEvent | None]
     figures: CopyFigures | None
 
@@ -249,10 +251,19 @@ class CopyRow:
         if run is not None and run.status in _FAILED:
             return Sync.FAILED
         if self.copy is not None or (run is not None and run.status is ProcessInstanceStatus.SUCCEEDED):
-            return Sync.BEHIND if has_changed(source, self.source_events, run, self.copy) else Sync.IN_SYNC
+            is_behind = self._is_replaced() or has_changed(source, self.source_events, run, self.copy)
+            return Sync.BEHIND if is_behind else Sync.IN_SYNC
         if run is None and not self.is_due:
             return Sync.NOT_DUE
         return Sync.MISSING if source is not None and source.status in _AT_SOURCE else Sync.WAITING
+
+    def _is_replaced(self) -> bool:
+        """Return whether something else than a copy has come in its place: a former version that was brought back."""
+        since = self.copy.seq if self.copy is not None else 0
+        digests = {each.manifest_digest for each in (self.at_source, self.at_target) if each is not None}
+        return len(digests) > 1 and any(
+            event.kind is FeedEventKind.CHANGED and event.seq > since for event in self.target_events
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -387,7 +398,8 @@ def _rows(context: OperationContext, connection: Connection, scope: CopyScope, f
             at_source=at_source.get(FeedKey(scope.feed, source, time)),
             at_target=at_target.get(FeedKey(scope.feed, flow.cluster, time)),
             source_events=source_events.get(FeedKey(scope.feed, source, time), ()),
-            copy=(copy := copy_of(target_events.get(FeedKey(scope.feed, flow.cluster, time), ()), flow.process)),
+            target_events=(told := target_events.get(FeedKey(scope.feed, flow.cluster, time), ())),
+            copy=(copy := copy_of(told, flow.process)),
             figures=_figures(copy) if copy else None,
         )
         for span, time in active

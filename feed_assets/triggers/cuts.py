@@ -164,7 +164,7 @@ def _instance(record: ProcessRecord, key: ProcessKey, as_of: datetime) -> Proces
         updated_at=as_of,
         materialized_at=as_of,
         ready_at=None if waits else as_of,
-        deadline_at=as_of + record.timeout.as_duration() if waits else None,
+        deadline_at=record.deadline_after(as_of) if waits else None,
         notice_at=first_notice_at(record, key.nominal_time, as_of) if waits else None,
         definition_digest=record.definition_digest,
     )

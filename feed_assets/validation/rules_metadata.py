@@ -173,9 +173,10 @@ def _iter_of_process(process: Process) -> Iterator[tuple[FieldPath, str]]:
 
 
 def _iter_update_without_effect(scope: Scope, process: Process) -> Iterator[tuple[FieldPath, str]]:
-    """Yield `on_update` if every input is a `latest` of dated instances: of a current one the newest reader runs again."""
+    """Yield `on_update` if all that is read is `latest` of other than current feeds, whose newest reader runs again."""
     on_update = OnUpdate.IGNORE if process.trigger is None else process.trigger.on_update
-    of_latest = [scope.bundle.find_feed(item.feed) for item in process.inputs.values() if item.start.startswith("latest")]
-    has_none = len(of_latest) == len(process.inputs) and not any(feed is not None and feed.is_current for feed in of_latest)
-    if on_update is not OnUpdate.IGNORE and has_none:
+    found = [(item, scope.bundle.find_feed(item.feed)) for item in process.inputs.values()]
+    if on_update is not OnUpdate.IGNORE and all(
+        item.start.startswith("latest") and not (feed is not None and feed.is_current) for item, feed in found
+    ):
         yield ("trigger", "on_update"), "which instances have read what follows from no window"

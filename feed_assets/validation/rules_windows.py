@@ -123,8 +123,8 @@ def check_current_windows(scope: Scope, process: Process) -> Iterator[Complaint]
         if start.data_driven is DataDriven.FUTURE or (start.data_driven is DataDriven.LATEST and start.n != 0):
             yield Complaint(
                 path=("inputs", name, "start"),
-                message=f"inputs.{name} reads {item.start} to {item.end} of feed {item.feed!r}, which has one instance: "
-                "others never come",
+                message=f"inputs.{name} reads {item.start} to {item.end} of feed {item.feed!r}, which has one "
+                "instance: others never come",
                 remedy="Write latest(0) as start and end: it is the version that stands there.",
             )
 

@@ -21,6 +21,8 @@ from feed_assets.instances.errors import InputChangedError
 from feed_assets.instances.late.detection import apply_late_checks
 from feed_assets.log.agenda import AgendaKind
 from feed_assets.log.records import FeedEventKind, ProcessInstanceStatus
+from feed_assets.replication.queries import CopyQuery
+from feed_assets.replication.status import Sync, find_status
 from tests.instances.harness import START, LifecycleHarness, at, feed, process, read_inputs, validity
 
 DAY = timedelta(days=1)
@@ -244,6 +246,8 @@ def test_a_replica_follows_the_versions_of_its_source(tmp_path: Path) -> None:
         name="countries", instances="current", format="csv", locations={"data": "/countries"}, clusters=clusters
     )
     lifecycle = LifecycleHarness.of(tmp_path, copied, clusters=tuple(roles))
+    for moment in (START, START + DAY / 2):
+        lifecycle.tick(moment, "backup")  # the copy waits, however long it takes
     for text, moment in (("old", START + DAY), ("new", NOON)):
         write(lifecycle, text, moment - timedelta(hours=1))
         for _ in range(3):
@@ -252,6 +256,8 @@ def test_a_replica_follows_the_versions_of_its_source(tmp_path: Path) -> None:
             lifecycle.launch(lifecycle.tick(moment, "backup"), moment)
         (replica,) = (tmp_path / "backup/countries").glob("*.csv")
         assert replica.read_text() == text
+    (flow,) = find_status(lifecycle.context(NOON + WATCH), CopyQuery(feed="countries")).flows
+    assert flow.counts == {Sync.IN_SYNC: 1}
 
 
 def test_a_time_that_is_far_ahead_does_not_keep_a_version_back(tmp_path: Path) -> None:

@@ -200,7 +200,7 @@ def _changes(
         case ProcessInstanceStatus.WAITING:
             row = each.instance
             active = timeline.find(connection, (row.process, row.cluster), row.nominal_time)
-            changes["deadline_at"] = as_of + active.record.timeout.as_duration() if active else None
+            changes["deadline_at"] = active.record.deadline_after(as_of) if active else None
             changes["notice_at"] = first_notice_at(active.record, row.nominal_time, as_of) if active else None
             changes["ended_at"] = None
     if action is InstanceAction.RERUN:

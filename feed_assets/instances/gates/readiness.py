@@ -318,7 +318,7 @@ def _new_instance(
         status=ProcessInstanceStatus.WAITING if cause is None else ProcessInstanceStatus.SKIPPED,
         updated_at=as_of,
         materialized_at=as_of,
-        deadline_at=as_of + record.timeout.as_duration(),
+        deadline_at=record.deadline_after(as_of),
         notice_at=first_notice_at(record, nominal_time, as_of) if cause is None else as_of,
         ended_at=None if cause is None else as_of,
         cause=cause,

@@ -133,7 +133,7 @@ def _restart(connection: Connection, tick: Tick, row: ProcessInstance) -> bool:
         requested_at=None,
         deadline_at=row.deadline_at
         if runs_incomplete(active.record, row, tick.as_of)
-        else tick.as_of + active.record.timeout.as_duration(),
+        else active.record.deadline_after(tick.as_of),
         notice_at=first_notice_at(active.record, row.nominal_time, tick.as_of),
         ended_at=None,
         cause=Cause.OUTAGE if is_outage else Cause.RETRY,

@@ -233,8 +233,9 @@ def _process_metadata(process: ProcessRecord) -> dict[str, object]:
         names.META_PARALLEL: dg.MetadataValue.int(process.parallel),
         names.META_ORDER: process.order.value,
         names.META_CATCH_UP: process.catch_up.value,
-        names.META_TIMEOUT: process.timeout.render(),
     }
+    if process.timeout is not None:
+        metadata[names.META_TIMEOUT] = process.timeout.render()
     for edge in process.inputs:
         optional = ", optional" if edge.optional else ""
         metadata[names.META_INPUT + edge.name] = f"{edge.feed} {edge.taken}{optional}"

@@ -6,12 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from feed_assets.context.operation import resolve_subject
 from feed_assets.engines.port import Work
 from feed_assets.entities.feed import Feed
+from feed_assets.explain.versions import explain_version
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.records import FeedEventKind, FeedInstance, FeedInstanceStatus
 from feed_assets.log.removals.records import Sweep, SweepState
 from feed_assets.log.removals.store import Sweeps
+from feed_assets.replication.queries import CopyQuery
+from feed_assets.replication.status import Sync, find_status
 from feed_assets.retention.sweeps.purging import find_purgeable, purge_sweeps
 from feed_assets.retention.sweeps.undoing import undo_sweep
 from tests.instances.harness import START, LifecycleHarness, hours, process, validity
@@ -19,27 +23,28 @@ from tests.instances.harness import START, LifecycleHarness, hours, process, val
 COUNTS = "counts"
 
 
-def counts(**retention: object) -> Feed:
-    cluster = validity(START, None) | ({"retention": retention} if retention else {})
+def counts(*targets: str, **retention: object) -> Feed:
+    roles = {"primary": "source", **dict.fromkeys(targets, "target")}
+    kept = {"retention": retention} if retention else {}
     return Feed(
         name=COUNTS,
         instances="current",
         format="csv",
         availability_flag="_SUCCESS",
         locations={"data": "/ref/counts"},
-        clusters={"primary": cluster},
+        clusters={name: validity(START, None) | {"type": role} | kept for name, role in roles.items()},
     )
 
 
 def counting(root: Path, state: str | None = None, scheme: str = "file", **retention: object) -> LifecycleHarness:
     entity = process("count", outputs={COUNTS: "now(0,0)"})
     lifecycle = LifecycleHarness.of(root, counts(**retention), entity, state=state, scheme=scheme)
-
-    def job(work: Work) -> Mapping[str, str]:
-        return {COUNTS: f"of {work.nominal_time:%H}"}
-
-    lifecycle.job = job
+    lifecycle.job = of_hour
     return lifecycle
+
+
+def of_hour(work: Work) -> Mapping[str, str]:
+    return {COUNTS: f"of {work.nominal_time:%H}"}
 
 
 def publish(lifecycle: LifecycleHarness, *times: datetime) -> None:
@@ -109,11 +114,27 @@ def test_a_version_comes_back_and_the_present_one_goes_to_the_trash(
         first.manifest_digest,
     )
     assert (last.is_of_data, last.payload["sweep"]) == (True, of_first.sweep_id)
+    context = lifecycle.context(now)
+    told = explain_version(context, resolve_subject(context, COUNTS, START + timedelta(minutes=1)))
+    assert told.parts[0].items[0].reasons[-1].text == "it was brought back at 2013-11-01T05:00:00Z"
     of_newest = next(each for each in sweeps_of(lifecycle) if each.created_at == now)
     undo_sweep(lifecycle.sweep_context(now + timedelta(hours=1)), of_newest.sweep_id)
     assert (present(lifecycle), row(lifecycle).manifest_digest) == ("of 02", newest.manifest_digest)
     due = find_purgeable(lifecycle.sweep_context(now), "primary", now + timedelta(hours=2))
     assert {each.sweep_id for each in due} == {of_first.sweep_id, of_newest.sweep_id}
+
+
+def test_a_version_that_comes_back_at_a_replica_is_behind_its_source(tmp_path: Path) -> None:
+    count = process("count", outputs={COUNTS: "now(0,0)"})
+    lifecycle = LifecycleHarness.of(tmp_path, counts("backup", versions=1), count, clusters=("primary", "backup"))
+    lifecycle.job = of_hour
+    for time in hours(2):
+        publish(lifecycle, time)
+        lifecycle.copy(f"{COUNTS}@primary", [START], time + timedelta(minutes=2))
+    (sweep,) = [each for each in sweeps_of(lifecycle) if each.cluster == "backup"]
+    undo_sweep(lifecycle.sweep_context(START + timedelta(hours=3)), sweep.sweep_id)
+    (flow,) = find_status(lifecycle.context(START + timedelta(hours=4)), CopyQuery(feed=COUNTS)).flows
+    assert flow.counts == {Sync.BEHIND: 1}
 
 
 def test_without_versions_none_is_kept_and_a_lower_number_ends_those_that_are(tmp_path: Path) -> None:
