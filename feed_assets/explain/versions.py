@@ -1,7 +1,7 @@
 """What a version of a current instance is, or was: who made it, who has read it, and what came after it."""
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from sqlalchemy import Connection
 
@@ -14,15 +14,13 @@ from feed_assets.explain.records import Explanation, Reason, ReasonCode
 from feed_assets.explain.sentences import explain_whereabouts
 from feed_assets.instances.lists.rows import rendered
 from feed_assets.lineage.recorded import RecordedLineage
-from feed_assets.lineage.walk import find_version
+from feed_assets.lineage.walk import find_standing, find_version, no_version
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.records import CONTENT, FeedEvent, FeedEventKind, FeedInstanceStatus, FeedKey
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.timing.dates import render_datetime
-from feed_assets.timing.errors import InstanceError
 
-_SECOND = timedelta(seconds=1)
 _REPLACED = "REPLACED"
 
 
@@ -42,13 +40,11 @@ def _explain(
     record = context.feed_on(subject.name, cluster)
     key = FeedKey(*record.key, record.sequence.start)
     events, row = EventLog(connection).for_instances([key]).get(key, []), FeedInstances(connection).get(*key)
-    content = [each for each in events if each.kind in CONTENT]
-    then = [each for each in content if each.recorded_at < at + _SECOND]
-    if not then:
-        first = f"The first is that of {rendered(content[0].recorded_at)}." if content else "None has come yet."
-        raise InstanceError(subject=render_datetime(at), reason="no version stood there then", next_step=first)
-    version, later = then[-1], content[len(then) :]
-    is_present = not later and row is not None and row.status is FeedInstanceStatus.AVAILABLE
+    version = find_standing(events, at)
+    if version is None:
+        raise no_version(events, at)
+    is_replaced = any(each.kind in CONTENT and each.seq > version.seq for each in events)
+    is_present = not is_replaced and row is not None and row.status is FeedInstanceStatus.AVAILABLE
     return Explanation(
         kind=Kind.FEED,
         name=key.feed,

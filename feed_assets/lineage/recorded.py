@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any, TypeAlias
 
 from sqlalchemy import Connection
@@ -19,7 +20,7 @@ from feed_assets.instances.late.hanging import iter_run_pages
 from feed_assets.instances.late.lateness import UNSETTLED
 from feed_assets.lineage.port import Giver, LineagePort, Reading
 from feed_assets.lineage.records import LineageGraph, NodeKind
-from feed_assets.lineage.walk import walk_lineage
+from feed_assets.lineage.walk import no_version, walk_lineage
 from feed_assets.log.definitions.records import Member
 from feed_assets.log.definitions.store import Definitions
 from feed_assets.log.events import EventLog
@@ -119,6 +120,9 @@ def show_lineage(
         starts: list[FeedKey | ProcessKey] = [key(subject.name, each, subject.instance) for each in clusters]
         port = RecordedLineage(context.timeline, connection, as_of)
         graph, told = walk_lineage(port, starts, **ways), ""
+        if not graph.nodes and subject.version is not None:
+            events = port.find_events([each for each in starts if isinstance(each, FeedKey)]).values()
+            raise no_version(chain.from_iterable(events), subject.version)
         if not graph.nodes:
             told = f"nothing is recorded of {subject.kind} {subject.name!r} at {render_datetime(subject.instance)}"
             told += f" up to {render_datetime(as_of)}" if as_of else ""

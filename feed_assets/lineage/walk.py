@@ -26,6 +26,7 @@ from feed_assets.log.records import (
 )
 from feed_assets.log.removals.records import Sweep
 from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.errors import InstanceError
 
 _Key = TypeVar("_Key")
 _Each = TypeVar("_Each")
@@ -50,7 +51,8 @@ def walk_lineage(
     walk.load(key for key in starts if isinstance(key, FeedKey))
     events = _flat(walk.histories)
     if at is not None:
-        events = [each for each in events if each.kind in CONTENT and each.recorded_at < at + timedelta(seconds=1)][-1:]
+        events = [stood for each in walk.histories.values() if (stood := find_standing(each, at)) is not None]
+        walk = walk if events else _Walk(port, most)
     of_starts = walk.add(_flat(port.find_attempts([key for key in starts if isinstance(key, ProcessKey)])), set())
     for (name, one), (following, other) in pairwise(of_starts.items()):
         if one.key == other.key:
@@ -85,6 +87,21 @@ def find_version(
     near = [each for each in after if below is not None or until is None or each.recorded_at <= until]
     alike = (each for each in (*before, *near) if not prove_difference(digest, each.manifest_digest))
     return next(same, None) or next(alike, None)
+
+
+def find_standing(events: Sequence[FeedEvent], at: datetime) -> FeedEvent | None:
+    """Return the event that has brought what stood in the place of a current instance in the second of a time."""
+    before = (
+        each for each in reversed(events) if each.kind in CONTENT and each.recorded_at < at + timedelta(seconds=1)
+    )
+    return next(before, None)
+
+
+def no_version(events: Iterable[FeedEvent], at: datetime) -> InstanceError:
+    """Return that none of the versions of a current instance stood there at a time."""
+    first = min((each.recorded_at for each in events if each.kind in CONTENT), default=None)
+    told = "None has come yet." if first is None else f"The first is that of {first:%Y-%m-%dT%H:%M:%SZ}."
+    return InstanceError(subject=render_datetime(at), reason="no version stood there then", next_step=told)
 
 
 def event_id(event: FeedEvent) -> str:

@@ -91,8 +91,11 @@ def test_the_example_does_what_the_page_says(project: Path) -> None:
     assert re.sub(r", (look|sha256):\w+", "", told) == shown
     assert "it is the present one" in must("why", "countries", "2026-11-03T13:00Z").stdout
     assert "the present version is that of 2026-11-03T12:30:00Z, the last of 2" in must("why", "countries").stdout
-    early = must("why", "countries", "2026-10-01T00:00Z", code=1).output
-    assert "no version stood there then. The first is that of 2026-11-01T08:00:00Z." in early
+    for question in ("why", "lineage show"):
+        early = must(*question.split(), "countries", "2026-10-01T00:00Z", code=1).output
+        assert "no version stood there then. The first is that of 2026-11-01T08:00:00Z." in early
+    assert "countries" in must("entity", "summary", "feed").stdout
+    assert "\ttotals\t" in must("retention", "list").stdout
 
 
 @pytest.mark.parametrize("command", fences(PAGE, "sh")[0].splitlines())

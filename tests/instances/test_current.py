@@ -20,7 +20,7 @@ from feed_assets.instances.arrival.stored_data import record_gone
 from feed_assets.instances.errors import InputChangedError
 from feed_assets.instances.late.detection import apply_late_checks
 from feed_assets.log.agenda import AgendaKind
-from feed_assets.log.records import FeedEventKind, ProcessInstanceStatus
+from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
 from feed_assets.replication.queries import CopyQuery
 from feed_assets.replication.status import Sync, find_status
 from tests.instances.harness import START, LifecycleHarness, at, feed, process, read_inputs, validity
@@ -294,3 +294,32 @@ def test_what_is_declared_otherwise_is_looked_at_where_it_is_then(change: str, t
     assert lifecycle.content("named", DAYS[2] + 2 * DAY) == "new"
     assert (lifecycle.late_check("countries", START, AgendaKind.LATE_FEED) is None) == (change == "start")
     assert not lifecycle.feed("countries").sequence.contains(start - DAY)
+
+
+@pytest.mark.parametrize("days", [-30, 1])
+def test_what_is_written_here_stays_the_version_if_the_validity_starts_at_another_time(
+    tmp_path: Path, days: int
+) -> None:
+    def since(start: datetime) -> list[AnyEntity]:
+        clusters = {"primary": {**validity(start, None), "retention": {"versions": 2}}}
+        newest = Feed(
+            name="newest", instances="current", format="csv", locations={"data": "/newest"}, clusters=clusters
+        )
+        others = [each for each in entities() if each.name not in ("newest", "publishing")]
+        windows = {"inputs": {"named": "now(0,0)"}, "outputs": {"newest": "now(0,0)"}}
+        return [*others, newest, process("publishing", "days(1)", start=START + 2 * DAY, **windows)]
+
+    lifecycle = begun(tmp_path, *since(START))
+    start = START + days * DAY
+    lifecycle.declare(*since(start))
+    assert lifecycle.tick(NOON) == []
+    assert lifecycle.feed_statuses("newest") == {start: FeedInstanceStatus.AVAILABLE}
+    (present,) = [each for each in told(lifecycle, Kind.FEED, "newest", start) if "the present version" in each]
+    assert "by process publishing, another start of the validity" in present
+    lifecycle.job = lambda work: {each.name: "next" for each in work.outputs}
+    work(lifecycle, DAYS[2] + DAY + timedelta(hours=8))
+    assert lifecycle.content("newest", start) == "next"
+    kept = [each for each in lifecycle.events("newest") if each.kind is FeedEventKind.EVICTED]
+    assert [each.nominal_time for each in kept] == [start]
+    lifecycle.job = joined
+    assert lifecycle.run("publishing", DAYS[2], NOON + DAY, "older") == ()

@@ -112,15 +112,15 @@ def require_same_versions(
         raise InputChangedError(process=process.process, nominal_time=nominal_time, feeds=others)
 
 
-def find_newer(context: AttemptContext, record: FeedRecord, time: datetime, key: ProcessKey) -> datetime | None:
+def find_newer(context: AttemptContext, record: FeedRecord, key: ProcessKey) -> datetime | None:
     """Return the nominal time of the newer instance of a process that has made the present version of a current
     instance; None if none has.
     """
     if not record.is_current:
         return None
     with context.database.read() as connection:
-        row = FeedInstances(connection).get(*record.key, time)
         event = EventLog(connection).newest(*record.key, CONTENT)
+        row = FeedInstances(connection).get(*event.key) if event is not None else None  # by another release, too
     maker = event.maker if event is not None and row is not None and row.event_seq == event.seq else None
     is_newer = maker is not None and maker.process == key.process and maker.nominal_time > key.nominal_time
     return maker.nominal_time if maker is not None and is_newer else None

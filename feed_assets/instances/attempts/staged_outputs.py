@@ -115,7 +115,7 @@ def stage_target(
         )
     record = context.plan.feeds[edge.feed_key]
     store = context.stores.get(record.store)
-    newer = find_newer(context, record, lease.nominal_time, ProcessKey(edge.process, edge.cluster, nominal_time))
+    newer = find_newer(context, record, ProcessKey(edge.process, edge.cluster, nominal_time))
     place = OutputPlace.of(context, context.origin, record, lease.nominal_time, properties)
     is_adopted = newer is None and place.is_to_adopt(store, record)
     staging = store.stage(record.path(lease.nominal_time), f"{context.run_id}.{lease.token}.{attempt}")

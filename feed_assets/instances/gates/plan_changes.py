@@ -18,10 +18,19 @@ from feed_assets.instances.late.store import LateChecks
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.definitions.records import Member, ScheduleState
 from feed_assets.log.definitions.store import Definitions
+from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.feed_places import FeedPlaces
 from feed_assets.log.instances.process_instances import UnstartedInstances
-from feed_assets.log.records import FeedInstanceStatus, FeedKey, Watermark, WatermarkKind
+from feed_assets.log.records import (
+    CONTENT,
+    PROCESS_TIME,
+    FeedInstanceStatus,
+    FeedKey,
+    NewFeedEvent,
+    Watermark,
+    WatermarkKind,
+)
 from feed_assets.log.watermarks import Watermarks
 from feed_assets.masking import get_logger
 from feed_assets.plan.edges import Key
@@ -50,10 +59,11 @@ from feed_assets.setting_sections import EVERYTHING, SystemMetadataSettings
 from feed_assets.settings import DefinitionChanges
 from feed_assets.sql.database import Database, lock_definitions
 from feed_assets.sql.errors import StateError
-from feed_assets.timing.dates import NEVER, parse_timezone
+from feed_assets.timing.dates import NEVER, parse_timezone, render_datetime
 from feed_assets.timing.sequence import InstanceSequence, is_same_grid, parse_frequency
 from feed_assets.triggers.apply_triggers import begin_queues
 
+_STARTS = "another start of the validity"
 _TRACKED = "definitions/walked"
 _VERSION = 2
 _MOMENT = timedelta(microseconds=1)
@@ -152,6 +162,7 @@ def apply_plan(
         with _forgetting_on_error(timeline):
             timeline.refresh(connection, as_of)
             _apply_releases_and_feeds(connection, timeline, decisions)
+            _follow_starts(connection, timeline.plan, as_of)
             _look_again(connection, timeline.plan, as_of)
             Cursors(connection).put(_APPLIED, timeline.plan.digest)
             apply_descriptions(connection, timeline.plan, described, without_row, as_of)
@@ -232,6 +243,33 @@ def _apply_releases_and_feeds(
     _apply_releases(connection, timeline, decisions, returned)
     absent = {key: replace(walk, is_present=False) for key, walk in known.items()}
     _store_tracked(connection, {**absent, **now}, plan)
+
+
+def _follow_starts(connection: Connection, plan: Plan, as_of: datetime) -> None:
+    """Let what stands in the place of a current instance that is written here be its version, too, since the validity
+    of its feed starts at another time. One from outside is polled.
+    """
+    own = {FeedKey(*key, each.sequence.start): each for key, each in plan.feeds.items() if each.is_current}
+    known, log, instances = FeedInstances(connection).get_many(own), EventLog(connection), FeedInstances(connection)
+    for key, record in own.items():
+        event = None if record.is_external or key in known else log.newest(*record.key, CONTENT)
+        former = instances.get(*event.key) if event is not None else None
+        if event is None or former is None or (former.event_seq, former.place) != (event.seq, record.place):
+            continue
+        made_at = event.maker.nominal_time if event.maker is not None else event.nominal_time
+        new = NewFeedEvent(
+            **key._asdict(),
+            kind=event.kind,
+            origin=_STARTS,
+            manifest_digest=event.manifest_digest,
+            bytes=event.bytes,
+            files=event.files,
+            payload={**event.payload, PROCESS_TIME: render_datetime(made_at)},
+            recorded_at=as_of,
+        )
+        (seq,) = log.append([new])
+        instances.put([replace(former, nominal_time=key.nominal_time, event_seq=seq, updated_at=as_of)])
+        instances.remove([former.key])
 
 
 def _look_again(connection: Connection, plan: Plan, as_of: datetime) -> None:
