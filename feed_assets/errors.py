@@ -49,6 +49,7 @@ FeedAssetsError
 ├── ProducerError             the asset that produces a feed is unknown, or has other partitions
 ├── StrayPartitionsError      that asset was materialized for partitions that are no instances
 ├── ChecksAwaitedError        the checks of that asset do not end
+├── OutdatedLocationError     files have changed since the location was loaded
 ├── AssetClashError           two assets have one key
 ├── NameClashError            two asset checks, jobs, schedules or sensors have one name
 ├── FeedOutputError           an asset returns a value that the IO manager of feeds would have to write

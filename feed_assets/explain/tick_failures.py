@@ -39,7 +39,11 @@ def explain_process_failures(
             continue
         if failure.step in _STEPS and failure.subject in ("", key.process):
             yield _reason(failure, key.process, blocks=True)
-        elif _is_of(failure, TickStep.LATE_DATA, late) or _is_of(failure, TickStep.UPDATES, ("", key.process)):
+        elif (
+            failure.step is TickStep.DEFINITIONS
+            or _is_of(failure, TickStep.LATE_DATA, late)
+            or _is_of(failure, TickStep.UPDATES, ("", key.process))
+        ):
             yield _reason(failure, key.process, blocks=False)
 
 
@@ -51,7 +55,7 @@ def explain_feed_failures(connection: Connection, failures: Iterable[TickFailure
             continue
         if failure.step in _COMING and failure.subject in ("", key.feed, f"{CHECKS_OF}{key.feed}"):
             yield _reason(failure, key.feed, blocks=True)
-        is_late = _is_of(failure, TickStep.LATE_DATA, late)
+        is_late = failure.step is TickStep.DEFINITIONS or _is_of(failure, TickStep.LATE_DATA, late)
         if is_late or (failure.step is TickStep.RETENTION and _concerns(connection, failure.subject, key.feed)):
             yield _reason(failure, key.feed, blocks=False)
 

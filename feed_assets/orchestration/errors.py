@@ -120,6 +120,16 @@ class StrayPartitionsError(FeedAssetsError):
         )
 
 
+class OutdatedLocationError(FeedAssetsError):
+    """Files have changed since the location was loaded."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the files of the entities or of their work have changed since Dagster loaded them, so what it has loaded "
+            "is not recorded, and has no effect. Reload the code location, or apply the files if they are ready."
+        )
+
+
 class ChecksAwaitedError(FeedAssetsError):
     """The checks of an asset that produces a feed have been awaited for long."""
 

@@ -20,6 +20,8 @@ from dagster import (
 from dagster._core.test_utils import create_run_for_test
 from sqlalchemy import text
 
+from feed_assets.context.operation import open_context, resolve_subject
+from feed_assets.explain.explanations import explain
 from feed_assets.instances.gates.retries import RetryResult
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
@@ -90,12 +92,18 @@ def test_files_that_have_changed_since_they_were_loaded_are_told_once(
 ) -> None:
     (file, *_) = (harness.home.folder / "entities").iterdir()
     file.write_text(file.read_text().replace("months(60)", "months(61)"))
-    harness.tick()
+    (check,) = [each for each in harness.tick().asset_events if isinstance(each, AssetCheckEvaluation)]
+    assert not check.passed
+    assert "have changed since Dagster loaded them" in (check.description or "")
+    context = open_context(harness.settings, harness.runtime.database(harness.instance))
+    (found,) = explain(context, resolve_subject(context, "sums", START)).items
+    assert "have changed since Dagster loaded them" in found.render()
     assert harness.tick().run_requests in (None, [])
     (told,) = [message for message in caplog.messages if "have changed since Dagster loaded them" in message]
     assert "Reload the code location" in told
     harness.reopen()
-    harness.tick()
+    (check,) = [each for each in harness.tick().asset_events if isinstance(each, AssetCheckEvaluation)]
+    assert check.passed
     assert len([message for message in caplog.messages if "have changed since" in message]) == 1
 
 

@@ -22,11 +22,13 @@ from feed_assets.context.safe_mode import REBUILDS, RESTORED, SAFE_MODE, parse_r
 from feed_assets.context.tick import Tick, open_tick
 from feed_assets.definitions.store import record_location
 from feed_assets.entities.errors import DefinitionsError
+from feed_assets.errors import FeedAssetsError
 from feed_assets.instances.gates.plan_changes import apply_plan
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.definitions.schedules import state_without_row
 from feed_assets.log.definitions.store import REVISION_CURSOR
 from feed_assets.masking import get_logger
+from feed_assets.orchestration.errors import OutdatedLocationError
 from feed_assets.orchestration.graph.layout import AssetLayout, lay_out
 from feed_assets.orchestration.location.asset_places import NOTED, note_places
 from feed_assets.orchestration.location.runtime import ActiveDefinitions, Runtime
@@ -38,11 +40,6 @@ from feed_assets.sql.database import Database
 
 RELOAD_SECONDS = 180
 PAUSE_SECONDS = 1.0
-
-_OUTDATED = (
-    "the files of the entities or of their work have changed since Dagster loaded them, so what it has loaded is not "
-    "recorded, and has no effect. Reload the code location, or apply the files if they are ready."
-)
 
 _logger = get_logger(__name__)
 
@@ -143,7 +140,7 @@ def follow_plan(
     Definitions that cannot be recorded have no effect yet; `bulkheads` tell it.
     """
     timeline = runtime.timeline(location)
-    refused: list[DefinitionsError] = []
+    refused: list[FeedAssetsError] = []
 
     def record() -> bool:
         try:
@@ -151,9 +148,7 @@ def follow_plan(
         except DefinitionsError as exc:
             refused.append(exc)
             return False
-        if not is_recorded and runtime.outdated != location.digest:
-            runtime.outdated = location.digest
-            _logger.warning(_OUTDATED)
+        refused.extend([] if is_recorded else [OutdatedLocationError()])
         return is_recorded
 
     settings = runtime.settings

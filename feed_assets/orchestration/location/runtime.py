@@ -63,8 +63,7 @@ class Runtime:
     `reload` loads the location again; None if it is not made of files. `translator` names the assets. `shown_revision`
     is that of the metadata which the loaded assets show; None if they show none. `places` is a layout with the digest
     of where Dagster shows what by it. `revision`, `active`, `said_revision`, `places` and `requested` belong to
-    `reloading.py`, which uses them while it holds the lock `reloading`. `outdated` is the digest of the location that
-    was last told to be older than its files.
+    `reloading.py`, which uses them while it holds the lock `reloading`.
     """
 
     settings: Settings
@@ -78,7 +77,6 @@ class Runtime:
     shown_revision: str | None = None
     said_revision: str = ""
     requested: tuple[str, str] | None = None
-    outdated: str = ""
     places: tuple[AssetLayout, str] | None = None
     reloading: threading.Lock = field(default_factory=threading.Lock)
     _databases: "dict[str, Database]" = field(default_factory=dict)
