@@ -196,6 +196,11 @@ class Agenda(TableStore, Generic[T]):
         found = self._connection.execute(select(_T.name, _T.cluster).where(_T.kind == kind).distinct())
         return {(name, cluster) for name, cluster in found}
 
+    def times_of(self, kind: AgendaKind, name: str, cluster: str) -> list[datetime]:
+        """Return the instances of a name that have an entry of a kind."""
+        is_one = (_T.kind == kind, _T.name == name, _T.cluster == cluster)
+        return [time for (time,) in self._connection.execute(select(_T.nominal_time).where(*is_one))]
+
     def replan_premature(self, cluster: str, as_of: datetime) -> int:
         """Let the entries of all kinds be due that were planned in the future, by a wrong clock; return how many."""
         is_premature = (_T.cluster == cluster, _T.planned_at > as_of, IS_DUE_SOMETIME)

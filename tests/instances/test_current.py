@@ -18,9 +18,10 @@ from feed_assets.explain.explanations import explain_instance
 from feed_assets.instances.arrival.arrival_notices import Notice, NoticeOutcome, record_notice
 from feed_assets.instances.arrival.stored_data import record_gone
 from feed_assets.instances.errors import InputChangedError
+from feed_assets.instances.gates.actions import InstanceAction, apply_action
 from feed_assets.instances.late.detection import apply_late_checks
 from feed_assets.log.agenda import AgendaKind
-from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
+from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus, ProcessKey
 from feed_assets.replication.queries import CopyQuery
 from feed_assets.replication.status import Sync, find_status
 from tests.instances.harness import START, LifecycleHarness, at, feed, process, read_inputs, validity
@@ -323,3 +324,21 @@ def test_what_is_written_here_stays_the_version_if_the_validity_starts_at_anothe
     assert [each.nominal_time for each in kept] == [start]
     lifecycle.job = joined
     assert lifecycle.run("publishing", DAYS[2], NOON + DAY, "older") == ()
+
+
+@pytest.mark.parametrize("on_update", ["rerun", "hold"])
+def test_hold_waits_for_who_writes_a_current_instance(tmp_path: Path, on_update: str) -> None:
+    windows = {"inputs": {"newest": "now(0,0)"}, "outputs": {"copied": "now(0,0)"}, "start": DAYS[2]}
+    reader = process("reading", "days(1)", trigger={"on_update": on_update}, **windows)
+    lifecycle = begun(tmp_path, *entities(), feed("copied", "days(1)"), reader)
+    keys = [ProcessKey("publishing", "primary", day) for day in DAYS[1:]]
+    apply_action(lifecycle.database, lifecycle.timeline, InstanceAction.RERUN, keys, author="ann", as_of=NOON)
+    lifecycle.job = lambda work: {each.name: "again" for each in work.outputs}
+    lifecycle.run("publishing", DAYS[2], NOON, "first")
+    moment = NOON + timedelta(minutes=1)
+    lifecycle.tick(moment)
+    statuses = lifecycle.statuses("reading")[DAYS[2]]
+    assert statuses is (SUCCEEDED if on_update == "hold" else ProcessInstanceStatus.READY)
+    lifecycle.run("publishing", DAYS[1], moment, "second")
+    lifecycle.tick(moment + timedelta(minutes=1))
+    assert lifecycle.statuses("reading")[DAYS[2]] is ProcessInstanceStatus.READY

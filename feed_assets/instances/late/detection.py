@@ -266,7 +266,7 @@ def _subjects(
     }
     own_states = {row.key: states[id(active.plan), active.record.key, row.nominal_time] for _, row, active in found}
     asked = [row for check, row, _ in found if check.asked is not None]
-    writers = {row.key: find_makers(tick.plan, own_states[row.key], row.inputs) for row in asked}
+    writers = {row.key: find_makers(connection, tick.plan, own_states[row.key], row.inputs) for row in asked}
     awaited = find_open_reruns(connection, writers) if writers else {}
     subjects = []
     for check, row, active in found:
@@ -280,7 +280,7 @@ def _subjects(
                 active=active,
                 inputs=_inputs(row, active.plan, own, is_update=is_update),
                 awaited=awaited.get(row.key, {}),
-                is_settled=not is_held or is_settled(connection, find_makers(tick.plan, own), own),
+                is_settled=not is_held or is_settled(connection, find_makers(connection, tick.plan, own), own),
                 is_too_late=check.kind is AgendaKind.UPDATE and is_too_late(tick.plan, active.record, check),
             )
         )

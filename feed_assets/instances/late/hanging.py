@@ -16,7 +16,7 @@ from feed_assets.log.agenda import AgendaKind
 from feed_assets.log.instances.instance_pages import InstancePages
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import FrozenInput, ProcessInstance, ProcessInstanceStatus, ProcessKey
-from feed_assets.plan.edges import Key
+from feed_assets.plan.edges import Key, OutputEdge
 from feed_assets.plan.records import Plan
 from feed_assets.releases.timeline import FeedReader, ReleaseTimeline, find_feed_readers
 from feed_assets.triggers.input_windows import InputState, input_states_many
@@ -107,8 +107,12 @@ def wake_hanging(
     checks.wake([ProcessKey(*key, time) for key, moments in times.items() for time in moments], as_of)
 
 
-def find_makers(plan: Plan, states: Iterable[InputState], read: Iterable[FrozenInput] = ()) -> set[ProcessKey]:
-    """Return the process instances that write what an instance would read now, and what it has read."""
+def find_makers(
+    connection: Connection, plan: Plan, states: Iterable[InputState], read: Iterable[FrozenInput] = ()
+) -> set[ProcessKey]:
+    """Return the process instances that write what an instance would read now, and what it has read: of a current
+    instance those that are at work or about to, and those that are asked to run again.
+    """
     frozen = {each.name: each.nominal_times for each in read}
     return {
         ProcessKey(*edge.process_key, time)
@@ -117,8 +121,15 @@ def find_makers(plan: Plan, states: Iterable[InputState], read: Iterable[FrozenI
         for feed_time in {*(state.expected or ()), *frozen.get(state.edge.name, ())}
         if feed.sequence.contains(feed_time)
         for edge in feed.outputs_of
-        for time in plan.writer_times(edge, feed_time)
+        for time in (_find_at_work(connection, edge) if feed.is_current else plan.writer_times(edge, feed_time))
     }
+
+
+def _find_at_work(connection: Connection, edge: OutputEdge) -> set[datetime]:
+    rows = ProcessInstances(connection).unended(*edge.process_key)
+    asked = LateChecks(connection).times_of(AgendaKind.RERUN, *edge.process_key)
+    at_work = (ProcessInstanceStatus.READY, ProcessInstanceStatus.RUNNING)
+    return {row.nominal_time for row in rows if row.status in at_work}.union(asked)
 
 
 def find_open_reruns(
@@ -155,7 +166,7 @@ def find_awaiting(
         if any(edge.process_key in asked for feed in feeds for edge in feed.outputs_of):
             times[process, cluster].append(time)
     writers = {
-        each: find_makers(plan, states, rows[each])
+        each: find_makers(connection, plan, states, rows[each])
         for governing, group in timeline.group(connection, times)
         for key, by_time in input_states_many(connection, governing, group, as_of).items()
         for time, states in by_time.items()
