@@ -20,6 +20,7 @@ from feed_assets.instances.arrival.stored_data import record_gone
 from feed_assets.instances.errors import InputChangedError
 from feed_assets.instances.gates.actions import InstanceAction, apply_action
 from feed_assets.instances.late.detection import apply_late_checks
+from feed_assets.instances.late.hanging import find_hanging
 from feed_assets.log.agenda import AgendaKind
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus, ProcessKey
 from feed_assets.replication.queries import CopyQuery
@@ -121,6 +122,9 @@ def test_a_version_concerns_the_newest_instance_of_its_reader_and_lineage_tells_
 def test_each_window_that_holds_it_reads_the_present_version(window: str, tmp_path: Path) -> None:
     lifecycle = begun(tmp_path, *entities(window=window))
     assert [lifecycle.content("named", day) for day in DAYS] == ["old", "old", "old"]
+    with lifecycle.database.read() as connection:
+        hanging = find_hanging(connection, lifecycle.timeline, {("countries", "primary"): [START]})
+    assert list(hanging) == [ProcessKey("naming", "primary", DAYS[2])]
     write(lifecycle, "new", NOON - timedelta(hours=1))
     assert work(lifecycle, NOON) == [("naming", DAYS[2])]
     assert lifecycle.content("named", DAYS[2]) == "new"

@@ -81,7 +81,7 @@ class _Judging:
         joined, keys = _with_keys(frame, quality, subject, others)
         flags = {**_flag_broken(frame, quality, subject), **keys}
         columns = {name: f"{_FLAG}{number}" for number, name in enumerate(flags)}
-        own = (joined[name] for name in frame.columns)
+        own = (_column(joined, name) for name in frame.columns)
         flagged = joined.select(*own, *(flag.alias(columns[name]) for name, flag in flags.items()))
         return cls(quality, subject, flagged, columns, others)
 
@@ -134,7 +134,12 @@ class _Judging:
                 continue
             frame, time = self.others[to]
             those = {name: each for name, each in self.quality.compare.items() if each.to == to}
-            row = frame.agg(*(_measure(frame, each.value).alias(name) for name, each in those.items())).first()
+            measures: list[Column] = []
+            for name, each in those.items():
+                there = f"{self.subject}, compared with the instance of {render_datetime(time)}"
+                with _understood(there, name, each.value, f"quality.compare.{name}"):
+                    measures.append(_measure(frame, each.value).alias(name))
+            row = frame.agg(*measures).first()
             for name, each in those.items():
                 fault = _find_misproportion(each, values[name], row[name] if row is not None else None)
                 failed |= {name: f"{fault} of {render_datetime(time)}"} if fault else {}
@@ -297,10 +302,16 @@ def _with_keys(
         keys, name = others[key.feed][0], f"{_FLAG}key_{number}"
         _require_columns(subject, f"quality.in_feed of {column}", [column], frame.columns)
         _require_columns(subject, f"quality.in_feed of {key.feed}", [key.column], keys.columns)
-        known = keys.select(keys[key.column].alias(name)).where(sf.col(name).isNotNull()).distinct()
-        joined = joined.join(known, frame[column].eqNullSafe(known[name]), "left")
-        flags[column] = frame[column].isNotNull() & sf.col(name).isNull()
+        known = keys.select(_column(keys, key.column).alias(name)).where(sf.col(name).isNotNull()).distinct()
+        value = _column(frame, column)
+        joined = joined.join(known, value.eqNullSafe(known[name]), "left")
+        flags[column] = value.isNotNull() & sf.col(name).isNull()
     return joined, flags
+
+
+def _column(frame: "DataFrame", name: str) -> "Column":
+    """Return a column by its name, which may have any signs."""
+    return frame[f"`{name.replace('`', '``')}`"]
 
 
 def _require_columns(subject: str, field: str, names: Sequence[str], columns: Sequence[str]) -> None:
@@ -327,7 +338,7 @@ def _flag_broken(frame: "DataFrame", quality: Quality, subject: str) -> "dict[st
             flags[name] = _is_broken(frame, text)
     if quality.unique:
         _require_columns(subject, "quality.unique", quality.unique, frame.columns)
-        keys = [frame[name] for name in quality.unique]
+        keys = [_column(frame, name) for name in quality.unique]
         is_repeated = sf.count(sf.lit(1)).over(Window.partitionBy(*keys)) > 1
         flags[UNIQUE] = reduce(lambda one, key: one & key.isNotNull(), keys, is_repeated)
     return flags

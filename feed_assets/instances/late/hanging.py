@@ -79,7 +79,8 @@ def find_hanging(
     rows: dict[ProcessKey, ProcessInstance] = {}
     for reader, found in iter_hanging_spans(connection, timeline, changed):
         spans[reader.process] += found
-        if reader.newest_read is not None and (times := changed[reader.edge.feed_key]):
+        is_current = timeline.plan.feeds[reader.edge.feed_key].is_current
+        if reader.newest_read is not None and not is_current and (times := changed[reader.edge.feed_key]):
             asked = (connection, reader.process, {reader.edge.feed_key}, min(times), max(times))
             pages = [page for backwards in (False, True) for page in iter_run_pages(*asked, backwards=backwards)]
             rows |= {row.key: row for page in pages for row in page}

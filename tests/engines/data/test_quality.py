@@ -66,8 +66,8 @@ def test_good_rows_are_told_from_bad_ones_in_the_job_that_writes_them(
 
 def test_all_rows_with_a_repeated_key_are_bad_and_a_key_with_null_is_none(spark: SparkSession, tmp_path: Path) -> None:
     rows = [("a", 1), ("a", 1), ("a", 2), (None, 1), (None, 1)]
-    frame = spark.createDataFrame(rows, "station string, hour int")
-    report = write_output(frame, held(tmp_path, rules={}, unique=["station", "HOUR"]))
+    frame = spark.createDataFrame(rows, "`sta``tion.no` string, hour int")
+    report = write_output(frame, held(tmp_path, rules={}, unique=["sta`tion.no", "HOUR"]))
     assert report.judged is not None
     assert (report.judged.bad, dict(report.judged.broken)) == (2, {"unique": 2})
 
@@ -105,6 +105,9 @@ def test_conditions_on_all_rows_are_judged_in_the_job_that_writes_them(spark: Sp
     assert [row.n for row in spark.read.json(output.quarantine.url).collect()] == [7]
     wrong = replace(output, quality=Quality(aggregates={"odd": "count(DISTINCT n) > 1"}))
     with pytest.raises(OutputMismatchError, match=r"Correct quality\.aggregates"):
+        write_output(spark.createDataFrame(rows, "station string, n int"), wrong)
+    wrong = replace(output, quality=Quality(compare={"kinds": {"value": "min(length(station))", "at_least": 1}}))
+    with pytest.raises(OutputMismatchError, match="compared with the instance of 2013-11-03T04:00Z"):
         write_output(spark.createDataFrame(rows, "station string, n int"), wrong)
 
 
