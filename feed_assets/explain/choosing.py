@@ -74,10 +74,11 @@ def choose_instance(context: OperationContext, subject: Subject, text: str | Non
         reason = (
             f"it has no instance {f'in {text}' if text else 'yet'}{' that is due yet' if is_ahead and text else ''}"
         )
+        other = f", or name {'an earlier' if is_ahead else 'another'} one" if text else ""
         raise InstanceQueryError(
             subject=label_of((subject.kind, subject.name)),
             reason=reason,
-            next_step="Wait for it, or name an earlier one." if is_ahead else "Name a later one.",
+            next_step=f"Wait for it{other}.",
             fault=Fault.MISSING,
         )
     return replace(subject, nominal_time=max(known)), "no instance waits or has failed; this is the newest"

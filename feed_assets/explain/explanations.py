@@ -288,12 +288,24 @@ class _Explainer:
             case InputMissing():
                 return self._missing(blocker, followed, key)
             case InputUnresolved(edge=edge):
-                window = edge.taken
-                text = f"input {edge.name}: feed {edge.feed} has too few available instances for {window}"
-                facts: dict[str, object] = {"input": edge.name, "feed": edge.feed, "window": window}
-                return Reason(code=ReasonCode.INPUT_UNRESOLVED, text=text, blocks=True, facts=facts)
+                facts: dict[str, object] = {"input": edge.name, "feed": edge.feed, "window": edge.taken}
+                text = f"input {edge.name}: feed {edge.feed} has too few available instances for {edge.taken}"
+                causes = [each for each in self._all_facts.feeds if each[:2] == edge.feed_key and self._is_lacked(each)]
+                return Reason(
+                    code=ReasonCode.INPUT_UNRESOLVED,
+                    text=f"input {edge.name} waits for a version of feed {edge.feed}" if causes else text,
+                    blocks=True,
+                    facts=facts,
+                    causes=tuple(map(self.feed, causes)),
+                )
             case _:
                 return _plain(blocker, key)
+
+    def _is_lacked(self, key: FeedKey) -> bool:
+        """Whether it is a current instance that is not there."""
+        facts = self._all_facts.feeds[key]
+        is_there = facts.row is not None and facts.row.status is FeedInstanceStatus.AVAILABLE
+        return facts.record.is_current and not is_there
 
     def _missing(self, blocker: InputMissing, followed: int, key: ProcessKey) -> Reason:
         edge, missing = blocker.edge, blocker.missing
@@ -586,6 +598,7 @@ def tell_why(
             remarks.append(f"{counted(absent, 'instance')} looked for in storage now, and not there or incomplete")
         if arrived:
             remarks.append(f"{counted(arrived, 'instance')} found in storage and recorded")
+        if missing:
             found = explain(context, subject)
     undone = {each.cluster for each in found.items if each.status not in ("AVAILABLE", "SUCCEEDED")}
     silence = find_silence(context, undone)

@@ -152,7 +152,8 @@ def _unknown(keys: Sequence[K], known: Collection[K], all_facts: InstanceFacts) 
 
 
 def _missing_inputs(context: OperationContext, facts: ProcessFacts) -> dict[FeedKey, FeedRecord]:
-    """Return the first missing instances of each input that keeps the gate closed, with their feeds by the release.
+    """Return the first missing instances of each input that keeps the gate closed, with their feeds by the release; the
+    current instance also of a window that follows what is there.
 
     The plan of an older release does not have who writes a feed: that is as it is declared.
     """
@@ -163,7 +164,8 @@ def _missing_inputs(context: OperationContext, facts: ProcessFacts) -> dict[Feed
         record = facts.active.plan.feeds[state.edge.feed_key]
         declared = context.plan.feeds.get(record.key)
         record = record if declared is None else replace(record, outputs_of=declared.outputs_of)
-        found |= {FeedKey(*record.key, time): record for time in state.missing[: facts.followed]}
+        times = (record.sequence.start,) if state.expected is None and record.is_current else state.missing
+        found |= {FeedKey(*record.key, time): record for time in times[: facts.followed]}
     return found
 
 

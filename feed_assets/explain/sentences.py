@@ -332,6 +332,8 @@ def explain_feed_state(
         reasons.append(Reason(code=ReasonCode.NOT_DUE, text=text, blocks=True, facts=at))
     elif facts.lost is not None:
         reasons.append(explain_lost(facts, facts.lost))
+        if status is FeedInstanceStatus.PARTIAL:
+            reasons.append(_absence(context, facts, key, status))
         reasons.extend([_polls(facts, context.as_of)] if facts.poll is not None else [])
     elif facts.check is not None and status is FeedInstanceStatus.PARTIAL:
         reasons.append(_held_back(key, facts.check))
@@ -369,7 +371,8 @@ def _absence(context: OperationContext, known: FeedFacts, key: FeedKey, status: 
     arrival = _arrival_command(context, record, key)
     told = f"asset {record.producer} was materialized, but " if record.produced_by is not None else ""
     if status is FeedInstanceStatus.PARTIAL:
-        lacked = f"lacked its flag {record.flag}" if record.flag else "was being published"
+        settling = "had been written less than a minute before" if record.is_current else "was being published"
+        lacked = f"lacked its flag {record.flag}" if record.flag else settling
         text = f"{told}{url} {lacked} {at}"
         return Reason(code=ReasonCode.FLAG_MISSING, text=text, blocks=True, facts=facts, command=arrival)
     if status is FeedInstanceStatus.EMPTY:
@@ -513,7 +516,9 @@ def explain_lost(facts: FeedFacts, lost: FeedEvent) -> Reason:
     """Return that storage has lost an instance, and the command by which it is produced again."""
     store, path, found_at = lost.payload["store"], lost.payload["path"], rendered(lost.recorded_at)
     url = f"{str(store).rstrip('/')}/{path}"
-    text = f"storage has lost it: {url} is not there any more, noticed at {found_at} by {lost.origin}"
+    is_back = facts.row is not None and facts.row.status is FeedInstanceStatus.PARTIAL
+    gone = f"was gone, noticed at {found_at}" if is_back else f"is not there any more, noticed at {found_at}"
+    text = f"storage has lost it: {url} {gone} by {lost.origin}"
     writers = ((key.process, key.nominal_time, key.cluster) for key in facts.writers)
     command = next((instance_command("rerun", *writer) for writer in writers), None)
     return Reason(code=ReasonCode.VANISHED, text=text, blocks=True, facts={"url": url, "at": found_at}, command=command)

@@ -10,11 +10,12 @@ import pytest
 
 from feed_assets.clock import FrozenClock
 from feed_assets.context.bulkheads import Bulkheads, TickStep
+from feed_assets.context.operation import resolve_subject
 from feed_assets.engines.port import Work
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
-from feed_assets.explain.explanations import explain_instance
+from feed_assets.explain.explanations import explain_instance, tell_why
 from feed_assets.instances.arrival.arrival_notices import Notice, NoticeOutcome, record_notice
 from feed_assets.instances.arrival.stored_data import record_gone
 from feed_assets.instances.errors import InputChangedError
@@ -187,6 +188,30 @@ def test_what_vanishes_is_told_and_what_comes_again_is_a_version(noticed_by: str
     day = DAYS[2] + (noticed_by == "look") * DAY
     work(lifecycle, day + timedelta(hours=13))
     assert lifecycle.content("named", day) == "new"
+
+
+def test_why_names_the_place_that_is_missing_gone_or_being_written(tmp_path: Path) -> None:
+    lifecycle = LifecycleHarness.of(tmp_path, *entities(window="latest(0)"))
+    later = NOON + WATCH
+
+    def told(name: str, instance: datetime, as_of: datetime = NOON) -> str:
+        context = lifecycle.context(as_of)
+        subject = resolve_subject(context, name, instance)
+        return "\n".join(tell_why(context, subject, shows_all=False, look=True, author="ann").rows)
+
+    lifecycle.tick(NOON)
+    assert "input countries waits for a version of feed countries" in told("naming", DAYS[2])
+    assert "because feed countries on primary at 2013-11-01T00:00Z is MISSING" in told("naming", DAYS[2])
+    write(lifecycle, "new", NOON)
+    assert "had been written less than a minute before at 2013-11-03T12:00:00Z" in told("naming", DAYS[2])
+    work(lifecycle, later)
+    (file,) = lifecycle.folder("countries", START).iterdir()
+    file.unlink()
+    assert "is not there any more, noticed at" in told("countries", START, later)
+    write(lifecycle, "newer", later)
+    again = told("countries", START, later)
+    assert "was gone, noticed at" in again
+    assert "had been written less than a minute before" in again
 
 
 def test_work_is_repeated_once_if_the_place_changes_meanwhile_and_then_fails(tmp_path: Path) -> None:

@@ -114,14 +114,18 @@ def require_same_versions(
 
 def find_newer(context: AttemptContext, record: FeedRecord, key: ProcessKey) -> datetime | None:
     """Return the nominal time of the newer instance of a process that has made the present version of a current
-    instance; None if none has.
+    instance; None if none has. One that an undo has brought back is still that of its maker.
     """
     if not record.is_current:
         return None
     with context.database.read() as connection:
-        event = EventLog(connection).newest(*record.key, CONTENT)
+        log = EventLog(connection)
+        event = log.newest(*record.key, CONTENT)
         row = FeedInstances(connection).get(*event.key) if event is not None else None  # by another release, too
-    maker = event.maker if event is not None and row is not None and row.event_seq == event.seq else None
+        if event is None or row is None or row.event_seq != event.seq:
+            return None
+        made = log.for_feed(*record.key, FeedEventKind.PRODUCED) if "sweep" in event.payload else [event]
+    maker = next((each.maker for each in reversed(made) if each.manifest_digest == event.manifest_digest), None)
     is_newer = maker is not None and maker.process == key.process and maker.nominal_time > key.nominal_time
     return maker.nominal_time if maker is not None and is_newer else None
 

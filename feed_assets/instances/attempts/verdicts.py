@@ -63,7 +63,8 @@ class Verdict:
         least = f", and at least {counted(quality.min_rows, 'row')}" if quality.min_rows else ""
         rules = ", ".join(f"{name} {number:,}" for name, number in self.judged.broken.items() if number)
         failed = "".join(f"; {name}: {reason}" for name, reason in self.judged.conditions.items())
-        figures = f"{self.good:,} of {counted(self.rows, 'row')} are good ({self.percent:f} %)"
+        are = "is" if self.rows == 1 else "are"
+        figures = f"{self.good:,} of {counted(self.rows, 'row')} {are} good ({self.percent:f} %)"
         return f"{figures}, {quality.needed:f} % must be{least}" + (f"; broken: {rules}" if rules else "") + failed
 
     @property

@@ -14,7 +14,7 @@ from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.entities.common import Kind
 from feed_assets.errors import Fault
 from feed_assets.instances.arrival.arrival_notices import look_for_vanished, notice_origin
-from feed_assets.instances.arrival.polling import BATCH, decide_poll_result, record_poll_results
+from feed_assets.instances.arrival.polling import BATCH, decide_poll_result, record_poll_results, wait_until_settled
 from feed_assets.instances.arrival.store_polls import Candidate, poll_instances, require_unobstructed
 from feed_assets.instances.arrival.stored_data import find_standing, present_inputs
 from feed_assets.instances.lists.ranges import render_ranges
@@ -124,10 +124,16 @@ def poll_range(
 
 
 def poll_now(
-    context: OperationContext, record: FeedRecord, times: Sequence[datetime], *, author: str, dry_run: bool = False
+    context: OperationContext,
+    record: FeedRecord,
+    times: Sequence[datetime],
+    *,
+    author: str,
+    is_notice: bool = True,
+    dry_run: bool = False,
 ) -> tuple[int, int, list[datetime]]:
     """Poll some instances of an external feed, and record those that have arrived. Return how many have arrived, how
-    many were known before, and the times of those that are missing or incomplete.
+    many were known before, and the times of those that are missing or incomplete. A notice is taken for whole.
 
     Raises:
         StorageError: storage could not be read.
@@ -137,6 +143,8 @@ def poll_now(
     settled = {row.nominal_time for row in rows.values() if row.status in SETTLED}
     candidates = [Candidate(record=record, nominal_time=time) for time in times if time not in settled]
     looks = poll_instances(context.stores, candidates)
+    if not is_notice:
+        looks = [wait_until_settled(record, look, context.real_now) for look in looks]
     polled = [
         decide_poll_result(candidate, look, context.as_of, notice_origin(author))
         for candidate, look in zip(candidates, looks, strict=True)
@@ -181,7 +189,7 @@ def poll_instances_now(context: OperationContext, keys: Iterable[FeedKey], autho
         record = context.plan.feeds.get((key.feed, key.cluster))
         if record is not None and record.is_external and key.nominal_time <= context.as_of:
             times[record].append(key.nominal_time)
-    polled = [poll_now(context, record, found, author=author) for record, found in times.items()]
+    polled = [poll_now(context, record, found, author=author, is_notice=False) for record, found in times.items()]
     return sum(arrived for arrived, *_ in polled), sum(len(absent) for *_, absent in polled)
 
 

@@ -137,6 +137,18 @@ def test_a_version_that_comes_back_at_a_replica_is_behind_its_source(tmp_path: P
     assert flow.counts == {Sync.BEHIND: 1}
 
 
+def test_an_older_instance_leaves_a_version_that_was_brought_back(tmp_path: Path) -> None:
+    lifecycle = counting(tmp_path, versions=3)
+    publish(lifecycle, *hours(3))
+    (of_second, _) = sweeps_of(lifecycle)
+    undo_sweep(lifecycle.sweep_context(START + timedelta(hours=5)), of_second.sweep_id)
+    assert present(lifecycle) == "of 01"
+    assert lifecycle.run("count", START, START + timedelta(hours=6), "older") == ()
+    assert present(lifecycle) == "of 01"
+    assert lifecycle.run("count", hours(3)[2], START + timedelta(hours=6), "newer")
+    assert present(lifecycle) == "of 02"
+
+
 def test_without_versions_none_is_kept_and_a_lower_number_ends_those_that_are(tmp_path: Path) -> None:
     lifecycle = counting(tmp_path, versions=2)
     publish(lifecycle, *hours(3))
