@@ -76,13 +76,17 @@ _VARIABLE = re.compile(r"\$\{cluster\.([^}]+)\}")
 def iter_flows(bundle: Bundle, feed: Feed, target: str) -> Iterator[str]:
     """Yield the sources of the flows to a target; both clusters are declared.
 
-    Tables, and feeds without a location, are not copied. Neither is a feed whose validities do not overlap.
+    Feeds without data are not copied. Neither is a feed whose validities do not overlap.
     """
-    if feed.clusters[target].type is not ClusterRole.TARGET or feed.data_on(target) is None:
+    if feed.clusters[target].type is not ClusterRole.TARGET or not _is_copied(feed, target):
         return
     for source in find_sources(feed):
-        if feed.data_on(source) is not None and bundle.find_cluster(source) and flow_sequence(feed, source, target):
+        if _is_copied(feed, source) and bundle.find_cluster(source) and flow_sequence(feed, source, target):
             yield source
+
+
+def _is_copied(feed: Feed, cluster: str) -> bool:
+    return feed.has_data and feed.lies_on(cluster)
 
 
 def slice_path(feed: Feed, source: Cluster, target: Cluster) -> str:
@@ -458,7 +462,7 @@ def _compile_notification(entity: Entity) -> NotificationRecord | None:
 def _locate(feed: Feed, cluster: Cluster) -> tuple[StoreAddress, PathTemplate, TableRecord | None]:
     text = feed.table_on(cluster.name)
     if text is not None:
-        return locate_table(cluster, text, feed.path_zone)
+        return locate_table(feed, cluster, text)
     return *locate(cluster, feed.data_on(cluster.name) or "", feed.path_zone), None
 
 

@@ -3,6 +3,7 @@
 from zoneinfo import ZoneInfo
 
 from feed_assets.entities.cluster import Cluster
+from feed_assets.entities.feed import ClusterRole, Feed
 from feed_assets.entities.maps import EMPTY, FrozenMap
 from feed_assets.plan.copy_records import StoreAddress
 from feed_assets.plan.records import TableRecord
@@ -59,16 +60,18 @@ def _plain(template: PathTemplate) -> PathTemplate:
     return parse_path_template(scheme + separator + "/".join([first, *filter(None, following)]))
 
 
-def locate_table(cluster: Cluster, text: str, zone: ZoneInfo) -> tuple[StoreAddress, PathTemplate, TableRecord]:
+def locate_table(feed: Feed, cluster: Cluster, text: str) -> tuple[StoreAddress, PathTemplate, TableRecord]:
     """Return a table, `catalog:database:table#partition`, as a store of partitions and their template in it."""
     address = parse_table_address(text)
     hosts = cluster.metastores
     table = TableRecord(
         catalog=",".join(f"thrift://{host}" for host in hosts), database=address.database, name=address.table
     )
+    options = {"storage": cluster.storage, "storage_options": cluster.storage_options}
+    is_target = feed.clusters[cluster.name].type is ClusterRole.TARGET
     store = StoreAddress(
         url=f"thrift://{','.join(hosts)}/{address.database}/{address.table}",
-        options=FrozenMap({"storage": cluster.storage, "storage_options": cluster.storage_options}),
+        options=FrozenMap({**options, **({"is_received": True} if is_target else {})}),
     )
     template = address.template.with_cluster(name=cluster.name, colo=cluster.colo, properties=dict(cluster.properties))
-    return store, template.in_zone(zone), table
+    return store, template.in_zone(feed.path_zone), table

@@ -129,7 +129,7 @@ def _priority(feed: Feed, stage: RetentionStage | None) -> int:
 def _locations(feed: Feed, cluster: Cluster, policy: Retention, overlaps: Overlaps) -> tuple[RetainedLocation, ...]:
     table, locations = feed.table_on(cluster.name), feed.locations_on(cluster.name)
     if table is not None:
-        found = [(LocationKind.DATA, *locate_table(cluster, table, feed.path_zone)[:2])]
+        found = [(LocationKind.DATA, *locate_table(feed, cluster, table)[:2])]
     else:
         texts = [(kind, locations.find(kind)) for kind in LocationKind] if locations else []
         found = [(kind, *locate(cluster, text, feed.path_zone)) for kind, text in texts if text is not None]

@@ -116,16 +116,20 @@ class SourceFile(NamedTuple):
 class Survey:
     """All files of a source, ordered by path, without having read them. `mark` is `InstanceStore.mark` at that moment.
 
-    `others` are the paths of pipes, sockets and devices, which cannot be copied.
+    `others` are the paths of pipes, sockets and devices, which cannot be copied. `description` is what readers of the
+    partition of a table must know beside its files, as a text for the target; "" for a directory.
     """
 
     availability: Availability
     files: tuple[SourceFile, ...] = ()
     mark: str = ""
     others: tuple[str, ...] = ()
+    description: str = ""
 
     def is_like(self, other: "Survey") -> bool:
         """Whether both surveys have the same files, and none was written between them."""
+        if self.description != other.description:
+            return False
         if self.files == other.files:
             return True
         return [file[:3] for file in self.files] == [file[:3] for file in other.files]  # path, size, version
@@ -135,6 +139,12 @@ class Survey:
         """A digest of the state of the whole source."""
         text = "".join([f"{path}\0{size}\0{version}\n" for path, size, version, *_ in self.files])
         return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+    @property
+    def described(self) -> dict[str, str]:
+        """The digest of the description, for the manifest of a copy; nothing of a directory."""
+        digest = hashlib.sha256(self.description.encode()).hexdigest()[:32]
+        return {"description": digest} if self.description else {}
 
 
 class Standing(NamedTuple):
@@ -159,12 +169,13 @@ class Prepared:
     """The final content of a staging: its manifest, the availability flags, and the hidden files that belong to it.
 
     Without a manifest it is an exact copy of the files in `hidden`: nothing is added to them, they go only to a place
-    where nothing is, and those that are `flags` appear last.
+    where nothing is, and those that are `flags` appear last. `description`: see `Survey`.
     """
 
     manifest: Manifest | None
     flags: tuple[str, ...] = ()
     hidden: tuple[ManifestEntry, ...] = ()
+    description: str = ""
 
     def require(self, there: Mapping[str, int], store: str, path: str) -> None:
         """Raise `StorageError` unless all files are there with their sizes."""
@@ -213,6 +224,8 @@ class Staging(ABC):
 
     path: str
     token: str
+    copies_adopted: bool = False
+    """Whether `adopt` writes files anew, so that they are read back as those of the source are."""
 
     @abstractmethod
     def create(self, *, is_again: bool = False) -> StagingPlace:

@@ -361,6 +361,12 @@ class InstanceStore(ABC):
     def staging(self, path: str, token: str) -> Staging:
         """Return the staging of (path, token) for copies; finish an interrupted publication of the path before."""
 
+    def receive_from(self, source: "InstanceStore") -> None:  # noqa: B027 - directories take any files
+        """Make what copies of instances of another store need here, a table that is not there; nothing of an instance.
+
+        Raises `StorageError` if copies from there cannot be kept here, as those of a table with other columns.
+        """
+
     def find_obstacle(self, path: str) -> str | None:  # noqa: ARG002 - without links and mounts there is none
         """Return why the content of a path must not be replaced, as a clause for a message; None if it may be.
 

@@ -26,8 +26,8 @@ def open_store(url: str, options: Options) -> InstanceStore:
     feed-assets. `spark_scheme`, such as `s3a`, says that Spark has a connector on its class path and reads and writes
     the store itself; it always has one of HDFS. Otherwise files are written to `scratch` and uploaded later.
     `thrift://host:9083/database/table` (further metastores after a comma) holds the partitions of a table; its options
-    are `storage` and `storage_options`, the settings of the cluster for the storage of its tables. Nothing is contacted
-    before the first use.
+    are `storage` and `storage_options`, the settings of the cluster for the storage of its tables, and `is_received` of
+    a table that copies make. Nothing is contacted before the first use.
 
     Raises `StoreUnknownError` for an unknown scheme, a wrong option, or a package that is not installed.
 
@@ -111,7 +111,7 @@ def _open_table(url: str, rest: str, options: Options) -> InstanceStore:
         raise _not_installed(url, "pymetastore", "hive") from exc
     from feed_assets.storage.table.store import TableStore
 
-    unknown = set(options) - {"storage", "storage_options"}
+    unknown = set(options) - {"storage", "storage_options", "is_received"}
     if unknown:
         raise _wrong_option(url, ", ".join(sorted(unknown)), "tables have none of this name")
     names = rest.strip("/").split("/")
@@ -125,7 +125,9 @@ def _open_table(url: str, rest: str, options: Options) -> InstanceStore:
         is_alike = _ALIKE.get(_scheme(location), _scheme(location)) == _ALIKE.get(_scheme(storage), _scheme(storage))
         return open_store(location, own if is_alike else {})
 
-    return TableStore(Metastore(hosts, url), names[1], names[2], url, open_files)
+    home = f"{own['spark_scheme']}://{storage.partition('://')[2]}" if "spark_scheme" in own else storage
+    is_received = bool(options.get("is_received"))
+    return TableStore(Metastore(hosts, url), names[1], names[2], url, open_files, storage=home, is_received=is_received)
 
 
 def _parse_host(url: str, text: str) -> tuple[str, int]:

@@ -1,6 +1,6 @@
 """Copy instances, from the plan to the publication, with the threads of this process."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from feed_assets.clock import Clock, Stopwatch
 from feed_assets.entities.copies.options import Existing
 from feed_assets.errors import FeedAssetsError
-from feed_assets.plan.copy_records import CopyOptions
+from feed_assets.plan.copy_records import CopyOptions, StoreAddress
 from feed_assets.storage.checksums import checksum_of
 from feed_assets.storage.clearing import find_foreign, refuse_foreign
 from feed_assets.storage.copy_port import SourceFile, Survey
@@ -62,6 +62,7 @@ def copy_many(
         StorageError: a storage refused: it is full, read-only or not reachable.
     """
     sides = {side.store: side for request in requests for side in (request.source, request.target)}.values()
+    pairs = {(request.source.store, request.target.store) for request in requests}
     with ThreadPoolExecutor(max(options.max_tasks, 1), "copy") as many, ThreadPoolExecutor(1, "copy-small") as one:
         work = _Work(
             stores=stores,
@@ -70,6 +71,7 @@ def copy_many(
             many=many,
             small=many if _are_remote(stores, sides) else one,
             run_tasks=run_tasks,
+            refusals={pair: refused for pair in pairs if (refused := _find_refusal(stores, *pair)) is not None},
             throttle=Throttle(options.bandwidth) if options.bandwidth else None,
             meter=Meter(on_progress),
         )
@@ -78,6 +80,15 @@ def copy_many(
             return [outcome for batch in batches for outcome in work.copy(batch)]
         with ThreadPoolExecutor(_LANES, "batch") as lanes:
             return [outcome for outcomes in lanes.map(work.copy, batches) for outcome in outcomes]
+
+
+def _find_refusal(stores: StorePool, source: StoreAddress, target: StoreAddress) -> FeedAssetsError | None:
+    """Return why nothing of a store can be copied to another one; make what the copies need there."""
+    try:
+        stores.get(target).receive_from(stores.get(source))
+    except FeedAssetsError as exc:
+        return exc
+    return None
 
 
 def _are_remote(stores: StorePool, sides: Iterable[Side]) -> bool:
@@ -131,6 +142,7 @@ class _Work:
     many: Executor
     small: Executor
     meter: Meter
+    refusals: Mapping[tuple[StoreAddress, StoreAddress], FeedAssetsError]
     run_tasks: RunTasks | None = None
     throttle: Throttle | None = None
 
@@ -172,6 +184,8 @@ class _Work:
     def _plan(self, copy: _Try) -> None:
         request = copy.request
         try:
+            if (refusal := self.refusals.get((request.source.store, request.target.store))) is not None:
+                raise refusal
             plan = self._compare(copy)
             if plan.is_unfinished:
                 with suppress(StorageError):  # only another publication can complete it, and this copy is one

@@ -309,9 +309,10 @@ class _End:
         self.staging.adopt([each.path for each in kept])
         self._keeps = frozenset(each.path for each in kept)
         resumed = {file.path for file in self.copy.resumed}
-        checked = check_copy(
-            plan.options.verification, self.staging, transfers, self._copied, resumed, kept, self._pool
-        )
+        mode = plan.options.verification
+        if self.staging.copies_adopted and mode is not Verification.NONE:
+            mode = Verification.WHOLE
+        checked = check_copy(mode, self.staging, transfers, self._copied, resumed, kept, self._pool)
         if checked.damaged:
             self._raise_damage(checked.damaged)
         self._check_source(checked, failed)
@@ -452,7 +453,7 @@ class _End:
             former = {}
         own = {replica_key(plan.filter.name): replica.render()}
         incomplete = {INCOMPLETE: str(len(failed))} if failed else {}
-        extra = {**self._extra, **former, **own, **incomplete}
+        extra = {**self._extra, **former, **own, **incomplete, **plan.survey.described}
         known = [each for each in others if each.checksum]
         unknown = {HIDDEN: [render_entry(each) for each in known]} if known else {}
         flags = () if failed else plan.flags
@@ -460,6 +461,7 @@ class _End:
             manifest=replace(manifest, extra=extra, unknown=unknown),
             flags=flags,
             hidden=tuple(others),
+            description=plan.survey.description,
         )
 
 

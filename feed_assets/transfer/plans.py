@@ -266,7 +266,7 @@ def plan_copy(
     if replica is not None and _is_marked(replica, store, source, options):
         return _unchanged(source, target, options, url, published, replica)
     survey = survey_source(stores, source, options, clock)
-    if replica is not None and _has_content(replica, survey, options):
+    if replica is not None and _is_described(published, survey) and _has_content(replica, survey, options):
         return _unchanged(source, target, options, url, published, replica, survey.others)
     flags = copy_flags(target, copy_filter(options), options)
     comparison = _Comparison(store, to, source, target, options, survey, url, flags, distrusted, adopts)
@@ -307,6 +307,11 @@ def _is_marked(replica: Replica, store: InstanceStore, source: Side, options: Co
     if not options.quick or not replica.mark:
         return False
     return replica.mark == store.mark(source.path)
+
+
+def _is_described(published: Publication | None, survey: Survey) -> bool:
+    """Return whether readers of the target know of the files what those of the source do."""
+    return published is not None and survey.described.items() <= published.extra.items()
 
 
 def _has_content(replica: Replica, survey: Survey, options: CopyOptions) -> bool:
@@ -413,7 +418,7 @@ class _Comparison:
         if not files and removed and not (self.options.allow_emptying or self.source.flag or self.survey.mark):
             target = self.to.url(self.target.path)
             raise SourceEmptiedError(url=self.url, target=target, files=len(removed))
-        is_same = published is not None and not transfers and not removed
+        is_same = _is_described(published, self.survey) and not transfers and not removed
         is_refresh = is_same and bool(equal) and all(file.is_settled for file in self.survey.files)
         return CopyPlan(
             source=self.source,
@@ -465,7 +470,7 @@ class _Comparison:
 
     def _find_equal(self, files: list[SourceFile], entries: Mapping[str, ManifestEntry]) -> set[str]:
         """Return the files whose bytes equal those of the target; none if the source is remote."""
-        if not files or self.store.is_remote:
+        if not files or self.store.place(self.source.path).store.is_remote:
             return set()
         with self.store.reading(self.source.path) as reading:
 

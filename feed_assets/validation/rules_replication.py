@@ -141,20 +141,6 @@ def check_grid(scope: Scope, feed: Feed) -> Iterator[Complaint]:
         )
 
 
-def check_tables(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """Tables cannot be replicated. Differs from Falcon, which exports and imports their partitions."""
-    for target in find_targets(feed):
-        tables = [name for name in (*find_sources(feed), target) if feed.table_on(name) is not None]
-        if tables:
-            yield Complaint(
-                path=("clusters", target, "type"),
-                message=f"the feed is a table on {', '.join(tables)}: tables are not replicated, so nothing is copied "
-                f"to {target}",
-                remedy="Write the table with a process on the target, or store the data at locations.",
-                severity=Severity.WARNING,
-            )
-
-
 def check_options(_: Scope, feed: Feed) -> Iterator[Complaint]:
     """Every option of `replication` must have an effect: there is a target, and no option disables another."""
     policy = feed.replication

@@ -21,7 +21,7 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import EntityModel, label_of
 from feed_assets.entities.differences import FieldChange
 from feed_assets.entities.errors import DefinitionsError
-from feed_assets.entities.feed import Feed, find_targets
+from feed_assets.entities.feed import Feed
 from feed_assets.entities.fields import FilledText, Name
 from feed_assets.entities.maps import EMPTY, Map
 from feed_assets.entities.process import Process
@@ -45,7 +45,7 @@ from feed_assets.validation.rules import validate_bundle
 from feed_assets.validation.rules_metadata import iter_without_effect
 
 _WASB = re.compile(r"wasb(s?)://([^/]*?)(?:\.blob\.([^/]*))?(/.*)?")  # wasb://box@one.blob.core.windows.net/data
-_TOLD = ("engine-not-here", "no-effect", "replication-table", "storage-not-here")
+_TOLD = ("engine-not-here", "no-effect", "storage-not-here")
 """Warnings that the notes have already."""
 _WORDS: Mapping[str, str] = {
     "extra_forbidden": "there is no such key",
@@ -464,10 +464,6 @@ def _iter_checks(entity: AnyEntity, read: EntityDocument) -> Iterator[Note]:
     if isinstance(entity, Cluster):
         addresses["storage",] = entity.storage
     elif isinstance(entity, Feed):
-        for name in find_targets(entity):
-            if entity.table_on(name) is not None:
-                message = f"the feed is a table on {name}: tables are not replicated, so nothing is copied there"
-                yield Note(kind=NoteKind.UNABLE, message=message, line=read.sources.locate(("clusters", name)).line)
         for path, locations in (
             (("locations",), entity.locations),
             *((("clusters", name, "locations"), entry.locations) for name, entry in entity.clusters.items()),

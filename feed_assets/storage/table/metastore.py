@@ -6,6 +6,7 @@ number of tables there; dead ones are replaced transparently.
 
 import base64
 import copy
+import json
 import os
 import socket
 import threading
@@ -33,6 +34,7 @@ _CHANGED = "transient_lastDdlTime"
 # Statistics of the old content, which readers would apply to the new content.
 _STATISTICS = ("COLUMN_STATS_ACCURATE", "numRows", "rawDataSize", "totalSize", "numFiles", "numFilesErasureCoded")
 _SPARK_STATISTICS = "spark.sql.statistics."
+_SPARK_SCHEMA = "spark.sql.sources.schema"
 _SPARK_PATH = "path"  # where Spark looks for the location of a table that it has made
 
 Answer = TypeVar("Answer")
@@ -50,6 +52,17 @@ class Table:
     buckets: int
     parameters: Mapping[str, str]
     described: Any = field(repr=False, compare=False)
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        """The columns without the partition keys, each with the text of its type. Of a table of Spark's own, which Hive
+        may not know to read, they are what Spark says.
+        """
+        found = _read_spark_columns(self.parameters)
+        if found is None:
+            return tuple((each.name.lower(), each.type) for each in self.described.sd.cols or ())
+        keys = {key.lower() for key, _ in self.keys}
+        return tuple((name, kind) for name, kind in found if name.lower() not in keys)
 
     def render(self, values: Sequence[str]) -> str:
         """Return the name of the partition with these values."""
@@ -70,7 +83,19 @@ class Partition:
 
     def pack(self) -> str:
         """Serialize the complete definition as text, from which `Metastore.put_back` restores the partition."""
-        return base64.b64encode(TSerialization.serialize(self.described, TBinaryProtocolFactory())).decode()
+        return _pack(self.described)
+
+    def describe(self) -> str:
+        """Serialize as text what readers must know of the files: format, columns, parameters. Equal for equal ones."""
+        described = self.described
+        sd = copy.deepcopy(described.sd)
+        sd.location = ""
+        sd.parameters = _ordered(sd.parameters)
+        if sd.serdeInfo is not None:
+            found = _ordered(sd.serdeInfo.parameters)
+            sd.serdeInfo.parameters = {**found, **({_SPARK_PATH: ""} if _SPARK_PATH in found else {})}
+        kept = _ordered(_without_statistics(described.parameters)) if self.values else {}
+        return _pack(ttypes.Partition(sd=sd, parameters=kept))
 
 
 class Metastore:
@@ -120,33 +145,58 @@ class Metastore:
             self._request(lambda client: client.get_partition_names_ps(table.database, table.name, some_values, -1))
         )
 
-    def add_partition(self, table: Table, values: Sequence[str], location: str) -> bool:
-        """Add a partition in the table's current format; return False if one with these values exists."""
+    def find_location(self, database: str) -> str | None:
+        """Return where a database has its tables by default; None if it does not exist."""
+        try:
+            return str(self._request(lambda client: client.get_database(database)).locationUri or "").rstrip("/")
+        except _Missing:
+            return None
+
+    def create_table(self, database: str, name: str, location: str, like: Table) -> bool:
+        """Create an external table like another one, with its columns, keys, format and parameters; return False if one
+        of this name exists.
+        """
+        described = copy.copy(like.described)
+        described.dbName, described.tableName, described.catName = database, name, None
+        described.writeId = described.privileges = None
+        described.createTime = described.lastAccessTime = 0
+        described.tableType = "EXTERNAL_TABLE"
+        described.parameters = {**_without_statistics(like.parameters), "EXTERNAL": "TRUE"}
+        described.sd = _storage(like.described, location)
+        try:
+            self._request(lambda client: client.create_table(described))
+        except _Existing:
+            return False
+        return True
+
+    def add_partition(self, table: Table, values: Sequence[str], location: str, description: str = "") -> bool:
+        """Add a partition in the table's current format, or as described by `Partition.describe`; return False if one
+        with these values exists.
+        """
+        found = _unpack(description) if description else None
         described = ttypes.Partition(
             values=list(values),
             dbName=table.database,
             tableName=table.name,
             createTime=0,
             lastAccessTime=0,
-            sd=_storage(table, location),
-            parameters={},
+            sd=_storage(found or table.described, location),
+            parameters=found.parameters if found else {},
         )
         return self._add(described)
 
-    def alter_partition(self, table: Table, partition: Partition, location: str) -> bool:
-        """Point a partition to another location, in the table's current format; return False if it no longer exists.
-        The partition may be a whole table.
+    def alter_partition(self, table: Table, partition: Partition, location: str, description: str = "") -> bool:
+        """Point a partition to another location, in the table's current format, or as described by
+        `Partition.describe`; return False if it no longer exists. The partition may be a whole table.
 
         Statistics of the old content are removed, because readers answer `COUNT(*)` from them.
         """
         described = copy.copy(partition.described)
-        kept = (described.parameters or {}).items()
-        described.parameters = {
-            name: text
-            for name, text in kept
-            if name not in (*_STATISTICS, _CHANGED) and not name.startswith(_SPARK_STATISTICS)
-        }
-        described.sd = _storage(table if table.keys else partition, location)
+        found = _unpack(description) if description else None
+        described.parameters = _without_statistics(described.parameters)
+        if found is not None and table.keys:
+            described.parameters = found.parameters
+        described.sd = _storage(found or (table if table.keys else partition).described, location)
         alter = "alter_partition" if table.keys else "alter_table"
         try:
             self._request(lambda client: getattr(client, alter)(table.database, table.name, described))
@@ -170,8 +220,7 @@ class Metastore:
 
     def put_back(self, packed: str) -> bool:
         """Restore a dropped partition (see `Partition.pack`); return False if one with its values exists."""
-        described = TSerialization.deserialize(ttypes.Partition(), base64.b64decode(packed), TBinaryProtocolFactory())
-        return self._add(described)
+        return self._add(_unpack(packed))
 
     def _add(self, described: Any) -> bool:
         try:
@@ -325,8 +374,39 @@ def _partition(described: Any, values: Sequence[str] | None = None) -> Partition
     )
 
 
-def _storage(like: Table | Partition, location: str) -> Any:
-    described = copy.copy(like.described.sd)
+def _read_spark_columns(parameters: Mapping[str, str]) -> list[tuple[str, str]] | None:
+    """Return the columns that Spark has written into the parameters of a table, in one text or in numbered parts."""
+    count = int(parameters.get(f"{_SPARK_SCHEMA}.numParts", "0"))
+    parts = (parameters.get(f"{_SPARK_SCHEMA}.part.{number}", "") for number in range(count))
+    text = parameters.get(_SPARK_SCHEMA) or "".join(parts)
+    if not text:
+        return None
+    types = {each["name"]: each["type"] for each in json.loads(text)["fields"]}
+    return [(name, kind if isinstance(kind, str) else json.dumps(kind)) for name, kind in types.items()]
+
+
+def _pack(described: Any) -> str:
+    return base64.b64encode(TSerialization.serialize(described, TBinaryProtocolFactory())).decode()
+
+
+def _unpack(packed: str) -> Any:
+    return TSerialization.deserialize(ttypes.Partition(), base64.b64decode(packed), TBinaryProtocolFactory())
+
+
+def _ordered(parameters: Mapping[str, str] | None) -> dict[str, str]:
+    return dict(sorted((parameters or {}).items()))
+
+
+def _without_statistics(parameters: Mapping[str, str] | None) -> dict[str, str]:
+    return {
+        name: text
+        for name, text in (parameters or {}).items()
+        if name not in (*_STATISTICS, _CHANGED) and not name.startswith(_SPARK_STATISTICS)
+    }
+
+
+def _storage(like: Any, location: str) -> Any:
+    described = copy.copy(like.sd)
     described.location = location
     if _SPARK_PATH in (described.serdeInfo.parameters or {}):
         described.serdeInfo = copy.copy(described.serdeInfo)

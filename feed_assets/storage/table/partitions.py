@@ -72,14 +72,27 @@ def is_own_folder(names: Collection[str], path: str) -> bool:
 class TablePartitions:
     """Queries on the partitions of one table, for its store and its trash. `store` is the URL of the table.
 
-    Nothing is cached but the keys of the table, for those who look.
+    Nothing is cached but the keys of the table, for those who look. A missing table that `is_received` is made by the
+    first copy, on the `storage` of its cluster.
     """
 
-    def __init__(self, metastore: Metastore, database: str, table: str, store: str, opener: OpenStore) -> None:
+    def __init__(
+        self,
+        metastore: Metastore,
+        database: str,
+        table: str,
+        store: str,
+        opener: OpenStore,
+        *,
+        storage: str = "",
+        is_received: bool = False,
+    ) -> None:
         self.metastore = metastore
+        self.storage = storage
+        self.is_received = is_received
         self.store = store
-        self._database = database
-        self._name = table
+        self.database = database
+        self.name = table
         self._opener = opener
         self._stores: dict[str, InstanceStore] = {}
         self._described: tuple[Table, Stopwatch] | None = None
@@ -90,12 +103,14 @@ class TablePartitions:
         Raises:
             TableRefusedError: the table does not exist, or is a view of no partitions.
         """
-        table = self.metastore.find_table(self._database, self._name)
+        return self._require(self.metastore.find_table(self.database, self.name))
+
+    def _require(self, table: Table | None) -> Table:
         if table is None:
             raise TableRefusedError(
                 store=self.store,
                 path="",
-                reason=f"there is no table {self._database}.{self._name}",
+                reason=f"there is no table {self.database}.{self.name}",
                 next_step="Create it in the catalog, or correct table: of the feed.",
             )
         if not table.keys and not table.location:
@@ -105,12 +120,41 @@ class TablePartitions:
         self._described = table, Stopwatch()
         return table
 
-    def table_to_look_at(self) -> Table:
-        """Return the table as it was at most `_DESCRIBED_SECONDS` ago, to look for partitions: a tick looks for those
-        of many tables, and of one with other keys none is found. Raises as `table`.
+    def table_to_look_at(self) -> Table | None:
+        """Return what `find_table` does, or the table as it was at most `_DESCRIBED_SECONDS` ago, to look for
+        partitions: a tick looks for those of many tables, and of one with other keys none is found.
         """
         known = self._described
-        return known[0] if known is not None and known[1].seconds < _DESCRIBED_SECONDS else self.table()
+        return known[0] if known is not None and known[1].seconds < _DESCRIBED_SECONDS else self.find_table()
+
+    def find_table(self) -> Table | None:
+        """Return the current table; None if it is missing, and copies will make it. Raises as `table`."""
+        table = self.metastore.find_table(self.database, self.name)
+        return None if table is None and self.is_received else self._require(table)
+
+    def new_location(self) -> str:
+        """Return where a missing table is made: where its database has its tables, if that is on the storage, else
+        there.
+
+        Raises:
+            TableRefusedError: there is no such database.
+        """
+        given = self.metastore.find_location(self.database)
+        if given is None:
+            raise TableRefusedError(
+                store=self.store,
+                path="",
+                reason=f"there is no database {self.database}, so the table of the copies cannot be made",
+                next_step="Create the database in the catalog of the target.",
+            )
+        below, root = (plain_location(url).partition("://")[2] for url in (given, self.storage))
+        is_there = f"{below}/".startswith(f"{root}/")
+        return f"{given}/{self.name}" if is_there else f"{self.storage.rstrip('/')}/{self.database}.db/{self.name}"
+
+    def home(self) -> InstanceStore:
+        """Return the store at the location of the table, or of the one that copies will make. Raises as `table`."""
+        table = self.find_table()
+        return self.open(plain_location(self.new_location())) if table is None else self.root(table)
 
     def parse_with(self, table: Table, path: str) -> PartitionSpec:
         """Return the partition of a path.
@@ -144,7 +188,7 @@ class TablePartitions:
         try:
             by_values = {each.values: each for each in self.metastore.find_partitions(table, sorted(spelled_names))}
         except LookupError:
-            self.table()
+            self.find_table()
             return {}
         found = {}
         for spec in specs:

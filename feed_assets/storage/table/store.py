@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from feed_assets.storage.clearing import clearing_guard, find_foreign, refuse_foreign
-from feed_assets.storage.copy_port import Documents, Reading, Staging
+from feed_assets.storage.copy_port import Documents, Reading, Staging, Survey
 from feed_assets.storage.errors import (
     InstanceChangingError,
     InstanceNotFoundError,
@@ -27,6 +27,7 @@ from feed_assets.storage.listing import NOTHING, Listing, View, nanoseconds
 from feed_assets.storage.paths import CONTROL_FOLDER, parse_path, parse_token, path_name
 from feed_assets.storage.port import Choose, FolderNames, InstanceStore, StorePath, Trash
 from feed_assets.storage.records import (
+    Availability,
     Clearing,
     Extra,
     Guard,
@@ -34,6 +35,7 @@ from feed_assets.storage.records import (
     StagingPlace,
 )
 from feed_assets.storage.scratch import make_private, user_folder
+from feed_assets.storage.table.copies import TableStaging, receive_table, why_not_written
 from feed_assets.storage.table.metastore import Metastore, Partition, Table, whole_table
 from feed_assets.storage.table.partition_names import Keys, PartitionSpec, parse_values, spellings
 from feed_assets.storage.table.partitions import (
@@ -48,7 +50,6 @@ from feed_assets.storage.table.trash import TableTrash, purge_superseded, remove
 from feed_assets.timing.templates import WHOLE_TABLE
 
 _TRIES = 5
-_VIEWS = frozenset({"VIRTUAL_VIEW", "MATERIALIZED_VIEW"})
 _OWN_FOLDERS = frozenset({VERSIONS_FOLDER, CONTROL_FOLDER})
 
 Answer = TypeVar("Answer")
@@ -72,17 +73,32 @@ class TableStore(InstanceStore):
 
     spark_scheme = None
 
-    def __init__(self, metastore: Metastore, database: str, table: str, root_url: str, opener: OpenStore) -> None:
+    def __init__(
+        self,
+        metastore: Metastore,
+        database: str,
+        table: str,
+        root_url: str,
+        opener: OpenStore,
+        *,
+        storage: str = "",
+        is_received: bool = False,
+    ) -> None:
         self.root_url = root_url
-        self._partitions = TablePartitions(metastore, database, table, root_url, opener)
+        self._partitions = TablePartitions(
+            metastore, database, table, root_url, opener, storage=storage, is_received=is_received
+        )
 
     def check_root(self) -> None:
-        self._partitions.root(self._partitions.table()).check_root()
+        self._partitions.home().check_root()
 
     def listings(
         self, paths: Sequence[str], view: View, names: Sequence[str] = (), *, manifest: int = 0
     ) -> Iterator[Listing]:
         table = self._partitions.table_to_look_at()
+        if table is None:
+            yield from (NOTHING for _ in paths)
+            return
         specs: dict[str, PartitionSpec] = {}
         refused: dict[str, Listing] = {}
         for path in paths:
@@ -147,9 +163,7 @@ class TableStore(InstanceStore):
         with _partition_lock(self.root_url, spec.name):
             clear = self._clearing_guard(table, staging, flag, guard, clearing)
             self._call(clear, table, spec, version)
-            former = self._point(table, spec, version, guard)
-            if former is not None:
-                self._remove_former(table, former, version)
+            self._point(table, spec, version, guard)
         return manifest
 
     def discard(self, staging: StagingPlace) -> None:
@@ -167,7 +181,9 @@ class TableStore(InstanceStore):
         return place.store.recover(place.path)
 
     def sweep_staging(self, older_than: datetime) -> int:
-        table = self._partitions.table()
+        table = self._partitions.find_table()
+        if table is None:
+            return 0
         root = self._partitions.root(table)
         swept = root.sweep_staging(older_than)
         purge_superseded(root)
@@ -183,7 +199,9 @@ class TableStore(InstanceStore):
 
         A number below ten appears unchanged and with two digits.
         """
-        table = self._partitions.table()
+        table = self._partitions.find_table()
+        if table is None:
+            return
         fixed = parse_values(self.root_url, base, table.keys) if base.strip("/") else {}
         open_keys = tuple(key.lower() for key, _ in table.keys if key.lower() not in fixed)
         if not table.keys:
@@ -204,15 +222,39 @@ class TableStore(InstanceStore):
         return TableTrash(self, self._partitions)
 
     def documents(self, folder: str, suffix: str, about: str = "") -> Documents:
-        return self._partitions.root(self._partitions.table()).documents(folder, suffix, about)
+        return self._partitions.home().documents(folder, suffix, about)
 
-    def staging(self, path: str, token: str) -> Staging:  # noqa: ARG002 - there is none
-        raise StorageError(
-            store=self.root_url,
-            path="",
-            reason="it is a table, but only instances at locations are copied",
-            next_step="Give the feed locations on both clusters.",
-        )
+    def staging(self, path: str, token: str) -> Staging:
+        return TableStaging(path, parse_token(self.root_url, token), self._partitions, self._show_copy)
+
+    def flush(self, stagings: Sequence[Staging]) -> None:
+        copies = [each for each in stagings if isinstance(each, TableStaging)]
+        for root in {each.root for each in copies}:
+            root.flush([each.files for each in copies if each.root is root])
+
+    def survey(self, path: str, flag: str | None, now: int, *, everything: bool = False) -> Survey:
+        found = super().survey(path, flag, now, everything=everything)
+        if found.availability is Availability.MISSING:
+            return found
+        table, spec = self._partitions.parse_one(path)
+        partition = self._partitions.find(table, [spec]).get(spec.name)
+        return found if partition is None else replace(found, description=partition.describe())
+
+    def receive_from(self, source: InstanceStore) -> None:
+        if not isinstance(source, TableStore):
+            raise TableRefusedError(
+                store=self.root_url,
+                path="",
+                reason=f"its source {source.root_url} is no table",
+                next_step="Use tables of Hive metastores on both clusters, or locations on both.",
+            )
+        receive_table(source._partitions, self._partitions)
+
+    def _show_copy(self, table: Table, spec: PartitionSpec, version: str, guard: Guard, description: str) -> None:
+        """Point a partition to a copy, which `description` tells readers how to read."""
+        with _partition_lock(self.root_url, spec.name):
+            self._call(guard, table, spec, version)
+            self._point(table, spec, version, _allow, description)
 
     def _version(self, path: str, token: str) -> tuple[InstanceStore, str]:
         """Return where the content of a staging is published: a store, and a path in it."""
@@ -240,33 +282,28 @@ class TableStore(InstanceStore):
         return refuse
 
     def _require_writable(self, table: Table, path: str) -> None:
-        if table.kind in _VIEWS:
-            reason = "it is a view"
-        elif table.parameters.get("transactional", "").lower() == "true":
-            reason = "Hive keeps transactions of it, and does not see files that others add"
-        elif table.buckets:
-            reason = f"its rows are in {table.buckets} buckets, which only its own engine fills as readers expect"
-        else:
-            return
-        raise TableRefusedError(
-            store=self.root_url,
-            path=path,
-            reason=f"it cannot be written: {reason}",
-            next_step="Write to a plain partitioned table, and insert from there.",
-        )
+        if (reason := why_not_written(table)) is not None:
+            raise TableRefusedError(
+                store=self.root_url,
+                path=path,
+                reason=f"it cannot be written: {reason}",
+                next_step="Write to a plain partitioned table, and insert from there.",
+            )
 
-    def _point(self, table: Table, spec: PartitionSpec, version: str, guard: Guard) -> Partition | None:
-        """Point the partition to a published version; return the former partition, None if there was none."""
+    def _point(self, table: Table, spec: PartitionSpec, version: str, guard: Guard, description: str = "") -> None:
+        """Point the partition to a published version, and remove the former one."""
         location = f"{base_location(table)}/{version}"
         for _ in range(_TRIES):
             former = self._partitions.find(table, [spec]).get(spec.name)
             self._call(guard, table, spec, version)
             if former is None:
-                is_done = self._partitions.metastore.add_partition(table, spec.values, location)
+                is_done = self._partitions.metastore.add_partition(table, spec.values, location, description)
             else:
-                is_done = self._partitions.metastore.alter_partition(table, former, location)
+                is_done = self._partitions.metastore.alter_partition(table, former, location, description)
+            if is_done and former is not None:
+                self._remove_former(table, former, version)
             if is_done:
-                return former
+                return
         raise InstanceChangingError(store=self.root_url, path=spec.name, reason="others keep publishing it")
 
     def _call(self, guard: Guard, table: Table, spec: PartitionSpec, version: str) -> None:
@@ -330,6 +367,10 @@ def _declared(listing: Listing, partition: Partition) -> Listing:
         version=partition.location,
         modified=max(times, default=None),
     )
+
+
+def _allow() -> None:
+    """Allow what a guard has allowed already."""
 
 
 @contextmanager

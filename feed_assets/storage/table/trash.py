@@ -163,7 +163,7 @@ class TableTrash(Trash):
     def purge(self, sweep: str) -> Purged:
         parse_token(self.store.root_url, sweep)
         records = self._records(sweep)
-        root = self._partitions.root(self._partitions.table())
+        root = self._partitions.home()
         stores = dict.fromkeys([root, *(record.place.store for record in records.values())])
         purged = [store.trash().purge(sweep) for store in stores]
         is_complete = all(each.is_complete for each in purged)
@@ -222,7 +222,7 @@ class TableTrash(Trash):
         return any(name in self._records(sweep) for name in request.specs if name not in standing)
 
     def _root(self) -> Trash:
-        return self._partitions.root(self._partitions.table()).trash()
+        return self._partitions.home().trash()
 
     def _parse_paths(self, sweep: str, paths: Sequence[str]) -> "tuple[Table, _PathRequest]":
         parse_token(self.store.root_url, sweep)

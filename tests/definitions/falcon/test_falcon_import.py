@@ -198,13 +198,6 @@ def test_storage_that_nothing_opens_is_named_and_addresses_are_mapped(tmp_path: 
     assert report.unused == ("the address hdfs://nn", "the address tcp://x")
 
 
-def test_a_replica_in_a_table_is_told_not_to_come(tmp_path: Path) -> None:
-    (file,) = _import(tmp_path, "clicks").files
-    assert _notes(file, NoteKind.UNABLE)[-1] == (
-        "the feed is a table on backup: tables are not replicated, so nothing is copied there"
-    )
-
-
 def test_what_is_declared_and_not_acted_on_is_named(tmp_path: Path) -> None:
     (document,) = _files("clicks")
     topics = b'<property name="queueName"'

@@ -194,11 +194,11 @@ class Deaf(Catalog):
 
     failures = 0
 
-    def alter_partition(self, table: Table, partition: Partition, location: str) -> bool:
+    def alter_partition(self, table: Table, partition: Partition, location: str, description: str = "") -> bool:
         if self.failures:
             self.failures -= 1
             raise StorageError(store="", path="", reason="it broke off", next_step="")
-        return super().alter_partition(table, partition, location)
+        return super().alter_partition(table, partition, location, description)
 
 
 def test_after_a_crash_before_the_metastore_knows_the_old_content_stands_and_a_repeat_converges(
