@@ -30,7 +30,7 @@ def test_a_source_that_stands_as_it_was_published_costs_two_heads_and_no_listing
     pair.copy()
     watch.reset()
     assert pair.copy().status is CopyStatus.UNCHANGED
-    assert [call for call, _ in watch.calls] == ["url", "find_publication", "mark", "url"]
+    assert [call for call, _ in watch.calls] == ["receive_from", "url", "find_publication", "mark", "url"]
 
 
 def test_a_source_of_others_that_did_not_change_is_listed_and_not_read(pair: Pair, watch: Watch) -> None:
