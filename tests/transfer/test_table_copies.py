@@ -38,26 +38,36 @@ _numbers = itertools.count()
 
 @dataclass(slots=True)
 class Tables:
-    """A table of the database `<name>_east`, and one of the same name, perhaps not there yet, of `<name>_west`."""
+    """A table of the database `<name>_east`, and one of the same name, perhaps not there yet, of `<name>_west`, in the
+    metastores at two ports, or at one.
+    """
 
-    catalog: Catalog
     folder: Path
     name: str
-    port: int
+    ports: Mapping[str, int]
     stores: StorePool = field(default_factory=StorePool)
+    catalogs: dict[str, Catalog] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.catalogs = {cluster: Catalog(port) for cluster, port in self.ports.items()}
+
+    @property
+    def catalog(self) -> Catalog:
+        """The metastore of the source."""
+        return self.catalogs["east"]
 
     def make(self, cluster: str = "east", **more: Any) -> Table:
         keys = more.pop("keys", KEYS)
         place = self.folder / cluster / "clicks"
-        return self.catalog.make_table(f"{self.name}_{cluster}", "clicks", place, keys, **more)
+        return self.catalogs[cluster].make_table(f"{self.name}_{cluster}", "clicks", place, keys, **more)
 
     def table(self, cluster: str = "west") -> Table:
-        found = self.catalog.find_table(f"{self.name}_{cluster}", "clicks")
+        found = self.catalogs[cluster].find_table(f"{self.name}_{cluster}", "clicks")
         assert found is not None
         return found
 
     def partition(self, *values: str, cluster: str = "west") -> Partition | None:
-        return self.catalog.partition(self.table(cluster), *values)
+        return self.catalogs[cluster].partition(self.table(cluster), *values)
 
     def add(self, files: Mapping[str, bytes], *values: str, cluster: str = "east") -> Path:
         """A partition, or new files of one, as others make them."""
@@ -66,11 +76,11 @@ class Tables:
         folder.mkdir(parents=True, exist_ok=True)
         for name, data in files.items():
             (folder / name).write_bytes(data)
-        self.catalog.add_partition(table, values, f"file:{folder}")
+        self.catalogs[cluster].add_partition(table, values, f"file:{folder}")
         return folder
 
     def side(self, cluster: str, path: str = DAY) -> Side:
-        url = f"thrift://127.0.0.1:{self.port}/{self.name}_{cluster}/clicks"
+        url = f"thrift://127.0.0.1:{self.ports[cluster]}/{self.name}_{cluster}/clicks"
         options: FrozenMap[str, object] = FrozenMap({"storage": f"file://{self.folder / cluster}"})
         return Side(store=StoreAddress(url=url, options=options), path=path, flag=FLAG if cluster == "west" else None)
 
@@ -95,10 +105,16 @@ class Tables:
 
 @pytest.fixture
 def tables(metastore_port: int, tmp_path: Path) -> Tables:
-    catalog, name = Catalog(metastore_port), f"copied_{os.getpid()}_{next(_numbers)}"
-    for cluster in ("east", "west"):
-        catalog.make_database(f"{name}_{cluster}", tmp_path / cluster / "warehouse")
-    return Tables(catalog=catalog, folder=tmp_path, name=name, port=metastore_port)
+    return make_tables(tmp_path, metastore_port, metastore_port)
+
+
+def make_tables(folder: Path, *ports: int) -> Tables:
+    """The databases, without tables."""
+    name = f"copied_{os.getpid()}_{next(_numbers)}"
+    made = Tables(folder=folder, name=name, ports=dict(zip(("east", "west"), ports, strict=True)))
+    for cluster, catalog in made.catalogs.items():
+        catalog.make_database(f"{name}_{cluster}", folder / cluster / "warehouse")
+    return made
 
 
 def test_row_67_a_partition_is_copied_and_the_missing_table_is_made_from_the_description_of_its_source(
@@ -256,7 +272,7 @@ def test_a_copy_in_objects_adopts_what_stands(tables: Tables) -> None:
         if "_east/" in url:
             return open_store(url, options)
         _, database, table = url.rsplit("/", 2)
-        metastore = Metastore([("127.0.0.1", tables.port)], url)
+        metastore = Metastore([("127.0.0.1", tables.ports["west"])], url)
         return TableStore(metastore, database, table, url, lambda each: open_store(f"memory:/{each[7:]}", {}))
 
     tables.stores = StorePool(opened)

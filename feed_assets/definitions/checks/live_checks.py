@@ -25,7 +25,7 @@ from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.cluster import Cluster, InterfaceType
 from feed_assets.entities.common import Kind
 from feed_assets.entities.datasource import Credential, Datasource, Driver, Interface
-from feed_assets.entities.feed import Feed
+from feed_assets.entities.feed import Feed, find_targets
 from feed_assets.entities.locations.overlaps import MirrorLocation, iter_mirror_locations
 from feed_assets.entities.process import Process, iter_workflows
 from feed_assets.errors import FeedAssetsError, SettingsError
@@ -247,15 +247,17 @@ def check_catalog(outside: Outside, cluster: Cluster) -> Iterator[Probe]:
 
 
 def check_tables(outside: Outside, feed: Feed) -> Iterator[Probe]:
-    """F18: the tables of a feed exist; missing ones are reported together."""
+    """F18: the tables of a feed exist; missing ones are reported together, but for those that copies make."""
     tables = {name: table for name in feed.clusters if (table := feed.table_on(name)) is not None}
     if tables:
         own = feed.clusters[next(iter(tables))].table is not None
         path: FieldPath = ("clusters", next(iter(tables)), "table") if own else ("table",)
-        yield Probe(path=path, what="the tables", ask=partial(_ask_tables, outside, tables, path))
+        yield Probe(path=path, what="the tables", ask=partial(_ask_tables, outside, tables, path, find_targets(feed)))
 
 
-def _ask_tables(outside: Outside, tables: dict[str, str], path: FieldPath) -> Iterator[Complaint]:
+def _ask_tables(
+    outside: Outside, tables: Mapping[str, str], path: FieldPath, made: Collection[str]
+) -> Iterator[Complaint]:
     lacking: list[str] = []
     for name, text in tables.items():
         cluster = outside.bundle.find_cluster(name)
@@ -264,6 +266,8 @@ def _ask_tables(outside: Outside, tables: dict[str, str], path: FieldPath) -> It
         try:
             table = parse_table_address(text)
             keys = outside.catalog(cluster).find_keys(table.database, table.table)
+            if keys is None and name in made:
+                continue
             if keys is None:
                 lacking.append(f"{table.name} on {name}")
             elif {key.lower() for key in keys} != {key.lower() for key, _ in table.partition}:

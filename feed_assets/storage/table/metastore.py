@@ -156,13 +156,15 @@ class Metastore:
         """Create an external table like another one, with its columns, keys, format and parameters; return False if one
         of this name exists.
         """
-        described = copy.copy(like.described)
-        described.dbName, described.tableName, described.catName = database, name, None
-        described.writeId = described.privileges = None
-        described.createTime = described.lastAccessTime = 0
-        described.tableType = "EXTERNAL_TABLE"
-        described.parameters = {**_without_statistics(like.parameters), "EXTERNAL": "TRUE"}
-        described.sd = _storage(like.described, location)
+        described = ttypes.Table(
+            dbName=database,
+            tableName=name,
+            owner=like.described.owner,
+            sd=_storage(like.described, location),
+            partitionKeys=like.described.partitionKeys,
+            parameters={**_without_statistics(like.parameters), "EXTERNAL": "TRUE"},
+            tableType="EXTERNAL_TABLE",
+        )
         try:
             self._request(lambda client: client.create_table(described))
         except _Existing:

@@ -169,10 +169,10 @@ def test_row_12_missing_tables_are_named_together_with_their_clusters(metastore_
         make_table(machine, metastore_port, "shop", "orders", tmp_path, "ds")
         make_table(machine, metastore_port, "shop", "countries", tmp_path)
 
-    def feed(table: str, partition: str = "#ds=${YEAR}-${MONTH}-${DAY}-${HOUR}") -> Bundle:
+    def feed(table: str, partition: str = "#ds=${YEAR}-${MONTH}-${DAY}-${HOUR}", **more: object) -> Bundle:
         address = f"catalog:shop:{table}{partition}"
         catalogs = {f"cluster {name}/catalog": f"thrift://127.0.0.1:{metastore_port}" for name in ("primary", "backup")}
-        return bundle({**catalogs, "feed clicks/locations": REMOVED, "feed clicks/table": address})
+        return bundle({**catalogs, "feed clicks/locations": REMOVED, "feed clicks/table": address, **more})
 
     clicks = ("feed", "clicks")
     assert _texts(feed("orders"), clicks) == []
@@ -187,8 +187,13 @@ def test_row_12_missing_tables_are_named_together_with_their_clusters(metastore_
         "Write catalog:shop:orders#ds=…, with variables of time in the values."
         for cluster in ("primary", "backup")
     ]
-    assert _texts(feed("customers"), clicks) == [
+    both = {"feed clicks/clusters/backup/type": REMOVED}
+    assert _texts(feed("customers", **both), clicks) == [
         "feed 'clicks': these tables do not exist: shop.customers on primary, shop.customers on backup. "
+        "Create them in the catalog, or correct their names."
+    ]
+    assert _texts(feed("customers"), clicks) == [  # that of the target is made by copies
+        "feed 'clicks': this table does not exist: shop.customers on primary. "
         "Create them in the catalog, or correct their names."
     ]
 
