@@ -124,7 +124,7 @@ def test_row_67_readers_see_no_row_or_all_rows_of_a_partition_whose_copier_is_ki
     rng = random.Random(drill_seed())
     tables = make_tables(tmp_path, metastore_port, other_port)
     tables.make()
-    reader, killed, number, longest = Reader(tables), 0, 0, 1.0
+    reader, killed, number, usual = Reader(tables), 0, 0, 1.0
     reader.start()
     with copier(tables) as process:
         while killed < KILLS:
@@ -132,13 +132,13 @@ def test_row_67_readers_see_no_row_or_all_rows_of_a_partition_whose_copier_is_ki
             files = {f"part-{part:02}": f"version {number}\n".encode() * ROWS for part in range(FILES)}
             tables.add(files, *values)
             path = tables.table("east").render(values)
-            killed += copy_until_killed(process, path, rng.uniform(0, longest))
+            killed += copy_until_killed(process, path, rng.uniform(0, 2 * usual))
             began = datetime.now(UTC)
             try:
                 tables.copy(path)
             except StagingLostError:  # the metastore still did what the killed one had asked for
                 tables.copy(path)
-            longest = (datetime.now(UTC) - began).total_seconds()
+            usual = 0.5 * usual + 0.5 * (datetime.now(UTC) - began).total_seconds()
             assert tables.read(path=path) == files
             number += 1
     reader.stop()
