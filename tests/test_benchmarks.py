@@ -20,7 +20,7 @@ RSYNC = pytest.mark.skipif(shutil.which("rsync") is None, reason="rsync is a pee
 MARKS = {
     Part.TICKS: [pytest.mark.drill],
     Part.RUNS: [pytest.mark.drill],
-    Part.RETENTION: JAVA,
+    Part.RETENTION: [*JAVA, pytest.mark.drill],
     Part.REPLICATION: [*JAVA, RSYNC, pytest.mark.drill],
     Part.TRIGGERS: [pytest.mark.drill],
     Part.SEARCHING: [pytest.mark.drill, pytest.mark.server],

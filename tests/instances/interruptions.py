@@ -86,7 +86,13 @@ class DrilledStorage:
             setattr(client, when, work)
 
 
-@pytest.fixture(params=["memory", *(pytest.param(name, marks=pytest.mark.server) for name in ("s3", "azure"))])
+@pytest.fixture(
+    params=[
+        "memory",
+        pytest.param("s3", marks=pytest.mark.server),
+        pytest.param("azure", marks=[pytest.mark.server, pytest.mark.drill]),
+    ]
+)
 def make_storage(request: pytest.FixtureRequest) -> Callable[[], DrilledStorage]:
     """Makes empty storages of a kind."""
     if request.param == "memory":

@@ -20,6 +20,7 @@ from feed_assets.loading.bundles import MAX_MISTAKES, LoadedBundle, load_files, 
 from feed_assets.loading.entity_files import MAX_FILE_BYTES, EntityFile, Values
 from feed_assets.plan.compile import compile_plan
 from feed_assets.validation.rules import validate_bundle
+from tests.drills import sized
 from tests.entities.samples import documents
 from tests.loading.bundles import load_bundle
 from tests.validation.cases import LIMIT, PRIMARY, SHARED, tables
@@ -116,7 +117,8 @@ def _check(content: bytes) -> None:
     compile_plan(usable)
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.sample
+@settings(max_examples=sized(75, 150), deadline=None)
 @given(st.binary(max_size=400))
 @example(b"\xff\xfek\x00i\x00")
 @example("kind: feed".encode("utf-16"))
@@ -125,7 +127,8 @@ def test_random_bytes_are_refused_or_empty(content: bytes) -> None:
     _check(content)
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.sample
+@settings(max_examples=sized(75, 150), deadline=None)
 @given(st.lists(st.sampled_from(TOKENS) | st.text(max_size=6), max_size=40))
 def test_random_pieces_of_yaml_are_refused_or_empty(pieces: list[str]) -> None:
     _check("".join(pieces).encode("utf-8", "surrogatepass"))
@@ -159,7 +162,8 @@ def _mutated(draw: st.DrawFn) -> str:
     return text
 
 
-@settings(max_examples=400, deadline=None)
+@pytest.mark.sample
+@settings(max_examples=sized(200, 400), deadline=None)
 @given(_mutated())
 def test_no_change_of_a_file_makes_a_traceback(text: str) -> None:
     _check(text.encode("utf-8", "surrogatepass"))

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 from dagster import AssetKey
 
+from tests.drills import sized
 from tests.orchestration.dagster_home import Home, materialized
 from tests.tables import Catalog
 
 pytestmark = [pytest.mark.spark, pytest.mark.server]
 
-FORMATS = ("orc", "parquet", "avro", "csv", "native")
+FORMATS = sized(("orc", "csv"), ("orc", "parquet", "avro", "csv", "native"))
 ENTITIES = """
     kind: cluster
     name: here
@@ -144,6 +145,7 @@ def home(tmp_path: Path, metastore_port: int) -> Home:
     return made
 
 
+@pytest.mark.sample
 def test_row_27_tables_are_read_and_written_by_python_and_sql(home: Home, metastore_port: int) -> None:
     catalog = Catalog(metastore_port)
     make_tables(catalog, home.folder / "warehouse")
