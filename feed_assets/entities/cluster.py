@@ -25,6 +25,11 @@ _MASTERS: Mapping[str, Mapping[str, object]] = {
 """The values of Falcon's spark interface, as fields of `SparkConfig`."""
 
 
+def is_hdfs(storage: str) -> bool:
+    """Return whether a storage is on HDFS."""
+    return storage.startswith(("hdfs://", "viewfs://"))
+
+
 class SparkConfig(EntityModel):
     """The address of Spark: a `master` for sessions of this program, a `remote` Spark Connect server, or the local
     master of a Spark Connect server that is kept for the cluster (`connect`); never two of them.

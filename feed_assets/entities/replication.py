@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from feed_assets.entities.common import EntityModel
-from feed_assets.entities.copies.options import Preserve, PreserveField, RemovedFiles, Verification
+from feed_assets.entities.copies.options import PRESERVED, PreserveField, RemovedFiles, Verification
 from feed_assets.entities.fields import Count, FilledText, FrequencyField, Size, SizeField
 from feed_assets.entities.process import CatchUp, Order, Retry, RetryPolicy
 from feed_assets.timing.errors import FrequencyError
@@ -72,20 +72,14 @@ PROPERTIES: Mapping[str, str] = MappingProxyType(
         "ignoreErrors": "ignore_errors",
         "skipChecksum": "verification",
         "removeDeletedFiles": "removed_files",
-        "preserveTimes": "preserve",
-        "preservePermission": "preserve",
+        **dict.fromkeys(PRESERVED, "preserve"),
     }
 )
 """Falcon's properties and the equivalent fields."""
 
 WITHOUT_EFFECT: Mapping[str, str] = MappingProxyType(
     {
-        "preserveBlockSize": "blocks are those of the target's storage",
-        "preserveReplicationNumber": "the target's storage decides the number of replicas of a block",
-        "preserveUser": "copies belong to the user who makes them",
-        "preserveGroup": "copies belong to the user who makes them",
         "preserveChecksumType": "feed-assets always uses BLAKE3",
-        "preserveAcl": "access lists are not copied",
         "preserveXattr": "extended attributes are not copied",
         "tdeEncryptionEnabled": "encrypting storage is copied and verified like any other",
         "job.counter": "bytes, files and seconds of every copy are always recorded",
@@ -97,9 +91,6 @@ _PRESERVING = "preserve"
 _MEGABYTE = 1_000_000
 _MOST_MEGABYTES = 1_000_000
 _LONGEST = 9
-_PRESERVED: Mapping[str, Preserve] = MappingProxyType(
-    {"preserveTimes": Preserve.TIMES, "preservePermission": Preserve.PERMISSIONS}
-)
 
 
 def complete_replication(written: Replication | None, properties: Mapping[str, str]) -> Replication:
@@ -123,8 +114,8 @@ def complete_replication(written: Replication | None, properties: Mapping[str, s
         said["removed_files"] = RemovedFiles.REMOVE if removes else RemovedFiles.KEEP
     if _flag(properties.get("skipChecksum")):
         said["verification"] = Verification.NONE
-    if any(name in properties for name in _PRESERVED):
-        said["preserve"] = frozenset(kept for name, kept in _PRESERVED.items() if _flag(properties.get(name)))
+    if any(name in properties for name in PRESERVED):
+        said["preserve"] = frozenset(kept for name, kept in PRESERVED.items() if _flag(properties.get(name)))
     return policy.model_copy(
         update={name: value for name, value in said.items() if value is not None and getattr(policy, name) is None}
     )
@@ -170,7 +161,7 @@ def render_properties(policy: Replication) -> dict[str, str]:
         ),
     }
     if policy.preserve is not None:
-        said |= {name: kept in policy.preserve for name, kept in _PRESERVED.items()}
+        said |= {name: kept in policy.preserve for name, kept in PRESERVED.items()}
     return {name: _render(value) for name, value in said.items() if value is not None}
 
 

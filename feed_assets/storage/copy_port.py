@@ -10,7 +10,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from feed_assets.errors import describe_error
 from feed_assets.storage.errors import ManifestError, StorageError
@@ -95,12 +95,26 @@ CHUNK = 1 << 20
 """The number of bytes of a file that are in memory at a time."""
 
 
+class Traits(NamedTuple):
+    """What HDFS keeps of a file besides its bytes, times and permissions; "" and 0 are not to be changed."""
+
+    owner: str
+    group: str
+    replicas: int
+    block_size: int
+
+
+Acl: TypeAlias = tuple[tuple[str, str, str, str | None], ...]
+"""The entries of an access list: type, scope, permissions such as `r-x`, and name."""
+
+
 class SourceFile(NamedTuple):
     """One file of a source. A tuple, because there are many.
 
     `version` (an ETag, or inode and times) changes when the file is written. If `is_settled`, every later write changes
     it. `checksum` is `blake3:<hex>` if the manifest of the publication has it and the file was not written since, else
-    "". `modified` is in nanoseconds since 1970, `mode` has the permission bits; both are None if the storage has none.
+    "". `modified` is in nanoseconds since 1970, `mode` has the permission bits; these and `traits` are None if the
+    storage has none.
     """
 
     path: str
@@ -110,6 +124,7 @@ class SourceFile(NamedTuple):
     checksum: str = ""
     modified: int | None = None
     mode: int | None = None
+    traits: Traits | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +215,10 @@ class Reading(ABC):
         Raises `InstanceNotFoundError` if the file is gone.
         """
 
+    def acl(self, file: str) -> Acl | None:  # noqa: ARG002 - only HDFS has any that can be copied
+        """Return the access list of a file; None if the storage has none."""
+        return None
+
 
 class StagedFile(NamedTuple):
     """One complete file in the partial manifest of a staging. A tuple, because there are many.
@@ -254,8 +273,10 @@ class Staging(ABC):
         """Release what this process holds; the staging stays."""
 
     @abstractmethod
-    def put(self, file: str, size: int, chunks: Iterable[bytes | memoryview]) -> None:
+    def put(self, file: str, size: int, chunks: Iterable[bytes | memoryview], block_size: int | None = None) -> None:
         """Write one complete file; replace an existing one. A chunk is valid until the next one is requested.
+
+        On HDFS its blocks have `block_size`, if that is given.
 
         Raises `StorageError` if the chunks do not have `size` bytes in total. An interrupted write, also by an
         exception of `chunks`, creates no file of this name.
@@ -289,6 +310,9 @@ class Staging(ABC):
 
     def dress(self, file: str, modified: int | None, mode: int | None) -> None:  # noqa: B027 - objects have neither
         """Set the modification time (ns) and the permissions of a file, if the storage has them."""
+
+    def grant(self, file: str, traits: Traits, acl: Acl | None) -> None:  # noqa: B027 - only HDFS has them
+        """Give a file its owner, group and number of replicas, and its access list, if the storage has them."""
 
     @abstractmethod
     def prepare(self, prepared: Prepared) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from feed_assets.entities.locations.overlaps import HIDDEN_FOLDER
 from feed_assets.storage.checksums import is_of_content
-from feed_assets.storage.copy_port import SourceFile, Standing
+from feed_assets.storage.copy_port import SourceFile, Standing, Traits
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.paths import MANIFEST_NAME, PUBLISHING_NAME, SINGLE_FILE, is_content
 from feed_assets.storage.records import (
@@ -39,7 +39,8 @@ class Entry(NamedTuple):
 
     `version` changes when the file is written. `changed` is the time of the last write if the version depends on times,
     and 0 if it depends on content. `modified` is the time that programs can set, `mode` has the permission bits; both
-    are None if the storage has none. `checksum` is the storage's own checksum of the content, if it has one.
+    are None if the storage has none. `checksum` is the storage's own checksum of the content, if it has one. `traits`
+    are what HDFS has besides.
     """
 
     path: str
@@ -49,6 +50,7 @@ class Entry(NamedTuple):
     modified: int | None = None
     mode: int | None = None
     checksum: str = ""
+    traits: Traits | None = None
 
 
 class View(StrEnum):
@@ -235,8 +237,9 @@ def source_files(
                 _checksum(known.get(path), size, modified, published_at) if known else "",
                 modified,
                 mode,
+                traits,
             )
-            for path, size, version, changed, modified, mode, _ in sorted(content)
+            for path, size, version, changed, modified, mode, _, traits in sorted(content)
         ]
     )
 
@@ -258,7 +261,7 @@ def scan_listing(
         return Scan(availability=availability)
     former = {file[:3]: file.checksum for file in (earlier.files if earlier else ()) if file.version}
     files, unread, at = list[ScannedFile](), list[ScannedFile](), nanoseconds(now)
-    for path, size, version, changed, *_, checksum in content_of(listing, flag):
+    for path, size, version, changed, _, _, checksum, _ in content_of(listing, flag):
         settled = version if is_settled(changed, at) else ""
         file = ScannedFile(path, size, settled, checksum or former.get((path, size, settled), ""))
         (files if file.checksum else unread).append(file)

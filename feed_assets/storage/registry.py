@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from feed_assets.storage.object.client import ObjectClient
 
 Options = Mapping[str, object]
+OWN_OPTIONS = frozenset({"spark_scheme", "scratch"})
+"""The options of feed-assets; all others are those of the storage."""
 _SCHEMES: dict[str, Callable[[str, str, Options], InstanceStore]]
 
 
@@ -85,7 +87,7 @@ def _open_objects(url: str, rest: str, options: Options) -> InstanceStore:
 
 def _split_options(options: Options) -> tuple[Options, Options]:
     """Split the options into those of feed-assets and those of the storage."""
-    own = {name: value for name, value in options.items() if name in ("spark_scheme", "scratch")}
+    own = {name: value for name, value in options.items() if name in OWN_OPTIONS}
     return own, {name: value for name, value in options.items() if name not in own}
 
 

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from feed_assets.clock import Clock
-from feed_assets.entities.copies.options import Preserve, Verification
+from feed_assets.entities.copies.options import OF_HDFS, Preserve, Verification
 from feed_assets.errors import FeedAssetsError
 from feed_assets.plan.copy_records import OnError
 from feed_assets.storage.checksums import Checksum, checksum_of
@@ -317,8 +317,9 @@ class _End:
             self._raise_damage(checked.damaged)
         self._check_source(checked, failed)
         if plan.options.preserve:
-            for file in transfers:
-                self._dress(file)
+            with self._reading_source() as reading:
+                for file in transfers:
+                    self._dress(file, reading)
         self._prepared = self._manifest(transfers, kept, checked, failed)
         self.staging.prepare(self._prepared)
 
@@ -410,12 +411,20 @@ class _End:
         except InstanceNotFoundError as exc:
             raise RepeatError(str(exc)) from exc
 
-    def _dress(self, file: SourceFile) -> None:
+    def _dress(self, file: SourceFile, reading: Reading) -> None:
         preserve = self.plan.options.preserve
         modified = file.modified if Preserve.TIMES in preserve else None
         mode = file.mode if Preserve.PERMISSIONS in preserve else None
         if modified is not None or mode is not None:
             self.staging.dress(file.path, modified, mode)
+        if file.traits is None or not preserve & OF_HDFS:
+            return
+        traits = file.traits._replace(
+            owner=file.traits.owner if Preserve.OWNER in preserve else "",
+            group=file.traits.group if Preserve.GROUP in preserve else "",
+            replicas=file.traits.replicas if Preserve.REPLICAS in preserve else 0,
+        )
+        self.staging.grant(file.path, traits, reading.acl(file.path) if Preserve.ACL in preserve else None)
 
     def _manifest(
         self, transfers: Sequence[SourceFile], kept: Sequence[Kept], checked: Checked, failed: Collection[str]

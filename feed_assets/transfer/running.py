@@ -194,7 +194,8 @@ class _Runner:
 
     def _copy_file(self, file: SourceFile, reading: Reading, staging: Staging) -> None:
         checksum = Checksum(file.checksum)
-        staging.put(file.path, file.size, self._checked_chunks(file, reading, checksum))
+        block_size = None if file.traits is None else file.traits.block_size
+        staging.put(file.path, file.size, self._checked_chunks(file, reading, checksum), block_size)
         self.work.on_bytes(0, 1)
         self.written.append(StagedFile(file.path, file.size, checksum.render(), file.version, file.is_settled))
         self.unrecorded_bytes += file.size

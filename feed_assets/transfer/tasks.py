@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
+from feed_assets.entities.copies.options import Preserve
 from feed_assets.plan.copy_records import OnError
 from feed_assets.storage.copy_port import SourceFile, StagedFile, Staging
 from feed_assets.storage.pool import StorePool
@@ -157,7 +158,11 @@ def _task_copies(copies: Sequence[OpenCopy], portion: Sequence[_Block]) -> tuple
             token=copies[key].plan.token,
             generation=copies[key].generation,
             on_error=copies[key].plan.options.on_error,
-            files=tuple(file for block in blocks for file in block.files),
+            files=tuple(
+                file if Preserve.BLOCK_SIZE in copies[key].plan.options.preserve else file._replace(traits=None)
+                for block in blocks
+                for file in block.files
+            ),
         )
         for key, blocks in sorted(by_key.items())
     )

@@ -3,7 +3,9 @@
 import re
 from collections.abc import Iterator
 
+from feed_assets.entities.cluster import is_hdfs
 from feed_assets.entities.copies.globs import find_glob_fault
+from feed_assets.entities.copies.options import OF_HDFS, PRESERVED
 from feed_assets.entities.feed import (
     ClusterRole,
     Feed,
@@ -178,7 +180,7 @@ def check_patterns(_: Scope, feed: Feed) -> Iterator[Complaint]:
             yield Complaint(path=path, message=f"{where} is not a glob: {fault}", remedy=remedy)
 
 
-def check_properties(_: Scope, feed: Feed) -> Iterator[Complaint]:
+def check_properties(scope: Scope, feed: Feed) -> Iterator[Complaint]:
     """Falcon's properties for copies must be readable, agree with `replication`, and have an effect here."""
     if not find_targets(feed):
         return
@@ -208,6 +210,16 @@ def check_properties(_: Scope, feed: Feed) -> Iterator[Complaint]:
         yield Complaint(
             path=("properties", name),
             message=f"the property {name} has no effect: {WITHOUT_EFFECT[name]}",
+            remedy="Remove it.",
+            severity=Severity.WARNING,
+        )
+    asked = (complete_replication(policy, feed.properties).preserve or frozenset()) & OF_HDFS
+    others = [each.name for each in scope.bundle.clusters if each.name in feed.clusters and not is_hdfs(each.storage)]
+    if asked and others:
+        named = next((name for name, kept in PRESERVED.items() if kept in asked and name in feed.properties), None)
+        yield Complaint(
+            path=("properties", named) if named else ("replication", "preserve"),
+            message=f"only copies on HDFS preserve {', '.join(sorted(asked))}, and {others[0]} is not on it",
             remedy="Remove it.",
             severity=Severity.WARNING,
         )

@@ -1,6 +1,8 @@
 """Options of copies: verification, removal and preservation; and what happens to foreign content at a publication."""
 
+from collections.abc import Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Annotated
 
 from pydantic import PlainSerializer
@@ -33,10 +35,34 @@ class RemovedFiles(StrEnum):
 
 
 class Preserve(StrEnum):
-    """File attributes that copies preserve besides the bytes, if both storages support them."""
+    """File attributes that copies preserve besides the bytes, if both storages support them; only HDFS has those other
+    than times and permissions.
+    """
 
     TIMES = "times"
     PERMISSIONS = "permissions"
+    OWNER = "owner"
+    GROUP = "group"
+    ACL = "acl"
+    BLOCK_SIZE = "block-size"
+    REPLICAS = "replicas"
+
+
+OF_HDFS = frozenset(Preserve) - {Preserve.TIMES, Preserve.PERMISSIONS}
+"""What only copies from HDFS to HDFS preserve."""
+
+PRESERVED: Mapping[str, Preserve] = MappingProxyType(
+    {
+        "preserveTimes": Preserve.TIMES,
+        "preservePermission": Preserve.PERMISSIONS,
+        "preserveUser": Preserve.OWNER,
+        "preserveGroup": Preserve.GROUP,
+        "preserveAcl": Preserve.ACL,
+        "preserveBlockSize": Preserve.BLOCK_SIZE,
+        "preserveReplicationNumber": Preserve.REPLICAS,
+    }
+)
+"""Falcon's properties for it."""
 
 
 PreserveField = Annotated[frozenset[Preserve], PlainSerializer(sorted, return_type=list[Preserve])]

@@ -15,6 +15,7 @@ from feed_assets.definitions.folder import open_folder
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.common import Kind
 from feed_assets.entities.copies.mirror import Mirror
+from feed_assets.entities.copies.options import PRESERVED
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.entities.process import Process
 from feed_assets.errors import WrongUsageError
@@ -34,17 +35,13 @@ from feed_assets.validation.rules import validate_bundle
 
 _MEGABYTES = "MB"
 _NOBODY = "NA"
-_PRESERVED = {"preserveTimes": "times", "preservePermission": "permissions"}
-_NOT_PRESERVED = (
-    "preserveBlockSize",
-    "preserveReplicationNumber",
-    "preserveUser",
-    "preserveGroup",
+_NOT_HERE = (
     "preserveChecksumType",
-    "preserveAcl",
     "preserveXattr",
+    "tdeEncryptionEnabled",
+    "sourceSnapshotRetentionPolicy",
+    "targetSnapshotRetentionPolicy",
 )
-_NOT_HERE = (*_NOT_PRESERVED, "tdeEncryptionEnabled", "sourceSnapshotRetentionPolicy", "targetSnapshotRetentionPolicy")
 """Properties without meaning here: encrypted files are read like others; Falcon has only the policy `delete`."""
 
 _Place = tuple[str, ...]
@@ -97,7 +94,7 @@ _PLACES: Mapping[str, tuple[_Place, Callable[[str], Any]]] = {
     "targetSnapshotRetentionNumber": ((*_MIRROR, "snapshots", "target_keep"), _same),
     "targetSnapshotRetentionAgeLimit": ((*_MIRROR, "snapshots", "target_age"), _same),
 }
-KNOWN = (*_PLACES, *_PRESERVED, *_NOT_HERE)
+KNOWN = (*_PLACES, *PRESERVED, *_NOT_HERE)
 """All known names."""
 
 
@@ -117,10 +114,10 @@ def read_properties(properties: Mapping[str, str]) -> tuple[dict[str, Any], tupl
         if name in _PLACES:
             place, read = _PLACES[name]
             _put(values, place, read(text))
-        elif name in _PRESERVED:
+        elif name in PRESERVED:
             if _flag(text):
                 mirror = values.setdefault("workflow", {}).setdefault("mirror", {})
-                mirror.setdefault("preserve", []).append(_PRESERVED[name])
+                mirror.setdefault("preserve", []).append(PRESERVED[name].value)
         elif name in _NOT_HERE:
             if text.strip().lower() not in ("", "false", "delete"):
                 notes.append(f"{name}={text} is left out: it has no meaning here")
@@ -151,7 +148,7 @@ COMMENTS: Mapping[str, str] = {
     "verification": "read back what was copied; whole: also unchanged files; none",
     "overwrite": "copy every file again",
     "ignore_errors": "publish the other files if one cannot be read",
-    "preserve": "times, permissions",
+    "preserve": "times, permissions; on HDFS also owner, group, acl, block-size, replicas",
     "max_tasks": "concurrent copies",
     "bandwidth": "limit per second for all copies together",
     "task_bandwidth": "limit per second for each copy",

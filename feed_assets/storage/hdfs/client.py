@@ -18,8 +18,9 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from hdfs_native import AsyncClient, AsyncFileWriter, FileStatus, WriteOptions
+from hdfs_native import AclEntry, AsyncClient, AsyncFileWriter, FileStatus, WriteOptions
 
+from feed_assets.storage.copy_port import Acl, Traits
 from feed_assets.storage.listing import Entry
 from feed_assets.storage.object.client import (
     Children,
@@ -143,8 +144,10 @@ class HdfsClient(ObjectClient):
             raise FileExistsError(key)
         self._write(key, [data], overwrite=not is_new)
 
-    def put_chunks(self, key: str, size: int, chunks: Iterable[bytes | memoryview]) -> None:
-        self._write(key, counted(chunks, size), overwrite=True)
+    def put_chunks(
+        self, key: str, size: int, chunks: Iterable[bytes | memoryview], block_size: int | None = None
+    ) -> None:
+        self._write(key, counted(chunks, size), overwrite=True, block_size=block_size)
 
     def copy(self, key: str, to: str, size: int | None) -> None:
         found = self.find(key)
@@ -198,6 +201,23 @@ class HdfsClient(ObjectClient):
         path = self._path(key)
         self._ask(lambda client: client.set_permission(path, mode))
 
+    def grant(self, key: str, traits: Traits, acl: Acl | None) -> None:
+        """Set owner, group, number of replicas and access list of a file, as far as they are given."""
+        path = self._path(key)
+        if traits.replicas:
+            self._ask(lambda client: client.set_replication(path, traits.replicas))
+        if traits.owner or traits.group:
+            self._ask(lambda client: client.set_owner(path, traits.owner or None, traits.group or None))
+        if acl:
+            entries = [AclEntry(*entry) for entry in acl]  # type: ignore[arg-type]
+            self._ask(lambda client: client.modify_acl_entries(path, entries))
+
+    def acl(self, key: str) -> Acl:
+        """Return the access list of a file beyond its permissions. Raises `FileNotFoundError`."""
+        path = self._path(key)
+        found = self._ask(lambda client: client.get_acl_status(path))
+        return tuple((entry.type, entry.scope, entry.permissions, entry.name) for entry in found.entries)
+
     def remove_tree(self, key: str) -> int:
         """Remove a folder with all that is in it; return the number of its files, 0 if it does not exist."""
         path = self._path(key)
@@ -224,11 +244,11 @@ class HdfsClient(ObjectClient):
                 with suppress(OSError):
                     self.remove_folder(f"{key}/{name}")
 
-    def _write(self, key: str, chunks: Iterable[bytes], *, overwrite: bool) -> None:
+    def _write(self, key: str, chunks: Iterable[bytes], *, overwrite: bool, block_size: int | None = None) -> None:
         folder = f"{_WRITING}/{uuid4().hex}"
         draft, target = self._path(f"{folder}/file"), self._path(key)
         try:
-            writer = self._ask(lambda client: client.create(draft, WriteOptions(overwrite=True)))
+            writer = self._ask(lambda client: client.create(draft, WriteOptions(block_size=block_size)))
             for chunk in chunks:
                 self._ask(partial(_write, writer, chunk))
             self._ask(lambda _: writer.close())
@@ -354,4 +374,5 @@ async def _now(call: Callable[[], Answer]) -> Answer:
 def _entry_of(name: str, status: FileStatus) -> Entry:
     modified = status.modification_time * 1_000_000
     version = f"{status.modification_time:x}.{status.length:x}"
-    return Entry(name, status.length, version, modified, modified, status.permission)
+    traits = Traits(status.owner, status.group, status.replication or 0, status.blocksize or 0)
+    return Entry(name, status.length, version, modified, modified, status.permission, "", traits)

@@ -7,14 +7,20 @@ renames learns that a publication is under way, and `recover` can finish it. The
 publication another process has finished, moves nothing.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from feed_assets.storage.copy_port import Prepared
-from feed_assets.storage.errors import InstanceChangingError, PathRefusedError, PlaceOccupiedError, StorageError
+from feed_assets.storage.copy_port import Acl, Prepared, Reading, Traits
+from feed_assets.storage.errors import (
+    InstanceChangingError,
+    PathRefusedError,
+    PlaceOccupiedError,
+    StorageError,
+    Translated,
+)
 from feed_assets.storage.hdfs.client import PUBLISHING_FOLDER, HdfsClient
 from feed_assets.storage.hdfs.trash import HdfsTrash
 from feed_assets.storage.listing import Listing, View, nanoseconds
@@ -22,7 +28,7 @@ from feed_assets.storage.manifests import render_manifest
 from feed_assets.storage.object.client import UnusableKeyError, each
 from feed_assets.storage.object.staged_objects import HEADER, STAGING_PREFIX, Intent, StagedObjects
 from feed_assets.storage.object.staging import ObjectStaging
-from feed_assets.storage.object.store import ObjectStore
+from feed_assets.storage.object.store import ObjectReading, ObjectStore
 from feed_assets.storage.paths import MANIFEST_NAME, SINGLE_FILE
 from feed_assets.storage.port import Trash
 from feed_assets.storage.records import Guard, Manifest
@@ -130,12 +136,21 @@ class HdfsStaging(ObjectStaging):
         self._names = None
 
     def dress(self, file: str, modified: int | None, mode: int | None) -> None:
-        key = f"{self.objects.data(self._files.get(file, self._generation))}/{file}"
         with self._translated(file):
             if mode is not None:
-                self.objects.hdfs.set_permission(key, mode)
+                self.objects.hdfs.set_permission(self._key(file), mode)
             if modified is not None:
-                self.objects.hdfs.set_times(key, modified)
+                self.objects.hdfs.set_times(self._key(file), modified)
+
+    def grant(self, file: str, traits: Traits, acl: Acl | None) -> None:
+        with self._translated(file):
+            self.objects.hdfs.grant(self._key(file), traits, acl)
+
+    def _key(self, file: str) -> str:
+        return f"{self.objects.data(self._files.get(file, self._generation))}/{file}"
+
+    def _put(self, key: str, size: int, chunks: Iterable[bytes | memoryview], block_size: int | None) -> None:
+        self.objects.hdfs.put_chunks(key, size, chunks, block_size)
 
     def _gather(self) -> None:
         """Move the files of earlier generations to those of this one."""
@@ -146,6 +161,15 @@ class HdfsStaging(ObjectStaging):
                 self.objects.hdfs.make_folder(to.rpartition("/")[0])
                 self.objects.hdfs.move(f"{self.objects.data(generation)}/{file}", to, overwrite=True)
                 self._names = None
+
+
+class HdfsReading(ObjectReading):
+    """The files of an instance on HDFS."""
+
+    def acl(self, file: str) -> Acl | None:
+        with Translated(self._refuse, file):
+            assert isinstance(self._client, HdfsClient)
+            return self._client.acl(f"{self._key}/{file}")
 
 
 class HdfsStore(ObjectStore):
@@ -163,6 +187,10 @@ class HdfsStore(ObjectStore):
                 with suppress(PathRefusedError):
                     self.recover(path)
         return super().listings(paths, view, names, manifest=manifest)
+
+    @contextmanager
+    def reading(self, path: str) -> Iterator[Reading]:
+        yield HdfsReading(self.client, self._key(path), self.root_url, self._refused)
 
     def sweep_staging(self, older_than: datetime) -> int:
         number = super().sweep_staging(older_than)

@@ -282,7 +282,13 @@ class LocalStaging(Staging):
         self._data = self._lock = None
         self._made = {""}
 
-    def put(self, file: str, size: int, chunks: Iterable[bytes | memoryview]) -> None:
+    def put(
+        self,
+        file: str,
+        size: int,
+        chunks: Iterable[bytes | memoryview],
+        block_size: int | None = None,  # noqa: ARG002 - only HDFS lets it be chosen
+    ) -> None:
         data, part = self._opened_data(), f"{_PART}{self._writer}-{next(self._parts)}"
         with self._translated(file):
             descriptor = os.open(part, _NEW, 0o666, dir_fd=data)

@@ -79,12 +79,21 @@ class ObjectStaging(Staging):
         self._intent: Intent | None = None
         self._is_published = False
 
-    def put(self, file: str, size: int, chunks: Iterable[bytes | memoryview]) -> None:
+    def put(
+        self,
+        file: str,
+        size: int,
+        chunks: Iterable[bytes | memoryview],
+        block_size: int | None = None,
+    ) -> None:
         with self._translated(file):
-            self._client.put_chunks(f"{self.objects.data(self._generation)}/{file}", size, chunks)
+            self._put(f"{self.objects.data(self._generation)}/{file}", size, chunks, block_size)
         self._names = None
         self._adopted.discard(file)
         self._files[file] = self._generation
+
+    def _put(self, key: str, size: int, chunks: Iterable[bytes | memoryview], block_size: int | None) -> None:  # noqa: ARG002
+        self._client.put_chunks(key, size, chunks)
 
     def record(self, files: Sequence[StagedFile]) -> None:
         with self._translated():

@@ -63,11 +63,11 @@ def test_new_prints_without_a_file_and_refuses_what_is_wrong(project: Path) -> N
 
 def test_new_takes_falcons_properties(project: Path) -> None:
     (project / "job.properties").write_text(
-        "jobName=old\nsourceDir=/models\nsourceCluster=primary\ntargetDir=/models\ntargetCluster=backup\npreserveUser=true\n"
+        "jobName=old\nsourceDir=/models\nsourceCluster=primary\ntargetDir=/models\ntargetCluster=backup\npreserveXattr=true\n"
     )
     made = run("mirror", "new", "--file", "job.properties", "--property", "jobName=models")
     assert "name: models\n" in made.stdout
-    assert made.stderr == "preserveUser=true is left out: it has no meaning here\n"
+    assert made.stderr == "preserveXattr=true is left out: it has no meaning here\n"
 
 
 def test_a_file_that_is_there_is_replaced_by_force_only(project: Path) -> None:

@@ -110,6 +110,7 @@ def test_falcons_properties_are_translated() -> None:
         "preservePermission": "true",
         "preserveUser": "true",
         "preserveAcl": "false",
+        "preserveXattr": "true",
         "sourceSnapshotRetentionPolicy": "delete",
         "sourceSnapshotRetentionNumber": "4",
         "sourceSnapshotRetentionAgeLimit": "days(3)",
@@ -137,7 +138,7 @@ def test_falcons_properties_are_translated() -> None:
                 "verification": "none",
                 "overwrite": True,
                 "ignore_errors": True,
-                "preserve": ["permissions", "times"],
+                "preserve": ["owner", "permissions", "times"],
                 "max_tasks": 3,
                 "task_bandwidth": "10MB",
             },
@@ -147,7 +148,7 @@ def test_falcons_properties_are_translated() -> None:
     }
     assert template.notes == (
         "tdeEncryptionEnabled=true is left out: it has no meaning here",
-        "preserveUser=true is left out: it has no meaning here",
+        "preserveXattr=true is left out: it has no meaning here",
     )
     assert properties.keys() <= set(KNOWN)
 
