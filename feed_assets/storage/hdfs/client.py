@@ -6,19 +6,20 @@ instead of ETags. A condition `replaces` of `put` is checked before the write, s
 lease.
 """
 
-import asyncio
 import errno
 import os
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import cache, partial
+from itertools import islice
 from threading import Thread
 from typing import TypeVar
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from hdfs_native import AclEntry, AsyncClient, AsyncFileWriter, FileStatus, WriteOptions
+from hdfs_native import AclEntry, Client, FileStatus, FileWriter, WriteOptions
 
 from feed_assets.storage.copy_port import Acl, Traits
 from feed_assets.storage.listing import Entry
@@ -84,7 +85,7 @@ class HdfsClient(ObjectClient):
         if unknown := options.keys() - properties.keys() - identity.keys():
             raise OptionError(", ".join(sorted(unknown)))
         address = f"{parts.scheme}://{parts.netloc}" if parts.netloc else None
-        self._open = cache(lambda _pid: AsyncClient(address, {**_DEFAULTS, **properties}, None, **identity))
+        self._open = cache(lambda _pid: Client(address, {**_DEFAULTS, **properties}, **identity))
 
     def find_refusal(self, error: Exception) -> RootRefusedError | None:
         return error if isinstance(error, RootRefusedError) else None
@@ -127,7 +128,7 @@ class HdfsClient(ObjectClient):
         path = self._path(key)
         try:
             reader = self._ask(lambda client: client.read(path))
-            stream = self._ask(lambda _: _now(lambda: reader.inner.read_range_stream(0, reader.inner.file_length())))
+            stream = self._ask(lambda _: reader.read_range_stream(0, len(reader)))
             for pieces in self._batches(stream, _PIECES):
                 yield b"".join(pieces)
         except FileNotFoundError:
@@ -278,37 +279,25 @@ class HdfsClient(ObjectClient):
         """
         path = self._path(key)
         start = len(path.rstrip("/")) + 1
-        for batch in self._batches(self._ask(lambda client: _now(lambda: client.list_status(path, recursive))), _BATCH):
+        for batch in self._batches(self._ask(lambda client: client.list_status(path, recursive)), _BATCH):
             if batch[0].path == path and not batch[0].isdir:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
             yield from ((status.path[start:], status) for status in batch)
 
-    def _batches(self, items: AsyncIterator[Answer], most: int) -> Iterator[Sequence[Answer]]:
-        async def some() -> Sequence[Answer]:
-            batch = []
-            async for item in items:
-                batch.append(item)
-                if len(batch) == most:
-                    break
-            return batch
-
-        while batch := self._ask(lambda _: some()):
+    def _batches(self, items: Iterator[Answer], most: int) -> Iterator[Sequence[Answer]]:
+        while batch := self._ask(lambda _: [*islice(items, most)]):
             yield batch
 
     def _path(self, key: str) -> str:
         return f"{self._root}/{key}".rstrip("/") or "/"
 
-    def _ask(self, ask: Callable[[AsyncClient], Awaitable[Answer]]) -> Answer:
-        """Ask the cluster in the thread of all requests, and give up in time. Raises `OSError`."""
-
-        async def answer() -> Answer:
-            return await ask(self._open(os.getpid()))
-
-        request = asyncio.run_coroutine_threadsafe(answer(), _loop(os.getpid()))
+    def _ask(self, ask: Callable[[Client], Answer]) -> Answer:
+        """Ask the cluster, and give up in time: a call that hangs is left alone in its thread. Raises `OSError`."""
+        future: Future[Answer] = Future()
+        Thread(target=_fulfil, args=(future, ask, self._open), name="request to HDFS", daemon=True).start()
         try:
-            return request.result(ANSWER_SECONDS)
+            return future.result(ANSWER_SECONDS)
         except TimeoutError as exc:
-            request.cancel()
             raise RootAwayError(
                 f"it has not answered within {ANSWER_SECONDS:g} seconds",
                 "Check that the name node and the data nodes run and can be reached.",
@@ -355,20 +344,17 @@ class HdfsClient(ObjectClient):
         return RootAwayError(reason, f"Start the name node, correct the cluster's storage, or {_NO_CONFIGURATION}.")
 
 
-@cache
-def _loop(_pid: int) -> asyncio.AbstractEventLoop:
-    """Return the event loop of this process, which runs in a thread of its own."""
-    loop = asyncio.new_event_loop()
-    Thread(target=loop.run_forever, name="requests to HDFS", daemon=True).start()
-    return loop
-
-
-def _write(writer: AsyncFileWriter, chunk: bytes, _: AsyncClient) -> Awaitable[int]:
+def _write(writer: FileWriter, chunk: bytes, _: Client) -> int:
     return writer.write(chunk)
 
 
-async def _now(call: Callable[[], Answer]) -> Answer:
-    return call()
+def _fulfil(future: "Future[Answer]", ask: Callable[[Client], Answer], opened: Callable[[int], Client]) -> None:
+    try:
+        future.set_result(ask(opened(os.getpid())))
+    except Exception as exc:  # noqa: BLE001 - who waits decides what it means
+        future.set_exception(exc)
+    except BaseException as exc:  # noqa: BLE001 - the library panics so
+        future.set_exception(RuntimeError(str(exc)))
 
 
 def _entry_of(name: str, status: FileStatus) -> Entry:
