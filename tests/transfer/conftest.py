@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.spark_session import spark
-from tests.storage.conftest import s3_options, s3_server
+from tests.storage.conftest import hdfs_cluster, s3_options, s3_server
 from tests.transfer.sides import Pair, Place, local_place, memory_place, s3_place
 
-__all__ = ["s3_options", "s3_server", "spark"]
+__all__ = ["hdfs_cluster", "s3_options", "s3_server", "spark"]
 
 _numbers = itertools.count()
 
