@@ -7,8 +7,9 @@ from dagster import DagsterInstance
 from tests.orchestration.dagster_home import Home, open_dagster
 from tests.orchestration.hand_ticked import LocationHarness
 from tests.spark_session import spark
+from tests.storage.conftest import hdfs_cluster
 
-__all__ = ["spark"]
+__all__ = ["hdfs_cluster", "spark"]
 
 
 @pytest.fixture

@@ -24,7 +24,10 @@ def hdfs_place(cluster: HdfsCluster) -> Place:
     return Place(address=StoreAddress(url=url), harness=object_harness(open_store(url, {})))
 
 
-@pytest.fixture(params=["hdfs→hdfs", "hdfs→s3", "s3→hdfs", "local→hdfs", "hdfs→local"])
+DRILLED = ("hdfs→hdfs", "s3→hdfs", "local→hdfs", "hdfs→local")
+
+
+@pytest.fixture(params=["hdfs→s3", *(pytest.param(name, marks=pytest.mark.drill) for name in DRILLED)])
 def hdfs_pair(
     request: pytest.FixtureRequest, hdfs_cluster: HdfsCluster, s3_options: dict[str, object], tmp_path: Path
 ) -> Pair:

@@ -90,7 +90,7 @@ def die(store: HdfsStore, number: int) -> bool:
     return died
 
 
-@pytest.mark.parametrize("number", [1, 12, 24, 28, 30, 32])
+@pytest.mark.parametrize("number", [24, 30])
 def test_a_publisher_that_dies_leaves_the_old_or_the_new_one(store: HdfsStore, number: int) -> None:
     die(store, number)
 
