@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from feed_assets.errors import render_some
-from feed_assets.storage.copy_port import Prepared, StagedFile, Staging
+from feed_assets.storage.copy_port import Acl, Prepared, StagedFile, Staging, Traits
 from feed_assets.storage.errors import TableRefusedError
 from feed_assets.storage.paths import path_name
 from feed_assets.storage.port import InstanceStore, StorePath
@@ -147,8 +147,8 @@ class TableStaging(Staging):
         if self._found is not None:
             self._found.files.close()
 
-    def put(self, file: str, size: int, chunks: Iterable[bytes | memoryview]) -> None:
-        self.files.put(file, size, chunks)
+    def put(self, file: str, size: int, chunks: Iterable[bytes | memoryview], block_size: int | None = None) -> None:
+        self.files.put(file, size, chunks, block_size)
 
     def record(self, files: Sequence[StagedFile]) -> None:
         self.files.record(files)
@@ -172,6 +172,9 @@ class TableStaging(Staging):
 
     def dress(self, file: str, modified: int | None, mode: int | None) -> None:
         self.files.dress(file, modified, mode)
+
+    def grant(self, file: str, traits: Traits, acl: Acl | None) -> None:
+        self.files.grant(file, traits, acl)
 
     def prepare(self, prepared: Prepared) -> None:
         self._description = prepared.description

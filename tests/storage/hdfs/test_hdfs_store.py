@@ -68,14 +68,13 @@ def dying(number: int) -> Iterator[Callable[[], bool]]:
         yield lambda: left <= 0
 
 
-def die(store: HdfsStore, number: int) -> bool:
-    """Publish, and die before the n-th request; return whether it came to so many."""
-    publish(store, PATH, OLD)
-    staging = stage(store, PATH, NEW, "run-2")
-    with dying(number) as has_died:
-        with suppress(Died):
-            store.publish(staging, flag="_SUCCESS", guard=allow, extra={})
-        died = has_died()
+def publish_until_death(store: HdfsStore) -> None:
+    with suppress(Died):
+        store.publish(stage(store, PATH, NEW, "run-2"), flag="_SUCCESS", guard=allow, extra={})
+
+
+def require_old_or_new(store: HdfsStore) -> None:
+    """What a dead publisher leaves is whole, or can be recovered; and the next one leaves nothing else."""
     seen = availability(store)
     assert seen in (Availability.AVAILABLE, Availability.PARTIAL)
     is_broken = store.recover(PATH)
@@ -87,12 +86,18 @@ def die(store: HdfsStore, number: int) -> bool:
     store.sweep_staging(FUTURE)
     hidden = client_of(store).list(".feed-assets").files
     assert not hidden, hidden
-    return died
 
 
-@pytest.mark.parametrize("number", [24, 30])
-def test_a_publisher_that_dies_leaves_the_old_or_the_new_one(store: HdfsStore, number: int) -> None:
-    die(store, number)
+@pytest.mark.parametrize("start", [PATH, ".feed-assets/staging/run-2"])
+def test_a_publisher_that_dies_leaves_the_old_or_the_new_one(store: HdfsStore, start: str) -> None:
+    def die() -> None:
+        raise Died
+
+    publish(store, PATH, OLD)
+    with pytest.MonkeyPatch.context() as patch:
+        at_move(patch, start, die)
+        publish_until_death(store)
+    require_old_or_new(store)
 
 
 @pytest.mark.drill
@@ -100,7 +105,12 @@ def test_a_publisher_may_die_before_any_request(url: str, tmp_path: Path) -> Non
     for number in count(1):
         found = open_store(f"{url}/{number}", {"scratch": str(tmp_path)})
         assert isinstance(found, HdfsStore)
-        if not die(found, number):
+        publish(found, PATH, OLD)
+        with dying(number) as has_died:
+            publish_until_death(found)
+            died = has_died()
+        require_old_or_new(found)
+        if not died:
             break
     assert number > 30
     print(f"{number} deaths")
