@@ -36,6 +36,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "plan": ("feed_assets.definitions.commands",),
         "quality": ("feed_assets.instances.lists.commands",),
         "queue": ("feed_assets.triggers.commands",),
+        "registration": ("feed_assets.registration.commands",),
         "replication": ("feed_assets.replication.commands",),
         "retention": ("feed_assets.retention.commands",),
         "search": ("feed_assets.catalog.commands",),

@@ -51,6 +51,7 @@ NOT_THERE = {
     "mirror snapshots",
     "quality show",
     "queue show",
+    "registration verify",
     "replication status",
     "replication verify",
     "retention report",
@@ -58,7 +59,7 @@ NOT_THERE = {
     "token list",
     "try",
 }
-"""Operations on what these projects do not have: batches, mirrors, rows, copies, sweeps, tokens, known runs, code."""
+"""Operations on what these projects do not have: batches, mirrors, rows, copies, tables, sweeps, tokens, runs, code."""
 
 
 @pytest.mark.parametrize("part", [pytest.param(part, marks=MARKS.get(part, [pytest.mark.long])) for part in Part])

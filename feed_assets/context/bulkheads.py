@@ -58,6 +58,7 @@ class TickStep(StrEnum):
     ARRIVALS = "arrivals"  # the polls of the cluster
     PAST_ARRIVALS = "past arrivals"  # a process with older releases
     QUALITY = "quality"  # a feed whose instances from outside are judged
+    REGISTRATIONS = "registrations"  # a feed whose instances are partitions of a table, too
     RETRIES = "retries"  # a process
     INSTANCES = "instances"  # a process
     EVENTS = "events"  # the queues of the cluster
@@ -80,6 +81,8 @@ class TickStep(StrEnum):
         """The kind of entity that a unit of the step is; None if it is something else, or not always one kind."""
         match self:
             case TickStep.MATERIALIZATIONS | TickStep.WATCHES | TickStep.INBOXES | TickStep.REPORTS | TickStep.QUALITY:
+                return Kind.FEED
+            case TickStep.REGISTRATIONS:
                 return Kind.FEED
             case TickStep.PAST_ARRIVALS | TickStep.RETRIES | TickStep.INSTANCES | TickStep.TRIGGERS:
                 return Kind.PROCESS

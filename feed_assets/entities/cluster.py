@@ -104,7 +104,9 @@ class Cluster(Entity):
 
     `interfaces` are Falcon's. If `storage`, `catalog` or `spark` is left out, the interface `write`, `registry` or
     `spark` replaces it. The other interfaces are only stored. `catalog` is a Hive metastore, or an Iceberg catalog,
-    which alone has `catalog_options`.
+    which alone has `catalog_options`. `catalog_table` is the table of the catalog in which the instances of each feed
+    on files are partitions, where the feed names none; `{feed}` is the feed's name there, with `_` for `-`, and
+    variables have no `$`.
 
     Differs from Falcon: one storage instead of `readonly` and `write` endpoints, and no job tracker, workflow engine or
     message broker.
@@ -123,6 +125,7 @@ class Cluster(Entity):
     spark: SparkConfig = SparkConfig()
     catalog: FilledText | None = None
     catalog_options: Map[PropertyName, Text] = EMPTY
+    catalog_table: FilledText | None = None
     locations: ClusterLocations = ClusterLocations()
     interfaces: Map[InterfaceType, ClusterInterface] = EMPTY
 
@@ -184,6 +187,17 @@ def spark_of(endpoint: str) -> Mapping[str, object]:
     {'master': 'yarn', 'submit': {'deploy-mode': 'cluster'}}
     """
     return _MASTERS.get(endpoint.lower(), {"master": endpoint})
+
+
+def plain_address(address: str) -> str:
+    """Return an address without user, password, query and closing slash.
+
+    >>> plain_address("iceberg+postgresql://me:secret@host:5432/lake?sslmode=require")
+    'iceberg+postgresql://host:5432/lake'
+    """
+    scheme, _, rest = address.partition("?")[0].partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}".rstrip("/")
 
 
 def _endpoint_of(interfaces: Mapping[str, object], name: str) -> str | None:

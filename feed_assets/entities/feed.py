@@ -1,5 +1,6 @@
 """Feeds: a feed is a periodic data set on one or more clusters, with the policies for its instances."""
 
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from enum import StrEnum
@@ -8,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import ConfigDict, Field, model_validator
 
+from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import (
     Entity,
     EntityModel,
@@ -43,7 +45,16 @@ from feed_assets.timing.sequence import Frequency, InstanceSequence, Unit, find_
 
 AGE_BASED_DELETE = "AgeBasedDelete"
 LIMIT_PROPERTY = "retention.policy.agebaseddelete.limit"
+CATALOG_TABLE_PROPERTY = "catalog.table"
 KEEP_BEYOND_VALIDITY = "falcon.retention.keep.instances.beyond.validity"
+
+
+_BARE_VARIABLE = re.compile(r"(?<!\$)\{(YEAR|MONTH|DAY|HOUR|MINUTE|SECOND)\}")  # {YEAR}
+
+
+def _with_dollars(text: str | None) -> str | None:
+    """Return a text with its variables as paths have them; None if there is none."""
+    return None if text is None else _BARE_VARIABLE.sub(r"${\1}", text)
 
 
 class FeedFormat(StrEnum):
@@ -200,7 +211,7 @@ class Feed(Entity):
     published. `preview` decides whether Dagster shows rows of instances; None leaves it to the settings. `quality` is
     what the rows that processes write must be like.
     A feed has `locations`, or a `table` of the clusters' catalogs,
-    `catalog:database:table#key=value;key=value`.
+    `catalog:database:table#key=value;key=value`. Instances at locations are also partitions of its `catalog_table`.
 
     Instances that come as they come are known by a notice, by looks at the location every `watch`, or are made of the
     files in an `inbox`. A `signal` has no
@@ -233,6 +244,7 @@ class Feed(Entity):
     sla: Sla | None = None
     locations: Locations | None = None
     table: FilledText | None = None
+    catalog_table: FilledText | None = None
     lifecycle: Lifecycle | None = None
     replication: Replication | None = None
     partitions: tuple[Name, ...] = ()
@@ -299,6 +311,24 @@ class Feed(Entity):
         """Return the table in force on a cluster; None if the feed has locations."""
         entry = self.clusters[cluster]
         return entry.table if entry.table is not None else None if entry.locations else self.table
+
+    def catalog_table_on(self, cluster: Cluster) -> str | None:
+        """Return the table of a cluster's catalog in which instances are registered as partitions: the feed's own, that
+        of Falcon's property, whose variables have no `$`, or the cluster's, where the feed can have one. None if there
+        is none.
+
+        >>> Feed(name="a", frequency="days(1)", locations={"data": "/a/${YEAR}"}, clusters={"c": {"validity": {
+        ...      "start": "2015-01-01T00:00Z"}}}, properties={"catalog.table": "catalog:web:a#y={YEAR}"}
+        ...      ).catalog_table_on(Cluster(name="c", storage="file:///d", catalog="thrift://h:9083"))
+        'catalog:web:a#y=${YEAR}'
+        """
+        own = self.catalog_table or _with_dollars(self.properties.get(CATALOG_TABLE_PROPERTY))
+        if cluster.catalog is None or self.data_on(cluster.name) is None:
+            return None
+        if own is None and self.has_data and not self.is_current:
+            form = _with_dollars(cluster.catalog_table)
+            return None if form is None else form.replace("{feed}", self.name.replace("-", "_"))
+        return own
 
     def retention_stage_on(self, cluster: str) -> RetentionStage | None:
         """Return the retention stage in force on a cluster: its own, else the feed's."""

@@ -43,6 +43,7 @@ def explain_availability(facts: FeedFacts) -> Iterator[Reason]:
         text = f"{event.kind.value} at {rendered(event.recorded_at)} {tell_event(event)}"
         yield Reason(code=ReasonCode.EVENT, text=text, facts=event_facts(event))
     yield from _quality(facts)
+    yield from _registration(facts)
     if len(facts.events) > len(there[-1:]):
         yield from explain_history(facts)
 
@@ -50,6 +51,17 @@ def explain_availability(facts: FeedFacts) -> Iterator[Reason]:
 def _quality(facts: FeedFacts) -> Iterator[Reason]:
     if facts.check is not None and facts.check.summary is not None:
         yield Reason(code=ReasonCode.QUALITY, text=facts.check.sentence, facts=dict(facts.check.facts))
+
+
+def _registration(facts: FeedFacts) -> Iterator[Reason]:
+    """Yield that an instance is no partition of its table yet, and when that is tried again."""
+    pending, registration = facts.registration, facts.record.registration
+    if pending is None or registration is None:
+        return
+    reason = "the next tick looks at it" if pending.reason is None else pending.reason.rstrip(".")
+    again = None if pending.due_at is None else rendered(pending.due_at)
+    text = f"it is not registered in {registration.name}: {reason}; it is tried again at {again}"
+    yield Reason(code=ReasonCode.REGISTRATION, text=text, facts={"table": registration.name, "at": again})
 
 
 def find_read(connection: Connection, plan: Plan, attempt: Attempt, frozen: FrozenInput) -> FeedEvent | None:

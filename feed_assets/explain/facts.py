@@ -43,6 +43,7 @@ from feed_assets.log.records import (
 from feed_assets.log.watermarks import Watermarks
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord
+from feed_assets.registration.registering import Registration, Registrations
 from feed_assets.releases.left_out import find_writers
 from feed_assets.releases.timeline import ActiveRelease
 from feed_assets.timing.dates import NEVER
@@ -92,6 +93,7 @@ class FeedFacts:
     events: tuple[FeedEvent, ...]
     writers: tuple[ProcessKey, ...]
     check: QualityCheck | None = None
+    registration: Registration | None = None
 
     @property
     def lost(self) -> FeedEvent | None:
@@ -285,6 +287,8 @@ def _feed_facts(
     polls = ArrivalPolls(connection).find_many(keys)
     events = EventLog(connection).for_instances(keys)
     checks = QualityChecks(connection).of_instances([key for key, record in keys.items() if record.is_external])
+    registered = [key for key, record in keys.items() if record.registration is not None]
+    registrations = Registrations(connection).of_instances(registered) if registered else {}
     return {
         key: FeedFacts(
             record=record,
@@ -293,6 +297,7 @@ def _feed_facts(
             events=tuple(events.get(key, ())),
             writers=_writers(context, connection, record, key) if _is_awaited(rows.get(key)) else (),
             check=checks.get(key),
+            registration=registrations.get(key),
         )
         for key, record in keys.items()
     }

@@ -65,6 +65,7 @@ class ReasonCode(StrEnum):
     RERUN = "rerun"
     RERUN_AWAITED = "rerun-awaited"
     BEHIND = "behind"
+    REGISTRATION = "registration"
     SAFE_MODE = "safe-mode"
     RESTORED = "restored"
     POLLS = "polls"

@@ -39,6 +39,7 @@ class AgendaKind(StrEnum):
     PROCESS_RISK_HIGH = "process risk high"
     RETENTION = "retention"
     QUALITY = "quality"
+    REGISTRATION = "registration"
 
     @property
     def entity_kind(self) -> Kind:
@@ -53,6 +54,7 @@ _OF_FEEDS = frozenset(
         AgendaKind.FEED_RISK_HIGH,
         AgendaKind.RETENTION,
         AgendaKind.QUALITY,
+        AgendaKind.REGISTRATION,
     }
 )
 _WHILE_SCHEDULED = frozenset({AgendaKind.PROCESS_RISK_LOW, AgendaKind.PROCESS_RISK_HIGH})

@@ -57,6 +57,7 @@ from feed_assets.plan.records import (
     NotificationRecord,
     Plan,
     ProcessRecord,
+    RegistrationRecord,
     TableRecord,
     compile_sla,
 )
@@ -425,6 +426,7 @@ class _Compiler:
             quality=feed.quality,
             is_current=feed.is_current,
             versions=entry.retention.versions if entry.retention is not None else 0,
+            registration=_compile_registration(feed, on),
         )
 
     def _facts(self, entity: Entity) -> EntityFacts:
@@ -464,6 +466,14 @@ def _locate(feed: Feed, cluster: Cluster) -> tuple[StoreAddress, PathTemplate, T
     if text is not None:
         return locate_table(feed, cluster, text)
     return *locate(cluster, feed.data_on(cluster.name) or "", feed.path_zone), None
+
+
+def _compile_registration(feed: Feed, cluster: Cluster) -> RegistrationRecord | None:
+    text = feed.catalog_table_on(cluster)
+    if text is None:
+        return None
+    store, template, table = locate_table(feed, cluster, text)
+    return RegistrationRecord(table=table, store=store, template=template)
 
 
 def _compile_inbox(feed: Feed, cluster: Cluster) -> InboxRecord | None:
@@ -508,7 +518,7 @@ def _cluster(cluster: Cluster) -> ClusterRecord:
         name=cluster.name,
         colo=cluster.colo,
         store=address_of(cluster, cluster.storage),
-        catalog=",".join(f"thrift://{host}" for host in cluster.metastores) or None,
+        catalog=None if cluster.is_lake else ",".join(f"thrift://{host}" for host in cluster.metastores) or None,
         spark_master=cluster.spark.local_master or cluster.spark.master,
         spark_remote=cluster.spark.remote,
         keeps_server=cluster.spark.connect is not None,

@@ -2,7 +2,7 @@
 
 from zoneinfo import ZoneInfo
 
-from feed_assets.entities.cluster import Cluster
+from feed_assets.entities.cluster import Cluster, plain_address
 from feed_assets.entities.feed import ClusterRole, Feed
 from feed_assets.entities.maps import EMPTY, FrozenMap
 from feed_assets.plan.copy_records import StoreAddress
@@ -63,15 +63,15 @@ def _plain(template: PathTemplate) -> PathTemplate:
 def locate_table(feed: Feed, cluster: Cluster, text: str) -> tuple[StoreAddress, PathTemplate, TableRecord]:
     """Return a table, `catalog:database:table#partition`, as a store of partitions and their template in it."""
     address = parse_table_address(text)
-    hosts = cluster.metastores
-    table = TableRecord(
-        catalog=",".join(f"thrift://{host}" for host in hosts), database=address.database, name=address.table
-    )
-    options = {"storage": cluster.storage, "storage_options": cluster.storage_options}
-    is_target = feed.clusters[cluster.name].type is ClusterRole.TARGET
-    store = StoreAddress(
-        url=f"thrift://{','.join(hosts)}/{address.database}/{address.table}",
-        options=FrozenMap({**options, **({"is_received": True} if is_target else {})}),
-    )
+    options: dict[str, object] = {"storage": cluster.storage, "storage_options": cluster.storage_options}
+    if cluster.is_lake:
+        catalog = url = plain_address(cluster.catalog or "")
+        options |= {"catalog": cluster.catalog, "catalog_options": cluster.catalog_options}
+    else:
+        hosts = cluster.metastores
+        catalog, url = ",".join(f"thrift://{host}" for host in hosts), f"thrift://{','.join(hosts)}"
+        options |= {"is_received": True} if feed.clusters[cluster.name].type is ClusterRole.TARGET else {}
+    table = TableRecord(catalog=catalog, database=address.database, name=address.table)
+    store = StoreAddress(url=f"{url}/{address.database}/{address.table}", options=FrozenMap(options))
     template = address.template.with_cluster(name=cluster.name, colo=cluster.colo, properties=dict(cluster.properties))
     return store, template.in_zone(feed.path_zone), table

@@ -169,6 +169,25 @@ class TableRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RegistrationRecord:
+    """The table in which instances at locations are partitions: its address, and the template of the partitions."""
+
+    table: TableRecord
+    store: StoreAddress
+    template: PathTemplate
+
+    @property
+    def name(self) -> str:
+        """The table for people: `web.clicks`."""
+        return f"{self.table.database}.{self.table.name}"
+
+    @property
+    def address(self) -> str:
+        """The table and the form of its partitions."""
+        return f"{self.store.url}#{self.template.text}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterRecord:
     """A cluster: its storage, its Spark, and the metastores of its catalog (as in `TableRecord`).
 
@@ -225,7 +244,8 @@ class FeedRecord:
     instances that come as they come; those of an `inbox` are made of the files that are put there. `quality` is what
     processes that write it are held to; where none does, its instances are judged before they are available. If it
     `is_current`, its sequence has one instance, in whose place one version follows another, `watch` is how often it is
-    looked at, and `versions` former ones stay in the trash.
+    looked at, and `versions` former ones stay in the trash. `registration` is the table in which its instances are
+    partitions, too.
     """
 
     feed: str
@@ -256,6 +276,7 @@ class FeedRecord:
     quality: Quality | None = None
     is_current: bool = False
     versions: int = 0
+    registration: RegistrationRecord | None = None
 
     @property
     def key(self) -> Key:
@@ -446,6 +467,7 @@ class Plan:
     _watched: Mapping[str, tuple[FeedRecord, ...]] = field(init=False, repr=False, compare=False)
     _with_inbox: Mapping[str, tuple[FeedRecord, ...]] = field(init=False, repr=False, compare=False)
     _stored: Mapping[str, tuple[FeedRecord, ...]] = field(init=False, repr=False, compare=False)
+    _registered: Mapping[str, tuple[FeedRecord, ...]] = field(init=False, repr=False, compare=False)
     _triggered: Mapping[str, tuple[ProcessRecord, ...]] = field(init=False, repr=False, compare=False)
     _triggers: Mapping[Key, tuple[tuple[ProcessRecord, TriggerInput], ...]] = field(
         init=False, repr=False, compare=False
@@ -463,6 +485,8 @@ class Plan:
         object.__setattr__(self, "_with_inbox", _by_cluster(feed for feed in outside if feed.inbox is not None))
         stored = sorted((feed for feed in self.feeds.values() if feed.has_data), key=attrgetter("second_of_day"))
         object.__setattr__(self, "_stored", _by_cluster(stored))
+        registered = _by_cluster(feed for feed in self.feeds.values() if feed.registration is not None)
+        object.__setattr__(self, "_registered", registered)
         triggered = _by_cluster(record for record in self.processes.values() if record.trigger is not None)
         object.__setattr__(self, "_triggered", triggered)
         triggers: dict[Key, list[tuple[ProcessRecord, TriggerInput]]] = {}
@@ -507,6 +531,10 @@ class Plan:
     def stored_on(self, cluster: str) -> tuple[FeedRecord, ...]:
         """Return the feeds of a cluster with data, in the order of their seconds of the day."""
         return self._stored.get(cluster, ())
+
+    def registered_on(self, cluster: str) -> tuple[FeedRecord, ...]:
+        """Return the feeds of a cluster whose instances are partitions of a table, too."""
+        return self._registered.get(cluster, ())
 
     def read_by(self, cluster: str) -> frozenset[str]:
         """Return the clusters from which processes and flows of a cluster read: itself, and the sources of replicas."""

@@ -198,7 +198,9 @@ def _iter_versions(record: FeedRecord, start: datetime, end: datetime, source: r
 
 def with_polls(plan: Plan) -> Plan:
     """Return a plan whose feeds are all polled: in a simulation no asset says that it has made an instance."""
-    return replace(plan, feeds={key: replace(record, produced_by=None) for key, record in plan.feeds.items()})
+    return replace(
+        plan, feeds={key: replace(record, produced_by=None, registration=None) for key, record in plan.feeds.items()}
+    )
 
 
 def with_work_here(plan: Plan) -> Plan:

@@ -62,6 +62,18 @@ class StorePool:
             store = self._stores[address] = self._opener(address.url, options)
         return store
 
+    def ask(self, address: StoreAddress, work: Callable[[], _Result]) -> _Result:
+        """Return the result of a call at an address that no store has. Raises `StorageAwayError` if it does not answer,
+        with patience.
+        """
+        if self._patience is None:
+            return work()
+        answer = self._patience.ask({endpoint_of(address): work})[endpoint_of(address)].value
+        _require_value(endpoint_of(address), answer)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
     def each(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
         """Call `work` for many instances, several at a time; return results in order, raise the first exception."""
         if min(self._threads, len(items)) < 2:
@@ -71,7 +83,10 @@ class StorePool:
 
 
 def _require_answer(endpoint: str, store: InstanceStore, patience: Patience) -> None:
-    answer = patience.ask({endpoint: store.check_root})[endpoint].value
+    _require_value(endpoint, patience.ask({endpoint: store.check_root})[endpoint].value)
+
+
+def _require_value(endpoint: str, answer: object) -> None:
     if isinstance(answer, NoAnswerError):
         raise StorageAwayError(store=endpoint, path="", reason=answer.reason, next_step=answer.next_step) from answer
 

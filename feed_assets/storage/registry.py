@@ -11,6 +11,7 @@ from feed_assets.storage.port import InstanceStore
 
 if TYPE_CHECKING:
     from feed_assets.storage.object.client import ObjectClient
+    from feed_assets.storage.table.metastore import Metastore
 
 Options = Mapping[str, object]
 OWN_OPTIONS = frozenset({"spark_scheme", "scratch"})
@@ -106,20 +107,27 @@ def _open_obstore(url: str, scheme: str, rest: str, options: Options) -> "Object
         raise _wrong_option(url, ", ".join(sorted(options)), str(exc).partition("\n")[0]) from exc
 
 
-def _open_table(url: str, rest: str, options: Options) -> InstanceStore:
+def open_metastore(url: str) -> "Metastore":
+    """Open the metastore of a table, `thrift://host:9083/database/table`. Raises as `open_store`."""
     try:
         from feed_assets.storage.table.metastore import Metastore
     except ImportError as exc:
         raise _not_installed(url, "pymetastore", "hive") from exc
+    names = url.removeprefix(f"{_TABLE_SCHEME}://").strip("/").split("/")
+    hosts = [_parse_host(url, part) for part in names[0].split(",") if part]
+    if len(names) != 3 or not hosts:
+        raise StoreUnknownError(url=url, reason="it names no table", next_step="Write thrift://host:9083/web/clicks.")
+    return Metastore(hosts, url)
+
+
+def _open_table(url: str, rest: str, options: Options) -> InstanceStore:
+    metastore = open_metastore(url)
     from feed_assets.storage.table.store import TableStore
 
     unknown = set(options) - {"storage", "storage_options", "is_received"}
     if unknown:
         raise _wrong_option(url, ", ".join(sorted(unknown)), "tables have none of this name")
     names = rest.strip("/").split("/")
-    hosts = [_parse_host(url, part) for part in names[0].split(",") if part]
-    if len(names) != 3 or not hosts:
-        raise StoreUnknownError(url=url, reason="it names no table", next_step="Write thrift://host:9083/web/clicks.")
     storage, own = str(options.get("storage", "")), options.get("storage_options", {})
     assert isinstance(own, Mapping)
 
@@ -129,7 +137,7 @@ def _open_table(url: str, rest: str, options: Options) -> InstanceStore:
 
     home = f"{own['spark_scheme']}://{storage.partition('://')[2]}" if "spark_scheme" in own else storage
     is_received = bool(options.get("is_received"))
-    return TableStore(Metastore(hosts, url), names[1], names[2], url, open_files, storage=home, is_received=is_received)
+    return TableStore(metastore, names[1], names[2], url, open_files, storage=home, is_received=is_received)
 
 
 def _parse_host(url: str, text: str) -> tuple[str, int]:

@@ -93,10 +93,6 @@ def check_priority(_: Scope, entity: Feed | Process) -> Iterator[Complaint]:
         )
 
 
-_PROPERTIES: Mapping[str, str] = {
-    "catalog.table": "no data are imported into a table of the catalog",
-}
-
 _REMEDIES: Mapping[Channel, str] = {
     Channel.EMAIL: "Write it like ops@example.com.",
     Channel.WEBHOOK: "Write it like https://example.com/hook.",
@@ -145,9 +141,6 @@ def _refuse_recipient(scope: Scope, channel: Channel, text: str) -> tuple[str, s
 
 def iter_without_effect(entity: Feed | Process) -> Iterator[tuple[FieldPath, str]]:
     """Yield the path of each part that is declared and not acted on, and what does not happen."""
-    for name, effect in _PROPERTIES.items():
-        if name in entity.properties:
-            yield ("properties", name), effect
     if not isinstance(entity, Feed):
         yield from _iter_of_process(entity)
         return

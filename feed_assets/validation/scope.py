@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -29,7 +30,7 @@ from feed_assets.entities.locations.overlaps import (
 from feed_assets.entities.process import Process
 from feed_assets.issues import EntityKey, FieldPath, Severity, Source, SourceMap, split_error
 from feed_assets.timing.dates import parse_timezone
-from feed_assets.timing.errors import TimingError
+from feed_assets.timing.errors import TableAddressError, TimingError
 from feed_assets.timing.overlaps import Nesting, PathOverlap, iter_nested, iter_overlaps
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.templates import PathTemplate, parse_path_template, parse_table_address
@@ -299,6 +300,19 @@ class Scope:
                     first = owners.setdefault(address, (feed, name))
                     if first != (feed, name):
                         found[feed.name].append((first, name))
+        return found
+
+    @cached_property
+    def tables(self) -> Mapping[tuple[str, str], list[tuple[str, str]]]:
+        """Catalog and table → the feeds that are the table, or fill it, and their clusters."""
+        found: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
+        for feed in self.bundle.feeds:
+            for name in feed.clusters:
+                cluster = self.bundle.find_cluster(name)
+                text = None if cluster is None else feed.table_on(name) or feed.catalog_table_on(cluster)
+                with suppress(TableAddressError):
+                    if cluster is not None and text is not None:
+                        found[cluster.catalog or "", parse_table_address(text).name].append((feed.name, name))
         return found
 
     @cached_property

@@ -39,6 +39,7 @@ REFUSED = {
     "hold release",
     "instance rerun",
     "instance resume",
+    "registration repair",
     "replication repair",
     "retention approve",
     "retention purge",

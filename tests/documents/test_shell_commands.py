@@ -53,6 +53,7 @@ PAGES = {
     "docs/metadata.md": "test_the_commands_of_the_page_about_metadata_run",
     "docs/metrics.md": "tests/documents/test_metrics.py",
     "docs/postgresql-and-s3.md": "test_a_project_on_postgresql_is_made",
+    "docs/registration.md": "tests/documents/test_registration.py",
     "docs/recipes.md": "tests/documents/test_recipes.py",
     "docs/reruns.md": "tests/documents/test_reruns.py",
     "docs/search.md": "tests/documents/test_search.py",

@@ -26,8 +26,9 @@ TOLD = {
     AgendaKind.RERUN: ("count", ReasonCode.RERUN),
     AgendaKind.RETENTION: ("clicks", ReasonCode.NEXT_SWEEP),
 }
-UNTOLD = frozenset({*WATCHED, AgendaKind.QUALITY})
-"""Deadlines that may be missed are told by `sla forecast`, and what holds an instance back with its status."""
+UNTOLD = frozenset({*WATCHED, AgendaKind.QUALITY, AgendaKind.REGISTRATION})
+"""Deadlines that may be missed are told by `sla forecast`, what holds an instance back with its status, and
+registrations with the table that a feed has."""
 
 
 @pytest.fixture

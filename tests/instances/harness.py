@@ -52,6 +52,7 @@ from feed_assets.log.records import (
 from feed_assets.log.watermarks import Watermarks
 from feed_assets.plan.location import declare_location
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
+from feed_assets.registration.ticks import apply_registrations
 from feed_assets.releases.decide_releases import ReleaseDecision
 from feed_assets.releases.store import store_pinned_files
 from feed_assets.releases.timeline import ActiveRelease, ReleaseTimeline
@@ -361,6 +362,7 @@ class LifecycleHarness:
         tick = self.open_tick(as_of, cluster)
         apply_arrivals(tick)
         apply_past_polls(tick)
+        apply_registrations(tick)
         apply_retries(tick)
         apply_readiness(tick)
         apply_updates(tick)

@@ -60,6 +60,7 @@ from feed_assets.log.records import (
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.log.run_names import describe_run, is_command, is_elsewhere, origin_of
 from feed_assets.plan.records import FeedRecord, ProcessRecord
+from feed_assets.registration.registering import try_register
 from feed_assets.sql.database import lock_for_lineage, lock_log
 from feed_assets.sql.errors import FencedOutError, StateUnreachableError
 from feed_assets.sql.totals import Total, TotalKind, Totals, microseconds
@@ -415,9 +416,11 @@ def record_published(
     totals: Iterable[Total] = (),
 ) -> None:
     """Record a publication of the process instance `key`: the event, also in the attempt that has made it, what its
-    columns were made of, the new row of the feed instance, and its part in `totals`.
+    columns were made of, the new row of the feed instance, and its part in `totals`. The registration in the table of a
+    catalog is tried before.
     """
     record, content, now = done.record, done.content, context.clock.now()
+    try_register(context, context.declared.feeds.get(record.key), record, [done.nominal_time])
     event = NewFeedEvent(
         feed=record.feed,
         cluster=record.cluster,

@@ -67,6 +67,10 @@ class FeedPlaces:
         """Return a feed at one of its places; None if it never had that."""
         return record if place == record.place else self._former(record).get(place)
 
+    def every(self, record: FeedRecord) -> list[FeedRecord]:
+        """Return a feed at each place that it has or had, the present one first."""
+        return [record, *self._former(record).values()]
+
     def find_swept(self, records: Iterable[FeedRecord], since: datetime) -> list[StoreAddress]:
         """Return the stores of the former places of feeds in which sweeps may have a trash, or had one since a time."""
         is_left = and_(_S.purge_at.is_not(None), or_(_S.purged_at.is_(None), _S.purged_at > since))

@@ -58,6 +58,7 @@ from feed_assets.orchestration.user_assets.materializations import follow_materi
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import Plan
 from feed_assets.plan.rendering import counted
+from feed_assets.registration.ticks import apply_registrations
 from feed_assets.timing.dates import render_datetime
 from feed_assets.triggers.apply_triggers import TriggerResult, apply_triggers
 
@@ -205,6 +206,7 @@ class _SensorTick:
         arrivals = ArrivalResult.sum_of(apply_arrivals(tick), apply_watches(tick), apply_inboxes(tick))
         apply_stored_looks(tick)
         apply_past_polls(tick)
+        apply_registrations(tick)
         log_exhausted(tick.plan, apply_retries(tick))
         triggered = apply_triggers(tick)
         readiness = apply_readiness(tick)

@@ -16,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from feed_assets.command_lines import command_line
 from feed_assets.entities.common import Kind, LocationKind
+from feed_assets.errors import FeedAssetsError, describe_error
 from feed_assets.instances.arrival.stored_data import require_unswept
 from feed_assets.instances.attempts.displacement import UNDECLARED_TRASH_LIFETIME
 from feed_assets.instances.leasing import Leased
@@ -35,6 +36,7 @@ from feed_assets.log.removals.records import (
 )
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.plan.records import EntityFacts, FeedRecord, Plan, RetainedLocation
+from feed_assets.registration.registering import unregister
 from feed_assets.retention.errors import FeedsUnsweptError, SweepRefusedError
 from feed_assets.retention.rules.former_places import Neighbours
 from feed_assets.retention.rules.hold_traces import HoldTraces
@@ -113,6 +115,8 @@ class ChunkWorker:
         """Run claimed chunks: move the items of all chunks together, then record each chunk."""
         with ExitStack() as stack:
             prepared = [self._prepare(stack, chunk) for chunk in chunks]
+            for each in prepared:
+                self._unregister(each)
             tasks = [self._task(each) for each in prepared]
             moving = [(each, task) for each, task in zip(prepared, tasks, strict=True) if task is not None]
             for each, _ in moving:
@@ -174,6 +178,21 @@ class ChunkWorker:
             archive=archive if archived is not None else None,
             to_paths=() if archived is None else tuple(archived[path] for path in paths),
         )
+
+    def _unregister(self, prepared: _Prepared) -> None:
+        """Drop what is about to be removed from the table of a catalog; keep it if the catalog is away."""
+        declared = self.context.feed(prepared.chunk.feed, self.sweep.cluster)
+        is_registered = declared is not None and declared.registration is not None
+        if not is_registered or declared is None or prepared.record is None or not prepared.removal.is_data:
+            return
+        times = [item.nominal_time for item in prepared.todo]
+        try:
+            if times:
+                unregister(self.context, declared, prepared.record, times)
+        except FeedAssetsError as exc:
+            reason = f"its registration could not be dropped: {describe_error(exc)}"
+            prepared.results |= dict.fromkeys(prepared.todo, ItemResult(ItemOutcome.REFUSED, reason))
+            prepared.todo = []
 
     def _remove_parents(self, prepared: _Prepared) -> None:
         """Remove folders that are empty now, below the part of the location before its first variable."""

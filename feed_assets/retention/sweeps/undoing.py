@@ -29,6 +29,7 @@ from feed_assets.log.removals.records import (
     SweepState,
 )
 from feed_assets.log.removals.store import Sweeps
+from feed_assets.registration.registering import try_register
 from feed_assets.retention.errors import FeedsUnrestoredError, SweepRefusedError
 from feed_assets.retention.rules.locations import find_declared_location, find_store
 from feed_assets.retention.rules.protections import lease_keys
@@ -96,10 +97,16 @@ class Restoration:
             else:
                 answer = moved[item]
                 results[item] = ItemResult(_OUTCOME[answer.outcome], answer.reason, answer.bytes, answer.files)
+        self._register([item.nominal_time for item in back])
         former = self._past_rows([item for item in back if item in events], events, rows, tokens)
         is_away = kept_reasons is not None or any(each.outcome in REMOVED_OUTCOMES for each in results.values())
         self._record(former, results, ChunkState.DONE if is_away else ChunkState.UNDONE)
         return results
+
+    def _register(self, times: Sequence[datetime]) -> None:
+        there = self.context.feed_of(self.chunk, self.sweep.cluster)
+        if there is not None and self.removal.is_data:
+            try_register(self.context, self.context.feed(self.chunk.feed, self.sweep.cluster), there, times)
 
     @property
     def _flag(self) -> str | None:

@@ -10,7 +10,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from feed_assets.entities.cluster import ICEBERG
+from feed_assets.entities.cluster import ICEBERG, plain_address
 from feed_assets.storage.errors import StorageAwayError, StorageError, StoreUnknownError, TableRefusedError
 
 if TYPE_CHECKING:
@@ -201,17 +201,6 @@ def file_properties(storage: str, options: Options) -> dict[str, str]:
     if "region_name" in given:
         given.setdefault("region", given["region_name"])
     return {names[name]: str(value) for name, value in given.items() if name in names and value is not None}
-
-
-def plain_address(address: str) -> str:
-    """Return an address without user, password, query and closing slash.
-
-    >>> plain_address("iceberg+postgresql://me:secret@host:5432/lake?sslmode=require")
-    'iceberg+postgresql://host:5432/lake'
-    """
-    scheme, _, rest = address.partition("?")[0].partition("://")
-    host, slash, path = rest.partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}".rstrip("/")
 
 
 def not_installed(url: str, reason: str) -> StoreUnknownError:

@@ -98,6 +98,40 @@ class Partition:
         return _pack(ttypes.Partition(sd=sd, parameters=kept))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFormat:
+    """How Hive reads files: SerDe, input and output format by their classes, and the parameters of SerDe and table."""
+
+    library: str
+    input_format: str
+    output_format: str
+    serde: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def parquet(cls) -> "TableFormat":
+        io = "org.apache.hadoop.hive.ql.io.parquet"
+        kinds = (f"{io}.MapredParquetInputFormat", f"{io}.MapredParquetOutputFormat")
+        return cls(library=f"{io}.serde.ParquetHiveSerDe", input_format=kinds[0], output_format=kinds[1])
+
+    @classmethod
+    def orc(cls) -> "TableFormat":
+        io = "org.apache.hadoop.hive.ql.io.orc"
+        kinds = (f"{io}.OrcInputFormat", f"{io}.OrcOutputFormat")
+        return cls(library=f"{io}.OrcSerde", input_format=kinds[0], output_format=kinds[1])
+
+    @classmethod
+    def text(cls, separator: str = "\x01", *, has_header: bool = False) -> "TableFormat":
+        """Return lines whose columns are separated; without a header they begin at once."""
+        return cls(
+            library="org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe",
+            input_format="org.apache.hadoop.mapred.TextInputFormat",
+            output_format="org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat",
+            serde={"field.delim": separator, "serialization.format": separator},
+            parameters={"skip.header.line.count": "1"} if has_header else {},
+        )
+
+
 class Metastore:
     """The metastores of one address, `thrift://one:9083,two:9083`; the first that answers is used. Thread-safe.
 
@@ -219,6 +253,51 @@ class Metastore:
                 needResult=False,
             )
             self._request(partial(_drop_partitions, request=request))
+
+    def make_table(
+        self,
+        database: str,
+        name: str,
+        *,
+        location: str,
+        columns: Sequence[tuple[str, str]],
+        keys: Sequence[tuple[str, str]],
+        form: TableFormat,
+        parameters: Mapping[str, str],
+    ) -> None:
+        """Make an external table, unless one has the name."""
+        library = ttypes.SerDeInfo(serializationLib=form.library, parameters=dict(form.serde))
+        storage = ttypes.StorageDescriptor(
+            cols=[ttypes.FieldSchema(name=column, type=kind) for column, kind in columns],
+            location=location,
+            inputFormat=form.input_format,
+            outputFormat=form.output_format,
+            serdeInfo=library,
+            numBuckets=-1,
+            bucketCols=[],
+            sortCols=[],
+            parameters={},
+        )
+        described = ttypes.Table(
+            dbName=database,
+            tableName=name,
+            sd=storage,
+            partitionKeys=[ttypes.FieldSchema(name=key, type=kind) for key, kind in keys],
+            parameters={"EXTERNAL": "TRUE", **form.parameters, **parameters},
+            tableType="EXTERNAL_TABLE",
+        )
+        try:
+            self._request(lambda client: client.create_table(described))
+        except _Missing as exc:
+            raise self._refused(f"there is no database {database!r} for the table {name!r}") from exc
+        except _Existing:
+            return
+
+    def put_parameter(self, table: Table, name: str, text: str) -> None:
+        """Let a table have a parameter."""
+        described = copy.copy(table.described)
+        described.parameters = {**(described.parameters or {}), name: text}
+        self._request(lambda client: client.alter_table(table.database, table.name, described))
 
     def put_back(self, packed: str) -> bool:
         """Restore a dropped partition (see `Partition.pack`); return False if one with its values exists."""

@@ -1,0 +1,154 @@
+"""Instances at locations as partitions of a table of a Hive metastore, each at its instance's directory."""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from feed_assets.entities.content.columns import parse_columns, parse_nested
+from feed_assets.entities.feed import FeedFormat
+from feed_assets.plan.records import FeedRecord, RegistrationRecord
+from feed_assets.registration.port import OWNER, CatalogTable, OwnPlaces, Registered, RegisteredPlace
+from feed_assets.storage.table.metastore import Metastore, Partition, Table, TableFormat
+from feed_assets.storage.table.partition_names import PartitionSpec, parse_partition
+from feed_assets.storage.table.partitions import plain_location
+
+_EXTERNAL = "EXTERNAL_TABLE"
+_NOT_NULL = re.compile(r"\s+not\s+null\s*$", re.IGNORECASE)
+_TYPES = {"timestamp_ntz": "timestamp", "timestamp_ltz": "timestamp"}
+
+
+class HiveTable(CatalogTable):
+    """A table of a metastore."""
+
+    def __init__(
+        self, record: FeedRecord, registration: RegistrationRecord, own: OwnPlaces, metastore: Metastore
+    ) -> None:
+        super().__init__(record, registration, own)
+        self._metastore = metastore
+
+    def find(self, places: Sequence[RegisteredPlace]) -> Mapping[datetime, Registered]:
+        table = self._find_table()
+        found = {} if table is None else self._find(table, places)
+        return {each.nominal_time: self._state(each, found.get(each.nominal_time)) for each in places}
+
+    def put(self, places: Sequence[RegisteredPlace]) -> Mapping[datetime, str]:
+        table = self._require(self._find_table() or self._make())
+        found, refused = self._find(table, places), dict[datetime, str]()
+        for each in places:
+            partition = found.get(each.nominal_time)
+            if self._state(each, partition) is Registered.FOREIGN:
+                assert partition is not None
+                at = f"points to {partition.location}, which is not a place of the feed"
+                refused[each.nominal_time] = f"the partition {table.render(partition.values)} {at}"
+            elif partition is None or not self._metastore.alter_partition(table, partition, each.url):
+                self._metastore.add_partition(table, self._spec(table, each).values, each.url)
+        return refused
+
+    def drop(self, places: Sequence[RegisteredPlace]) -> None:
+        table = self._find_table()
+        if table is not None:
+            found = self._find(table, places)
+            there = [(found[each.nominal_time], each) for each in places if each.nominal_time in found]
+            own = [partition for partition, each in there if self._state(each, partition) is not Registered.FOREIGN]
+            self._metastore.drop_partitions(table, own)
+
+    def _find_table(self) -> Table | None:
+        return self._metastore.find_table(self._registration.table.database, self._registration.table.name)
+
+    def _find(self, table: Table, places: Sequence[RegisteredPlace]) -> dict[datetime, Partition]:
+        specs = {each.nominal_time: self._spec(table, each) for each in places}
+        names = sorted({table.render(values) for spec in specs.values() for values in spec.spellings})
+        by_values = {each.values: each for each in self._metastore.find_partitions(table, names)}
+        found = ((time, next(filter(None, map(by_values.get, spec.spellings)), None)) for time, spec in specs.items())
+        return {time: partition for time, partition in found if partition is not None}
+
+    def _spec(self, table: Table, place: RegisteredPlace) -> PartitionSpec:
+        return parse_partition(self._registration.store.url, place.partition, table.keys)
+
+    def _state(self, place: RegisteredPlace, partition: Partition | None) -> Registered:
+        if partition is None:
+            return Registered.MISSING
+        location = plain_location(partition.location)
+        if location == place.url:
+            return Registered.CURRENT
+        return Registered.OTHER if self._own.find_instance(location) == location else Registered.FOREIGN
+
+    def _require(self, table: Table) -> Table:
+        """Return a table that only this feed fills; mark it, if it is not marked."""
+        name = self._registration.name
+        if table.kind != _EXTERNAL:
+            kind = table.kind.lower().replace("_", " ")
+            raise self._refused(f"{name} is a {kind}, whose files are Hive's own", "Use an external table.")
+        if table.parameters.get("transactional", "").lower() == "true" or table.buckets:
+            raise self._refused(f"{name} has transactions or buckets", "Use a plain external table.")
+        if table.parameters.get(OWNER) != self._owner:
+            for partition in self._metastore.find_partitions(table, self._metastore.partition_names(table, {})):
+                location = plain_location(partition.location)
+                if self._own.find_instance(location) != location:
+                    raise self._filled_by_others(f"its partition {table.render(partition.values)} at {location}")
+            self._metastore.put_parameter(table, OWNER, self._owner)
+        return table
+
+    def _make(self) -> Table:
+        if self._record.columns is None:
+            raise self._no_schema()
+        keys = tuple((part.partition("=")[0], "string") for part in self._registration.template.text.split("/"))
+        named = {key.lower() for key, _ in keys}
+        columns = [
+            (name, _hive_type(kind)) for name, kind in parse_columns(self._record.columns) if name.lower() not in named
+        ]
+        form = _format_of(self._record)
+        if form is None:
+            reason = f"there is no table {self._registration.name}, and none is made for {self._record.format.value}"
+            raise self._refused(reason, "Make the table, with the SerDe of these files.")
+        described = self._registration.table
+        root = self._own.places[0]
+        location = f"{root[0].rstrip('/')}/{root[1].template.base.strip('/')}"
+        self._metastore.make_table(
+            described.database,
+            described.name,
+            location=location,
+            columns=columns,
+            keys=keys,
+            form=form,
+            parameters={OWNER: self._owner},
+        )
+        made = self._find_table()
+        if made is None:
+            raise self._refused(f"{self._registration.name} was made and is not there", "Look at the metastore.")
+        return made
+
+
+def _hive_type(kind: str) -> str:
+    """Return the type of a column in Hive's words.
+
+    >>> [_hive_type(kind) for kind in ("long COMMENT 'id'", "array<struct<at: timestamp_ntz, n: integer>>")]
+    ['bigint', 'array<struct<at:timestamp,n:int>>']
+    """
+    name, inside = parse_nested(kind)
+    kinds = [(key, _hive_type(each)) for key, each in inside]
+    match name:
+        case "struct":
+            return f"struct<{','.join(f'{key}:{each}' for key, each in kinds)}>"
+        case "array" | "map" if kinds:
+            return f"{name}<{','.join(each for _, each in kinds)}>"
+        case _:
+            plain = _NOT_NULL.sub("", name).lower().replace(" ", "")
+            return _TYPES.get(plain, plain)
+
+
+def _format_of(record: FeedRecord) -> TableFormat | None:
+    """Return how Hive reads the files of a feed; None for a format whose SerDe is not part of every Hive."""
+    options = {name.lower(): text for name, text in record.options}
+    match record.format:
+        case FeedFormat.PARQUET:
+            return TableFormat.parquet()
+        case FeedFormat.ORC:
+            return TableFormat.orc()
+        case FeedFormat.TEXT:
+            return TableFormat.text()
+        case FeedFormat.CSV:
+            has_header = options.get("header", "").lower() == "true"
+            return TableFormat.text(options.get("sep") or options.get("delimiter") or ",", has_header=has_header)
+        case _:
+            return None

@@ -1,0 +1,283 @@
+"""Instances at locations as files of an Iceberg table: the Parquet files where they lie, one commit for all that are
+registered or dropped at once. Iceberg has the values of a partition from the statistics of the files.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError
+from pyiceberg.io.pyarrow import parquet_file_to_data_file
+from pyiceberg.manifest import DataFile, DataFileContent
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table import TableProperties
+from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform, MonthTransform, Transform
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from feed_assets.entities.content.columns import parse_columns, parse_nested
+from feed_assets.entities.feed import FeedFormat
+from feed_assets.plan.records import FeedRecord, RegistrationRecord
+from feed_assets.registration.port import OWNER, CatalogTable, OwnPlaces, Registered, RegisteredPlace
+from feed_assets.storage.errors import StorageError
+from feed_assets.storage.iceberg.catalogs import LakeCatalog
+from feed_assets.timing.templates import WHOLE_TABLE
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+_TRIES = 5
+_TRANSFORMS: Mapping[str, Callable[[], Transform[Any, Any]]] = {
+    "_day": DayTransform,
+    "_hour": HourTransform,
+    "_month": MonthTransform,
+}
+"""How the fields of a partition are named that are transforms of a column, as PyIceberg names them."""
+_TYPES: Mapping[str, IcebergType] = {
+    "string": StringType(),
+    "tinyint": IntegerType(),
+    "smallint": IntegerType(),
+    "int": IntegerType(),
+    "bigint": LongType(),
+    "float": FloatType(),
+    "double": DoubleType(),
+    "boolean": BooleanType(),
+    "binary": BinaryType(),
+    "date": DateType(),
+    "timestamp": TimestamptzType(),
+    "timestamp_ltz": TimestamptzType(),
+    "timestamp_ntz": TimestampType(),
+}
+
+
+@dataclass(slots=True)
+class _Changes:
+    """What one commit does, and why some instances cannot be registered."""
+
+    removed: list[DataFile] = field(default_factory=list)
+    added: list[DataFile] = field(default_factory=list)
+    refused: dict[datetime, str] = field(default_factory=dict)
+
+
+class IcebergTable(CatalogTable):
+    """A table of an Iceberg catalog."""
+
+    def __init__(
+        self, record: FeedRecord, registration: RegistrationRecord, own: OwnPlaces, catalog: LakeCatalog
+    ) -> None:
+        super().__init__(record, registration, own)
+        self._catalog = catalog
+
+    def find(self, places: Sequence[RegisteredPlace]) -> Mapping[datetime, Registered]:
+        table = self._find_table()
+        with self._catalog.translated():
+            live = {} if table is None else self._live(table)
+        return {each.nominal_time: _state(_files(each), live.get(each.url, ())) for each in places}
+
+    def put(self, places: Sequence[RegisteredPlace]) -> Mapping[datetime, str]:
+        if self._record.format is not FeedFormat.PARQUET:
+            reason = f"an Iceberg table has Parquet files, and these are {self._record.format.value}"
+            raise self._refused(reason, "Write format: parquet at the feed, or remove its catalog_table.")
+        if self._find_table() is None:
+            self._make()
+        return self._change(partial(self._additions, places)).refused
+
+    def drop(self, places: Sequence[RegisteredPlace]) -> None:
+        if self._find_table() is not None:
+            self._change(partial(self._removals, places))
+
+    def _change(self, decide: "Callable[[Table, Mapping[str, list[DataFile]]], _Changes]") -> _Changes:
+        """Make one commit of what is decided for the table as it is; decide anew if others were faster."""
+        for _ in range(_TRIES):
+            table = self._find_table()
+            if table is None:
+                raise self._refused(f"there is no table {self._registration.name} any more", "Try again.")
+            with self._catalog.translated():
+                live = self._live(table)
+                changes = decide(table, live)
+                try:
+                    self._commit(table, changes)
+                except CommitFailedException:
+                    continue
+                return changes
+        raise self._refused("others keep changing the table", "Try again later.")
+
+    def _commit(self, table: "Table", changes: _Changes) -> None:
+        if not (changes.removed or changes.added):
+            return
+        transaction = table.transaction()
+        properties = {OWNER: self._owner} if changes.added else {}
+        if transaction.table_metadata.name_mapping() is None:
+            mapping = transaction.table_metadata.schema().name_mapping
+            properties[TableProperties.DEFAULT_NAME_MAPPING] = mapping.model_dump_json()
+        if properties.items() - table.properties.items():
+            transaction.set_properties(properties)
+        with transaction.update_snapshot(snapshot_properties={OWNER: self._owner}).overwrite() as snapshot:
+            for each in changes.removed:
+                snapshot.delete_data_file(each)
+            for each in changes.added:
+                snapshot.append_data_file(each)
+        transaction.commit_transaction()
+
+    def _additions(
+        self, places: Sequence[RegisteredPlace], table: "Table", live: Mapping[str, list[DataFile]]
+    ) -> _Changes:
+        if table.properties.get(OWNER) != self._owner and "" in live:
+            raise self._filled_by_others(f"its file {live[''][0].file_path}")
+        changes = _Changes()
+        for place in places:
+            known = {each.file_path: each for each in live.get(place.url, ())}
+            try:
+                found = {path: self._describe(table, place, path) for path in _files(place)}
+            except ValueError as exc:
+                changes.refused[place.nominal_time] = str(exc).partition("\n")[0]
+                continue
+            same = {path for path, each in found.items() if path in known and _is_same(known[path], each)}
+            changes.removed += [each for path, each in known.items() if path not in same]
+            changes.added += [each for path, each in found.items() if path not in same]
+        return changes
+
+    def _removals(self, places: Sequence[RegisteredPlace], _: "Table", live: Mapping[str, list[DataFile]]) -> _Changes:
+        return _Changes(removed=[each for place in places for each in live.get(place.url, ())])
+
+    def _live(self, table: "Table") -> dict[str, list[DataFile]]:
+        """Return the live data files by the directory of their instance; by "" those that are in none of the feed."""
+        found: dict[str, list[DataFile]] = defaultdict(list)
+        snapshot = table.current_snapshot()
+        for manifest in snapshot.manifests(table.io) if snapshot is not None else ():
+            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+                if entry.data_file.content is DataFileContent.DATA:
+                    found[self._own.find_instance(entry.data_file.file_path) or ""].append(entry.data_file)
+        return found
+
+    def _describe(self, table: "Table", place: RegisteredPlace, path: str) -> DataFile:
+        """Return a file for the table. Raises `ValueError` if the table cannot have it."""
+        found = parquet_file_to_data_file(table.io, table.metadata, path)
+        name, values = path.rpartition("/")[2], self._values(place)
+        for at, each in enumerate(table.spec().fields):
+            column, kind = table.schema().find_field(each.source_id), table.schema().find_type(each.source_id)
+            if found.record_count and each.source_id not in (found.value_counts or {}):
+                raise ValueError(f"the file {name} lacks the column {column.name!r}, by which the table is partitioned")
+            value = each.transform.to_human_string(kind, found.partition[at])
+            if found.record_count and values.get(each.name.lower(), value) != value:
+                raise ValueError(f"the file {name} has rows of {each.name}={value}, not of {values[each.name.lower()]}")
+        return found
+
+    def _values(self, place: RegisteredPlace) -> dict[str, str]:
+        """Return the values of a partition that the feed names, by field in lower case."""
+        if place.partition == WHOLE_TABLE:
+            return {}
+        return {key.lower(): value for key, _, value in (part.partition("=") for part in place.partition.split("/"))}
+
+    def _find_table(self) -> "Table | None":
+        return self._catalog.find_table(self._registration.table.database, self._registration.table.name)
+
+    def _make(self) -> None:
+        if self._record.columns is None:
+            raise self._no_schema()
+        schema = assign_fresh_schema_ids(Schema(*_fields(parse_columns(self._record.columns))))
+        spec = self._spec(schema)
+        names = (self._registration.table.database, self._registration.table.name)
+        with self._catalog.translated():
+            try:
+                self._catalog.open().create_table_if_not_exists(
+                    names, schema, partition_spec=spec, properties={OWNER: self._owner}
+                )
+            except NoSuchNamespaceError as exc:
+                raise self._refused(f"there is no database {names[0]!r} in the catalog", "Create it there.") from exc
+            except ValueError as exc:
+                step = "Write warehouse in catalog_options of the cluster, or make the table."
+                raise self._refused(f"no table can be made: {exc}", step) from exc
+
+    def _spec(self, schema: Schema) -> PartitionSpec:
+        if self._registration.template.text == WHOLE_TABLE:
+            return UNPARTITIONED_PARTITION_SPEC
+        keys = [part.partition("=")[0] for part in self._registration.template.text.split("/")]
+        return PartitionSpec(*(self._partition_field(schema, key, 1000 + at) for at, key in enumerate(keys)))
+
+    def _partition_field(self, schema: Schema, key: str, number: int) -> PartitionField:
+        columns = {each.name.lower(): each.field_id for each in schema.fields}
+        choices: list[tuple[str, Callable[[], Transform[Any, Any]]]] = [(key, IdentityTransform)]
+        choices += [(key.removesuffix(end), made) for end, made in _TRANSFORMS.items() if key.endswith(end)]
+        for column, transform in choices:
+            if column.lower() in columns:
+                return PartitionField(
+                    source_id=columns[column.lower()], field_id=number, transform=transform(), name=key
+                )
+        reason = f"no table can be made with the partition {key!r}: the schema has no such column, nor one of which it "
+        step = "Name a column, or such as at_day for the days of the column at; or write the table without keys."
+        raise self._refused(f"{reason}is the day, hour or month", step)
+
+
+def _files(place: RegisteredPlace) -> dict[str, int]:
+    """Return the URLs of the content of an instance, with their sizes."""
+    found = place.store.survey(place.path, place.flag, 0)
+    return {f"{place.url}/{each.path}": each.size for each in found.files}
+
+
+def _state(files: Mapping[str, int], known: Iterable[DataFile]) -> Registered:
+    there = {each.file_path: each.file_size_in_bytes for each in known}
+    if not there:
+        return Registered.MISSING if files else Registered.CURRENT
+    return Registered.CURRENT if there == files else Registered.OTHER
+
+
+def _is_same(one: DataFile, other: DataFile) -> bool:
+    """Return whether two descriptions of a file are of the same content, as far as its statistics tell."""
+    facts = ("file_size_in_bytes", "record_count", "column_sizes", "null_value_counts", "lower_bounds", "upper_bounds")
+    return all(getattr(one, name) == getattr(other, name) for name in facts)
+
+
+def _fields(columns: Sequence[tuple[str, str]]) -> Iterator[NestedField]:
+    for number, (name, kind) in enumerate(columns, 1):
+        yield NestedField(number, name, _type_of(kind), required=False)
+
+
+def _type_of(kind: str) -> IcebergType:
+    """Return the type of a column in Iceberg's words.
+
+    >>> str(_type_of("array<struct<at: timestamp, price: decimal(10, 2)>>"))
+    'list<struct<1: at: optional timestamptz, 2: price: optional decimal(10, 2)>>'
+    """
+    name, inside = parse_nested(kind)
+    kinds = [_type_of(each) for _, each in inside]
+    plain, _, digits = name.lower().partition("(")
+    match plain.split()[0]:
+        case "struct":
+            return StructType(*_fields(inside))
+        case "array" if kinds:
+            return ListType(1, kinds[0], element_required=False)
+        case "map" if len(kinds) == 2:
+            return MapType(1, kinds[0], 2, kinds[1], value_required=False)
+        case "decimal":
+            precision, _, scale = (digits.partition(")")[0] or "10,0").partition(",")
+            return DecimalType(int(precision), int(scale or 0))
+        case word if word in _TYPES:
+            return _TYPES[word]
+        case word:
+            raise StorageError(
+                store="",
+                path="",
+                reason=f"Iceberg has no type for {word!r}",
+                next_step="Change the schema of the feed.",
+            )

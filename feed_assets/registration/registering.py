@@ -1,0 +1,185 @@
+"""Let the table of a feed's catalog have what the record has: its AVAILABLE instances are partitions, and no others.
+
+A registration is tried before what it follows from is recorded. If it fails, it is on the agenda, and a tick tries it
+again; so does one for each event of the log. To settle an instance twice changes nothing, so a kill between the two
+leaves nothing wrong for long.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+
+from sqlalchemy import Connection
+
+from feed_assets.context.operation import LifecycleContext
+from feed_assets.errors import FeedAssetsError, describe_error
+from feed_assets.log.agenda import Agenda, AgendaKey, AgendaKind, AgendaRows
+from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.instances.feed_places import FeedPlaces
+from feed_assets.log.records import FeedInstance, FeedInstanceStatus, FeedKey
+from feed_assets.plan.records import FeedRecord, RegistrationRecord
+from feed_assets.registration.port import CatalogTable, OwnPlaces, RegisteredPlace
+from feed_assets.storage.iceberg.catalogs import not_installed, open_catalog
+from feed_assets.storage.pool import StorePool
+from feed_assets.storage.registry import open_metastore
+
+UNSETTLED = timedelta(minutes=1)
+"""When what is written or removed just now is looked at again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """That a table may not have what the record has of an instance, and why the last try failed."""
+
+    name: str
+    cluster: str
+    nominal_time: datetime
+    planned_at: datetime
+    due_at: datetime | None
+    reason: str | None = None
+    kind: AgendaKind = AgendaKind.REGISTRATION
+
+    @property
+    def key(self) -> AgendaKey:
+        """What is registered."""
+        return AgendaKey(self.kind, self.name, self.cluster, self.nominal_time)
+
+    @property
+    def feed_key(self) -> FeedKey:
+        """The instance."""
+        return FeedKey(self.name, self.cluster, self.nominal_time)
+
+
+class Registrations(Agenda[Registration]):
+    """What is to be registered, as one transaction sees it."""
+
+    rows = AgendaRows(Registration, reason=lambda each: each)
+
+    def of_instances(self, keys: Iterable[FeedKey]) -> dict[FeedKey, Registration]:
+        """Return what is to be registered of instances; those without anything are left out."""
+        found = self.get_many([AgendaKey(AgendaKind.REGISTRATION, *key) for key in keys])
+        return {each.feed_key: each for each in found.values()}
+
+    def plan(
+        self, keys: Iterable[FeedKey], as_of: datetime, due_at: datetime | None = None, reason: str | None = None
+    ) -> None:
+        """Let instances be registered at a time, by default now."""
+        self.put(
+            Registration(
+                name=key.feed,
+                cluster=key.cluster,
+                nominal_time=key.nominal_time,
+                planned_at=as_of,
+                due_at=due_at or as_of,
+                reason=reason,
+            )
+            for key in keys
+        )
+
+
+def open_table(connection: Connection, stores: StorePool, record: FeedRecord) -> CatalogTable:
+    """Open the table of a feed that has one; nothing is contacted. Raises `StoreUnknownError` if a package lacks."""
+    registration = record.registration
+    assert registration is not None
+    places = FeedPlaces(connection).every(record)
+    samples = [(each, each.path(each.sequence.start)) for each in places]
+    own = OwnPlaces(
+        places=tuple((stores.url(each.store, path).removesuffix(f"/{path}"), each) for each, path in samples)
+    )
+    return _open(record, registration, own)
+
+
+def _open(record: FeedRecord, registration: RegistrationRecord, own: OwnPlaces) -> CatalogTable:
+    options = registration.store.options
+    if "catalog" not in options:
+        from feed_assets.registration.hive import HiveTable
+
+        return HiveTable(record, registration, own, open_metastore(registration.store.url))
+    catalog_options, storage_options = options["catalog_options"], options["storage_options"]
+    assert isinstance(catalog_options, Mapping)
+    assert isinstance(storage_options, Mapping)
+    try:
+        from feed_assets.registration.iceberg import IcebergTable
+    except ImportError as exc:
+        raise not_installed(registration.store.url, "the package 'pyiceberg' is not installed") from exc
+
+    catalog = open_catalog(str(options["catalog"]), catalog_options, str(options["storage"]), storage_options)
+    return IcebergTable(record, registration, own, catalog)
+
+
+def place_of(stores: StorePool, record: FeedRecord, there: FeedRecord, nominal_time: datetime) -> RegisteredPlace:
+    """Return an instance for the table of a feed; `there` is the feed where the instance is."""
+    assert record.registration is not None
+    return RegisteredPlace(
+        nominal_time=nominal_time,
+        partition=record.registration.template.render(nominal_time),
+        store=stores.get(there.store),
+        path=there.path(nominal_time),
+        flag=there.flag,
+    )
+
+
+def settle(context: LifecycleContext, record: FeedRecord, times: Collection[datetime]) -> Mapping[datetime, str]:
+    """Let the table have what the record has of some instances; return why some cannot be registered.
+
+    Raises:
+        StorageError: the catalog is away, or the table is refused.
+    """
+    keys = [FeedKey(*record.key, time) for time in times]
+    with context.database.read() as connection:
+        rows = FeedInstances(connection).get_many(keys)
+        table, places = open_table(connection, context.stores, record), FeedPlaces(connection)
+        there = {key: places.at_place(record, rows.get(key)) for key in keys}
+    found = {key: place_of(context.stores, record, there[key], key.nominal_time) for key in keys}
+    is_there = {key: _is_there(rows.get(key)) for key in keys}
+    gone = [place for key, place in found.items() if not is_there[key]]
+    if gone:
+        table.drop(gone)
+    new = [place for key, place in found.items() if is_there[key]]
+    return table.put(new) if new else {}
+
+
+def _is_there(row: FeedInstance | None) -> bool:
+    return row is not None and row.status is FeedInstanceStatus.AVAILABLE
+
+
+def try_register(
+    context: LifecycleContext, declared: FeedRecord | None, there: FeedRecord, times: Collection[datetime]
+) -> None:
+    """Try to register instances whose files are in their places, before that is recorded. What fails is on the agenda.
+
+    `declared` is the feed as it is declared now, None if it is not; `there` is the feed where the instances are.
+    """
+    if declared is None or declared.registration is None or not times:
+        return
+
+    def put() -> Mapping[datetime, str]:
+        with context.database.read() as connection:
+            table = open_table(connection, context.stores, declared)
+        return table.put([place_of(context.stores, declared, there, time) for time in times])
+
+    try:
+        refused = context.stores.ask(declared.registration.store, put)
+    except FeedAssetsError as exc:
+        refused = dict.fromkeys(times, describe_error(exc))
+    with context.database.begin() as connection:
+        for time, reason in refused.items():
+            Registrations(connection).plan([FeedKey(*declared.key, time)], context.clock.now(), reason=reason)
+
+
+def unregister(context: LifecycleContext, declared: FeedRecord, there: FeedRecord, times: Collection[datetime]) -> None:
+    """Drop the registrations of instances whose files are about to be removed. What becomes of the instances is looked
+    at later: those that stay are registered again.
+
+    Raises:
+        StorageError: the catalog is away; nothing must be removed.
+    """
+    assert declared.registration is not None
+    now = context.clock.now()
+    with context.database.begin() as connection:
+        Registrations(connection).plan([FeedKey(*declared.key, time) for time in times], now, now + UNSETTLED)
+    with context.database.read() as connection:
+        table = open_table(connection, context.stores, declared)
+    places = [place_of(context.stores, declared, there, time) for time in times]
+    context.stores.ask(declared.registration.store, partial(table.drop, places))

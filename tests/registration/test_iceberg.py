@@ -1,0 +1,164 @@
+"""Instances at locations as files of an Iceberg table of a SQL catalog, read back by DuckDB."""
+
+import itertools
+from datetime import date, datetime, timedelta
+from pathlib import Path
+
+import duckdb
+import duckdb_ext
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import DateType, LongType, NestedField
+
+from feed_assets.clock import FrozenClock
+from feed_assets.context.bulkheads import Bulkheads
+from feed_assets.definitions.store import record_declared
+from feed_assets.entities.cluster import Cluster
+from feed_assets.entities.feed import Feed
+from feed_assets.instances.arrival.polling import apply_arrivals
+from feed_assets.log.agenda import AgendaKind
+from feed_assets.log.removals.records import ItemOutcome
+from feed_assets.plan.location import declare_location
+from feed_assets.registration.registering import Registrations
+from feed_assets.registration.ticks import apply_registrations
+from feed_assets.registration.verifying import RegistrationQuery, repair_registrations, verify_registrations
+from feed_assets.settings import Settings
+from feed_assets.timing.dates import NEVER
+from tests.instances.harness import LifecycleHarness, at
+from tests.retention.harness import RetentionHarness
+
+START, NEXT = at("01"), at("02")
+EXTENSIONS = Path(duckdb_ext.__path__[0]) / "extensions"
+EVERYTHING = RegistrationQuery(feed="sales", cluster=None, start=None, end=None)
+
+
+class Lake:
+    """A feed of Parquet files with a table in a SQL catalog, and what moves it."""
+
+    def __init__(self, root: Path, table: str = "catalog:web:sales#day=${YEAR}-${MONTH}-${DAY}") -> None:
+        address, warehouse = f"sqlite:///{root}/catalog.db", (root / "warehouse").as_uri()
+        self.catalog = SqlCatalog("default", uri=address, warehouse=warehouse)
+        self.catalog.create_namespace("web")
+        cluster = Cluster.model_validate(
+            {
+                "name": "primary",
+                "storage": f"file://{root}/primary",
+                "catalog": f"iceberg+{address}",
+                "catalog_options": {"warehouse": warehouse},
+            }
+        )
+        feed = Feed.model_validate(
+            {
+                "name": "sales",
+                "frequency": "days(1)",
+                "schema": "day date, amount long",
+                "locations": {"data": "/sales/${YEAR}/${MONTH}/${DAY}"},
+                "clusters": {"primary": {"validity": {"start": START}, "retention": {"limit": "days(2)"}}},
+                "catalog_table": table,
+            }
+        )
+        self.lifecycle = LifecycleHarness.of(root)
+        location = declare_location([cluster, feed], START)
+        record_declared(self.lifecycle.database, location.declared or (), START, Settings())
+        self.lifecycle.use(location.plan)
+        self.retention = RetentionHarness(lifecycle=self.lifecycle)
+        self._numbers = itertools.count()
+
+    def land(self, time: datetime, *amounts: int, **columns: list[object]) -> None:
+        """A file of an instance, as another program writes it."""
+        folder = self.lifecycle.folder("sales", time)
+        folder.mkdir(parents=True, exist_ok=True)
+        made = {"day": [time.date()] * len(amounts), "amount": list(amounts)} | columns
+        table = pa.table({name: values for name, values in made.items() if values})
+        pq.write_table(table, folder / f"part-{next(self._numbers)}.parquet")
+
+    def rows(self) -> list[tuple[date, int]]:
+        """What DuckDB reads of the table."""
+        with duckdb.connect(config={"extension_directory": str(EXTENSIONS)}) as connection:
+            connection.execute("LOAD avro; LOAD iceberg")
+            metadata = self.catalog.load_table("web.sales").metadata_location
+            return connection.execute(f"SELECT day, amount FROM iceberg_scan('{metadata}') ORDER BY ALL").fetchall()
+
+    def commits(self) -> int:
+        return len(self.catalog.load_table("web.sales").metadata.snapshots)
+
+    def planned(self) -> list[str | None]:
+        with self.lifecycle.database.read() as connection:
+            found = Registrations(connection).due([AgendaKind.REGISTRATION], "primary", NEVER, 100)
+        return [each.reason for each in found]
+
+    def verify(self) -> list[str]:
+        return [each.reason for each in verify_registrations(self.lifecycle.context(at("04")), EVERYTHING).differences]
+
+    def arrive(self, as_of: datetime) -> str:
+        """A tick of which a failure is confined; why the last registration failed."""
+        bulkheads = Bulkheads("primary", FrozenClock(as_of))
+        apply_arrivals(self.lifecycle.open_tick(as_of, bulkheads=bulkheads))
+        apply_registrations(self.lifecycle.open_tick(as_of, bulkheads=bulkheads))
+        return "".join(filter(None, self.planned()))
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path)
+
+
+def test_row_154_files_are_rows_of_the_table_while_the_instance_is_there(lake: Lake) -> None:
+    lake.land(START, 1, 2)
+    lake.land(NEXT, 3)
+    lake.retention.arrive(NEXT + timedelta(hours=1))
+    first = [(date(2013, 11, 1), 1), (date(2013, 11, 1), 2), (date(2013, 11, 2), 3)]
+    assert (lake.rows(), lake.commits(), lake.planned(), lake.verify()) == (first, 1, [], [])
+
+    lake.retention.now = at("03T12")
+    sweep = lake.retention.sweep_now("sales")
+    assert lake.retention.outcomes(sweep) == {ItemOutcome.EVICTED: 1}
+    assert lake.rows() == [(date(2013, 11, 2), 3)]
+    lake.retention.undo(sweep)
+    assert (lake.rows(), lake.verify()) == (first, [])
+    commits = lake.commits()
+    lake.lifecycle.tick(at("03T13"))
+    assert (lake.rows(), lake.commits(), lake.planned()) == (first, commits, [])
+
+
+def test_other_content_is_one_commit_and_what_differs_is_named_and_repaired(lake: Lake) -> None:
+    lake.land(START, 1)
+    lake.land(NEXT, 3)
+    lake.lifecycle.tick(NEXT)
+    for file in lake.lifecycle.folder("sales", START).iterdir():
+        file.unlink()
+    lake.land(START, 10, 20)
+    assert lake.verify() == ["the table has other files of it"]
+    commits = lake.commits()
+    repaired = repair_registrations(lake.lifecycle.context(at("04")), EVERYTHING, author="ann")
+    assert (repaired.has_failed, lake.commits()) == (False, commits + 1)
+    assert lake.rows() == [(date(2013, 11, 1), 10), (date(2013, 11, 1), 20), (date(2013, 11, 2), 3)]
+
+    lake.catalog.load_table("web.sales").delete("day = '2013-11-02'")
+    assert lake.verify() == ["it is AVAILABLE, and no partition of the table"]
+    repair_registrations(lake.lifecycle.context(at("04")), EVERYTHING, author="ann")
+    assert (len(lake.rows()), lake.verify()) == (3, [])
+
+
+def test_files_that_the_table_cannot_have_are_refused(lake: Lake) -> None:
+    lake.land(START, 1, day=[])
+    lake.land(NEXT, 2, day=[date(2013, 11, 5)])
+    reasons = lake.arrive(NEXT)
+    assert "lacks the column 'day', by which the table is partitioned" in reasons
+    assert "has rows of day=2013-11-05, not of 2013-11-02" in reasons
+    assert lake.rows() == []
+
+
+def test_a_table_with_rows_of_others_is_refused(lake: Lake) -> None:
+    schema = Schema(NestedField(1, "day", DateType()), NestedField(2, "amount", LongType()))
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "day"))
+    rows = pa.table({"day": [date(2012, 1, 1)], "amount": [7]})
+    lake.catalog.create_table("web.sales", schema, partition_spec=spec).append(rows)
+    lake.land(START, 1)
+    assert "others fill the table web.sales: its file" in lake.arrive(NEXT)
+    assert lake.rows() == [(date(2012, 1, 1), 7)]
