@@ -77,17 +77,19 @@ _VARIABLE = re.compile(r"\$\{cluster\.([^}]+)\}")
 def iter_flows(bundle: Bundle, feed: Feed, target: str) -> Iterator[str]:
     """Yield the sources of the flows to a target; both clusters are declared.
 
-    Feeds without data are not copied. Neither is a feed whose validities do not overlap.
+    Feeds without data are not copied, nor those in Iceberg tables. Neither is a feed whose validities do not overlap.
     """
-    if feed.clusters[target].type is not ClusterRole.TARGET or not _is_copied(feed, target):
+    if feed.clusters[target].type is not ClusterRole.TARGET or not _is_copied(bundle, feed, target):
         return
     for source in find_sources(feed):
-        if _is_copied(feed, source) and bundle.find_cluster(source) and flow_sequence(feed, source, target):
+        if _is_copied(bundle, feed, source) and flow_sequence(feed, source, target):
             yield source
 
 
-def _is_copied(feed: Feed, cluster: str) -> bool:
-    return feed.has_data and feed.lies_on(cluster)
+def _is_copied(bundle: Bundle, feed: Feed, name: str) -> bool:
+    cluster = bundle.find_cluster(name)
+    is_lake = cluster is not None and cluster.is_lake and feed.table_on(name) is not None
+    return cluster is not None and feed.has_data and feed.lies_on(name) and not is_lake
 
 
 def slice_path(feed: Feed, source: Cluster, target: Cluster) -> str:

@@ -91,6 +91,7 @@ RULES: tuple[Rule, ...] = (
     Rule(code="replication-overlap", kind=Kind.FEED, check=rules_replication.check_overlap),
     Rule(code="replication-nothing", kind=Kind.FEED, check=rules_replication.check_copies_exist),
     Rule(code="replication-grid", kind=Kind.FEED, check=rules_replication.check_grid),
+    Rule(code="replication-table", kind=Kind.FEED, check=rules_replication.check_tables),
     Rule(code="replication-options", kind=Kind.FEED, check=rules_replication.check_options),
     Rule(code="replication-pattern", kind=Kind.FEED, check=rules_replication.check_patterns),
     Rule(code="replication-property", kind=Kind.FEED, check=rules_replication.check_properties),

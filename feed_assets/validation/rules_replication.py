@@ -143,6 +143,21 @@ def check_grid(scope: Scope, feed: Feed) -> Iterator[Complaint]:
         )
 
 
+def check_tables(scope: Scope, feed: Feed) -> Iterator[Complaint]:
+    """Only tables of Hive metastores are replicated."""
+    for target in find_targets(feed):
+        tables = [name for name in (*find_sources(feed), target) if feed.table_on(name) is not None]
+        lakes = [name for name in tables if (found := scope.bundle.find_cluster(name)) is not None and found.is_lake]
+        if lakes:
+            yield Complaint(
+                path=("clusters", target, "type"),
+                message=f"the feed is an Iceberg table on {', '.join(lakes)}: those are not replicated, so nothing is "
+                f"copied to {target}",
+                remedy="Write the table with a process on the target, or use tables of Hive metastores on both.",
+                severity=Severity.WARNING,
+            )
+
+
 def check_options(_: Scope, feed: Feed) -> Iterator[Complaint]:
     """Every option of `replication` must have an effect: there is a target, and no option disables another."""
     policy = feed.replication
