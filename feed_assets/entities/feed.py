@@ -325,7 +325,8 @@ class Feed(Entity):
         own = self.catalog_table or _with_dollars(self.properties.get(CATALOG_TABLE_PROPERTY))
         if cluster.catalog is None or self.data_on(cluster.name) is None:
             return None
-        if own is None and self.has_data and not self.is_current:
+        can_be_there = self.format is FeedFormat.PARQUET or not cluster.is_lake
+        if own is None and can_be_there and self.has_data and not self.is_current:
             form = _with_dollars(cluster.catalog_table)
             return None if form is None else form.replace("{feed}", self.name.replace("-", "_"))
         return own

@@ -56,7 +56,7 @@ def explain_feed_failures(connection: Connection, failures: Iterable[TickFailure
         if failure.step in _COMING and failure.subject in ("", key.feed, f"{CHECKS_OF}{key.feed}"):
             yield _reason(failure, key.feed, blocks=True)
         is_late = failure.step is TickStep.DEFINITIONS or _is_of(failure, TickStep.LATE_DATA, late)
-        is_late = is_late or _is_of(failure, TickStep.REGISTRATIONS, ("", key.feed))
+        is_late = is_late or _is_of(failure, TickStep.REGISTRATIONS, ("",))
         if is_late or (failure.step is TickStep.RETENTION and _concerns(connection, failure.subject, key.feed)):
             yield _reason(failure, key.feed, blocks=False)
 

@@ -36,7 +36,6 @@ from pyiceberg.types import (
 )
 
 from feed_assets.entities.content.columns import parse_columns, parse_nested
-from feed_assets.entities.feed import FeedFormat
 from feed_assets.plan.records import FeedRecord, RegistrationRecord
 from feed_assets.registration.port import OWNER, CatalogTable, OwnPlaces, Registered, RegisteredPlace
 from feed_assets.storage.errors import StorageError
@@ -95,9 +94,6 @@ class IcebergTable(CatalogTable):
         return {each.nominal_time: _state(_files(each), live.get(each.url, ())) for each in places}
 
     def put(self, places: Sequence[RegisteredPlace]) -> Mapping[datetime, str]:
-        if self._record.format is not FeedFormat.PARQUET:
-            reason = f"an Iceberg table has Parquet files, and these are {self._record.format.value}"
-            raise self._refused(reason, "Write format: parquet at the feed, or remove its catalog_table.")
         if self._find_table() is None:
             self._make()
         return self._change(partial(self._additions, places)).refused
@@ -132,7 +128,8 @@ class IcebergTable(CatalogTable):
             properties[TableProperties.DEFAULT_NAME_MAPPING] = mapping.model_dump_json()
         if properties.items() - table.properties.items():
             transaction.set_properties(properties)
-        with transaction.update_snapshot(snapshot_properties={OWNER: self._owner}).overwrite() as snapshot:
+        update = transaction.update_snapshot(snapshot_properties={OWNER: self._owner})
+        with update.overwrite() if changes.removed else update.fast_append() as snapshot:
             for each in changes.removed:
                 snapshot.delete_data_file(each)
             for each in changes.added:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from feed_assets.entities.cluster import Cluster
-from feed_assets.entities.feed import CATALOG_TABLE_PROPERTY, Feed
+from feed_assets.entities.feed import CATALOG_TABLE_PROPERTY, Feed, FeedFormat
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.timing.errors import TableAddressError, TemplateError
 from feed_assets.timing.templates import parse_table_address
@@ -60,6 +60,9 @@ def _check_on(scope: Scope, feed: Feed, cluster: Cluster, path: FieldPath) -> It
     except (TableAddressError, TemplateError) as exc:
         yield complain(path, exc)
         return
+    if cluster.is_lake and feed.format is not FeedFormat.PARQUET:
+        message = f"an Iceberg table has Parquet files, and those of the feed are {feed.format.value}"
+        yield Complaint(path=path, message=message, remedy="Write format: parquet, or remove it.")
     if address.partition:
         collision = template.find_collision(scope.sequence_on(feed, cluster.name))
         if collision is not None:

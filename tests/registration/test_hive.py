@@ -16,6 +16,7 @@ from feed_assets.instances.attempts import attempts
 from feed_assets.log.agenda import AgendaKind
 from feed_assets.log.records import FeedInstanceStatus
 from feed_assets.log.removals.records import ItemOutcome
+from feed_assets.registration.port import OWNER
 from feed_assets.registration.registering import Registrations, unregister
 from feed_assets.registration.ticks import apply_registrations
 from feed_assets.registration.verifying import RegistrationQuery, repair_registrations, verify_registrations
@@ -246,3 +247,14 @@ def test_a_table_that_others_fill_is_refused(registering: Registering, tmp_path:
     why = registering.planned()[START] or ""
     assert ("others fill the table" if kind == "EXTERNAL_TABLE" else "is a managed table") in why
     assert len(registering.partitions()) == (kind == "EXTERNAL_TABLE")
+
+
+def test_a_table_of_which_all_is_the_feeds_own_gets_its_new_name(registering: Registering) -> None:
+    harness = registering.lifecycle
+    harness.land("clicks", START)
+    harness.tick(ONE)
+    registering.catalog.put_parameter(registering.table(), OWNER, "former@primary")
+    harness.land("clicks", ONE)
+    harness.tick(TWO)
+    assert registering.table().parameters[OWNER] == "clicks@primary"
+    assert len(registering.partitions()) == 2

@@ -1,6 +1,7 @@
 """Instances at locations as files of an Iceberg table of a SQL catalog, read back by DuckDB."""
 
 import itertools
+import sys
 from datetime import date, datetime, timedelta
 from pathlib import Path
 
@@ -59,6 +60,7 @@ class Lake:
                 "schema": "day date, amount long",
                 "locations": {"data": "/sales/${YEAR}/${MONTH}/${DAY}"},
                 "clusters": {"primary": {"validity": {"start": START}, "retention": {"limit": "days(2)"}}},
+                "late_arrival": {"cut_off": "hours(12)"},
                 "catalog_table": table,
             }
         )
@@ -162,3 +164,20 @@ def test_a_table_with_rows_of_others_is_refused(lake: Lake) -> None:
     lake.land(START, 1)
     assert "others fill the table web.sales: its file" in lake.arrive(NEXT)
     assert lake.rows() == [(date(2012, 1, 1), 7)]
+
+
+def test_late_data_are_registered_in_place_of_what_was_there(lake: Lake) -> None:
+    lake.land(START, 1)
+    lake.lifecycle.tick(START + timedelta(hours=1))
+    lake.land(START, 2)
+    lake.lifecycle.look_for_late(START + timedelta(hours=8))
+    lake.lifecycle.tick(START + timedelta(hours=8))
+    assert lake.rows() == [(date(2013, 11, 1), 1), (date(2013, 11, 1), 2)]
+    (each,) = [event for event in lake.lifecycle.events("sales") if event.kind.value == "CHANGED"]
+    assert each.nominal_time == START
+
+
+def test_the_package_that_is_missing_is_named(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "feed_assets.registration.iceberg", None)
+    lake.land(START, 1)
+    assert 'pip install "feed-assets[iceberg]"' in lake.arrive(NEXT)
