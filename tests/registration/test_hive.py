@@ -1,6 +1,8 @@
 """Instances at locations as partitions of a table of a real metastore, through their whole life, without Spark."""
 
 import itertools
+import subprocess
+import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -120,6 +122,30 @@ def test_row_154_an_instance_is_a_partition_while_it_is_there(registering: Regis
     harness.tick(at("04T01"))
     assert registering.partitions() == first
     assert registering.planned() == {}
+
+
+READING = """
+import sys
+from pyspark.sql import SparkSession
+
+builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", False)
+hive = {"spark.sql.catalogImplementation": "hive", "spark.hadoop.hive.metastore.uris": sys.argv[1]}
+session = builder.config(map=hive).getOrCreate()
+print(session.table(sys.argv[2]).orderBy("hour").collect())
+"""
+
+
+@pytest.mark.drill
+def test_row_154_spark_reads_the_rows_of_the_partitions(registering: Registering, metastore_port: int) -> None:
+    harness = registering.lifecycle
+    for time, text in ((START, "a,1\n"), (ONE, "b,2\n")):
+        harness.land("clicks", time, text=text)
+    harness.tick(TWO)
+    arguments = (f"thrift://127.0.0.1:{metastore_port}", f"{registering.database}.clicks")
+    command = [sys.executable, "-c", READING, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=harness.root)
+    day = "ds='2013-11-01'"
+    assert done.stdout.splitlines()[-1] == (f"[Row(id='a', n=1, {day}, hour='00'), Row(id='b', n=2, {day}, hour='01')]")
 
 
 def test_what_the_table_has_else_is_named_and_repaired(registering: Registering, tmp_path: Path) -> None:

@@ -169,6 +169,7 @@ def test_a_table_with_rows_of_others_is_refused(lake: Lake) -> None:
 def test_late_data_are_registered_in_place_of_what_was_there(lake: Lake) -> None:
     lake.land(START, 1)
     lake.lifecycle.tick(START + timedelta(hours=1))
+    lake.lifecycle.look_for_late(START + timedelta(hours=1))
     lake.land(START, 2)
     lake.lifecycle.look_for_late(START + timedelta(hours=8))
     lake.lifecycle.tick(START + timedelta(hours=8))
