@@ -6,12 +6,12 @@ the storage behind an address and publish the output. `Context` is public: user 
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from zoneinfo import ZoneInfo
 
 from feed_assets.engines.errors import EventRefusedError
@@ -33,18 +33,59 @@ from feed_assets.entities.content.event_messages import (
 )
 from feed_assets.entities.content.made_up import MadeUpColumn
 from feed_assets.entities.content.quality import Quality
+from feed_assets.entities.copies.options import Columns
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
+
+
+class RowScan(Protocol):
+    """The rows of some partitions at one moment, by tasks; see `LakeScan`."""
+
+    @property
+    def columns(self) -> "pa.Schema": ...
+
+    @property
+    def tasks(self) -> tuple[Any, ...]: ...
+
+    def read(self, task: Any) -> "Iterator[pa.RecordBatch]": ...
+
+
+class RowBound(Protocol):
+    """What a column has in the rows of a partition; see `Bound`."""
+
+    @property
+    def column(self) -> str: ...
+
+    @property
+    def low(self) -> str: ...
+
+    @property
+    def high(self) -> str | None: ...
+
+
+class TableRows(Protocol):
+    """The rows of a table that is opened without Spark; see `LakeRows`."""
+
+    def columns(self) -> "pa.Schema": ...
+
+    def scan(self, partitions: Sequence[Mapping[str, str]]) -> RowScan: ...
+
+    def bounds(self, values: Mapping[str, str]) -> Sequence[RowBound]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableName:
-    """A table of a catalog; `catalog` is the address of its metastores, `thrift://one:9083,thrift://two:9083`."""
+    """A table of a catalog; `catalog` is the address of its metastores, `thrift://one:9083,thrift://two:9083`.
+
+    `rows` are those of an Iceberg table, which Spark does not open by its own catalog.
+    """
 
     catalog: str
     database: str
     name: str
+    rows: TableRows | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +180,8 @@ class OutputTarget:
     """The location and format of one output.
 
     `url` is a staging directory that belongs to this attempt alone; it may exist, and its content is replaced.
-    `columns` is the feed's schema as Spark DDL; None accepts any result of the work. `options` are Spark's. Files for a
+    `columns` is the feed's schema as Spark DDL; None accepts any result of the work; `other_columns` decides about
+    those that the schema or the table does not have. `options` are Spark's. Files for a
     `partition` have the table's own format, columns and types; the partition is added to the table when the files are
     published. An `optional` one may be left out. The rows are held to `quality`, which compares them with `others`: the
     earlier instances by `latest(n)`, other feeds by name. Bad ones are also written to the `quarantine`, if there is
@@ -154,6 +196,7 @@ class OutputTarget:
     options: Mapping[str, str] = field(default_factory=dict)
     partition: TablePartition | None = None
     optional: bool = False
+    other_columns: Columns = Columns.REFUSE
     quality: Quality | None = None
     others: Mapping[str, InputData] = field(default_factory=dict)
     quarantine: "OutputTarget | None" = None

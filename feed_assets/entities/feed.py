@@ -22,7 +22,7 @@ from feed_assets.entities.common import (
     Validity,
 )
 from feed_assets.entities.content.quality import Quality
-from feed_assets.entities.copies.options import Existing
+from feed_assets.entities.copies.options import Columns, Existing
 from feed_assets.entities.datasource import Export, Import
 from feed_assets.entities.fields import (
     AssetKeyParts,
@@ -204,7 +204,8 @@ def _frequency_is_optional(schema: dict[str, Any]) -> None:
 class Feed(Entity):
     """A data set in instances, one every `frequency`, or `instances: as-they-come`, or `current`: one that changes.
 
-    Instances exist from their nominal time on. `columns` (in YAML `schema`) is Spark DDL; `options` go to Spark's
+    Instances exist from their nominal time on. `ddl` (in YAML `schema`) is Spark DDL; `columns` decides about others
+    that processes write; `options` go to Spark's
     reader and writer. An instance is available when its directory contains `availability_flag`; without a flag, when it
     contains data. `partitions` names the directory levels below an instance. `replication` is the policy of copies from
     source clusters to target clusters. `existing` decides about foreign content in the place of an instance that is
@@ -236,7 +237,8 @@ class Feed(Entity):
     timezone: ZoneName = "UTC"
     path_timezone: ZoneName | None = None
     format: FeedFormat = FeedFormat.PARQUET
-    columns: Annotated[FilledText | None, Field(alias="schema")] = None
+    ddl: Annotated[FilledText | None, Field(alias="schema")] = None
+    columns: Columns = Columns.REFUSE
     schema_source: SchemaSource | None = None
     options: Map[PropertyName, Text] = EMPTY
     availability_flag: FilledText | None = None

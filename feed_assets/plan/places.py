@@ -66,7 +66,11 @@ def locate_table(feed: Feed, cluster: Cluster, text: str) -> tuple[StoreAddress,
     options: dict[str, object] = {"storage": cluster.storage, "storage_options": cluster.storage_options}
     if cluster.is_lake:
         catalog = url = plain_address(cluster.catalog or "")
-        options |= {"catalog": cluster.catalog, "catalog_options": cluster.catalog_options}
+        options |= {
+            "catalog": cluster.catalog,
+            "catalog_options": cluster.catalog_options,
+            "columns": feed.columns.value,
+        }
     else:
         hosts = cluster.metastores
         catalog, url = ",".join(f"thrift://{host}" for host in hosts), f"thrift://{','.join(hosts)}"

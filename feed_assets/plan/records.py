@@ -13,7 +13,7 @@ from zlib import crc32
 
 from feed_assets.entities.common import LocationKind, Occasion, RetentionAction, Sla
 from feed_assets.entities.content.quality import Quality
-from feed_assets.entities.copies.options import Existing
+from feed_assets.entities.copies.options import Columns, Existing
 from feed_assets.entities.feed import ClusterRole, FeedFormat
 from feed_assets.entities.maps import EMPTY
 from feed_assets.entities.metadata import MetadataKey
@@ -262,6 +262,7 @@ class FeedRecord:
     partitions: tuple[str, ...]
     late_cut_off: Frequency | None
     existing: Existing
+    other_columns: Columns
     preview: bool | None
     retention: RetentionRecord | None
     sla: SlaRecord | None

@@ -157,7 +157,7 @@ class InstanceStore(ABC):
         """
         flag = parse_flag(self.root_url, flag)
         for _ in range(_TRIES):
-            listing = self._list(path, View.CONTENT, flag)
+            listing = self._list_to_scan(path, flag)
             with suppress(InstanceNotFoundError):
                 scan = scan_listing(listing, flag, earlier, now, partial(self._read_files, path))
                 if not scan.read or is_like(listing, self._list(path, View.CONTENT, flag), flag):
@@ -415,6 +415,10 @@ class InstanceStore(ABC):
         if listing.obstacle is not None:
             raise listing.obstacle
         return listing
+
+    def _list_to_scan(self, path: str, flag: str | None) -> Listing:
+        """Return the listing of one place with all checksums that need no reading of its files."""
+        return self._list(path, View.CONTENT, flag)
 
     def _list_whole(self, path: str) -> Listing:
         """List all files. Raises `PathRefusedError` if not all of them can be copied."""

@@ -1,12 +1,15 @@
 """Open stores by URL scheme. The packages of a cloud are imported when its first store is opened."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from feed_assets.entities.cluster import ICEBERG
+from feed_assets.entities.copies.options import Columns
 from feed_assets.storage.errors import StoreUnknownError
+from feed_assets.storage.iceberg.catalogs import ALIKE, open_catalog
 from feed_assets.storage.port import InstanceStore
 
 if TYPE_CHECKING:
@@ -30,7 +33,8 @@ def open_store(url: str, options: Options) -> InstanceStore:
     the store itself; it always has one of HDFS. Otherwise files are written to `scratch` and uploaded later.
     `thrift://host:9083/database/table` (further metastores after a comma) holds the partitions of a table; its options
     are `storage` and `storage_options`, the settings of the cluster for the storage of its tables, and `is_received` of
-    a table that copies make. Nothing is contacted before the first use.
+    a table that copies make. An Iceberg table, `iceberg+https://host/database/table`, also has `catalog`, the whole
+    address of the catalog, `catalog_options`, and `columns`. Nothing is contacted before the first use.
 
     Raises `StoreUnknownError` for an unknown scheme, a wrong option, or a package that is not installed.
 
@@ -46,7 +50,7 @@ abfss, az, file, gcs, gs, hdfs, memory, s3, s3a, sftp, viewfs.
     scheme, found, rest = url.partition("://")
     if not found:
         scheme, rest = "file", url
-    opener = _open_table if scheme == _TABLE_SCHEME else _SCHEMES.get(scheme)
+    opener = _TABLES.get(scheme) or (_open_lake if scheme.startswith(ICEBERG) else _SCHEMES.get(scheme))
     if opener is None:
         raise StoreUnknownError(
             url=url,
@@ -113,7 +117,7 @@ def open_metastore(url: str) -> "Metastore":
         from feed_assets.storage.table.metastore import Metastore
     except ImportError as exc:
         raise _not_installed(url, "pymetastore", "hive") from exc
-    names = url.removeprefix(f"{_TABLE_SCHEME}://").strip("/").split("/")
+    names = url.removeprefix("thrift://").strip("/").split("/")
     hosts = [_parse_host(url, part) for part in names[0].split(",") if part]
     if len(names) != 3 or not hosts:
         raise StoreUnknownError(url=url, reason="it names no table", next_step="Write thrift://host:9083/web/clicks.")
@@ -130,14 +134,37 @@ def _open_table(url: str, rest: str, options: Options) -> InstanceStore:
     names = rest.strip("/").split("/")
     storage, own = str(options.get("storage", "")), options.get("storage_options", {})
     assert isinstance(own, Mapping)
-
-    def open_files(location: str) -> InstanceStore:
-        is_alike = _ALIKE.get(_scheme(location), _scheme(location)) == _ALIKE.get(_scheme(storage), _scheme(storage))
-        return open_store(location, own if is_alike else {})
-
     home = f"{own['spark_scheme']}://{storage.partition('://')[2]}" if "spark_scheme" in own else storage
     is_received = bool(options.get("is_received"))
-    return TableStore(metastore, names[1], names[2], url, open_files, storage=home, is_received=is_received)
+    opener = _opener_of(options)
+    return TableStore(metastore, names[1], names[2], url, opener, storage=home, is_received=is_received)
+
+
+def _open_lake(url: str, rest: str, options: Options) -> InstanceStore:
+    try:
+        from feed_assets.storage.iceberg.store import LakeStore
+    except ImportError as exc:
+        raise _not_installed(url, "pyiceberg", "iceberg") from exc
+
+    _, database, table = rest.rsplit("/", 2)
+    own, of_catalog = options.get("storage_options", {}), options.get("catalog_options", {})
+    assert isinstance(own, Mapping)
+    assert isinstance(of_catalog, Mapping)
+    catalog = open_catalog(str(options["catalog"]), of_catalog, str(options["storage"]), own)
+    columns = Columns(str(options.get("columns", Columns.REFUSE)))
+    return LakeStore(catalog, database, table, url, cache(_opener_of(options)), columns)
+
+
+def _opener_of(options: Options) -> Callable[[str], InstanceStore]:
+    """Return what opens the files of a table, with the options of the cluster's storage if they are of its kind."""
+    storage, own = str(options.get("storage", "")), options.get("storage_options", {})
+    assert isinstance(own, Mapping)
+
+    def open_files(location: str) -> InstanceStore:
+        is_alike = ALIKE.get(_scheme(location), _scheme(location)) == ALIKE.get(_scheme(storage), _scheme(storage))
+        return open_store(location, own if is_alike else {})
+
+    return open_files
 
 
 def _parse_host(url: str, text: str) -> tuple[str, int]:
@@ -206,6 +233,5 @@ _SCHEMES = {
     **dict.fromkeys(("memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "sftp"), _open_objects),
     **dict.fromkeys(("hdfs", "viewfs"), _open_hdfs),
 }
-_TABLE_SCHEME = "thrift"
+_TABLES = {"thrift": _open_table}
 _SFTP_SECONDS = {"timeout": 10, "channel_timeout": 60}
-_ALIKE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "az": "abfs"}

@@ -105,6 +105,8 @@ RULES: tuple[Rule, ...] = (
     Rule(code="catalog-table", kind=Kind.FEED, check=rules_registration.check_tables),
     Rule(code="table-sources", kind=Kind.FEED, check=rules_paths.check_table_sources),
     Rule(code="table-partitions", kind=Kind.FEED, check=rules_paths.check_table_partitions),
+    Rule(code="lake-table", kind=Kind.FEED, check=rules_paths.check_lake_tables),
+    Rule(code="other-columns", kind=Kind.FEED, check=rules_paths.check_other_columns),
     Rule(code="storage-uniform", kind=Kind.FEED, check=rules_paths.check_uniform_storage),
     Rule(code="local-address", kind=Kind.FEED, check=rules_paths.check_hosts),
     Rule(code="path-template", kind=Kind.FEED, check=rules_paths.check_templates),

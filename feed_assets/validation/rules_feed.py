@@ -64,7 +64,7 @@ _DATED = _Parts(
 )
 _DATA = _Parts(
     feed=(
-        "columns",
+        "ddl",
         "availability_flag",
         "locations",
         "table",
@@ -147,7 +147,7 @@ def _refused(feed: Feed, parts: _Parts, reason: str, remedy: str) -> Iterator[Co
     for place, holder, names in places:
         for name in names:
             if getattr(holder, name):
-                key = ".".join(map(str, (*place, name))).replace("columns", "schema").removesuffix("_")
+                key = ".".join(map(str, (*place, name))).replace("ddl", "schema").removesuffix("_")
                 yield Complaint(path=(*place, name), message=f"{key} has no meaning: {reason}", remedy=remedy)
 
 
@@ -178,10 +178,10 @@ def check_sla(_: Scope, feed: Feed) -> Iterator[Complaint]:
 
 def check_schema(_: Scope, feed: Feed) -> Iterator[Complaint]:
     """The schema must be a list of column names and types of Spark."""
-    if feed.columns is None:
+    if feed.ddl is None:
         return
     try:
-        unknown = [(name, fault) for name, kind in parse_columns(feed.columns) if (fault := find_unknown_type(kind))]
+        unknown = [(name, fault) for name, kind in parse_columns(feed.ddl) if (fault := find_unknown_type(kind))]
     except ColumnsError as exc:
         yield Complaint(
             path=("schema",),

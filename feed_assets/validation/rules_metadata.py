@@ -52,10 +52,10 @@ def check_columns(_: Scope, entity: Entity) -> Iterator[Complaint]:
     if described and not isinstance(entity, Feed):
         message = f"a {entity.kind.value} has no columns"
         yield Complaint(path=("metadata", "columns"), message=message, remedy="Write them at the feed.")
-    if not described or not isinstance(entity, Feed) or entity.columns is None:
+    if not described or not isinstance(entity, Feed) or entity.ddl is None:
         return
     try:
-        known = [column.path for column in iter_columns(entity.columns)]
+        known = [column.path for column in iter_columns(entity.ddl)]
     except ColumnsError:
         return
     for name in described:

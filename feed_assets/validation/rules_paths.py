@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.cluster import Cluster
-from feed_assets.entities.feed import ClusterRole, Feed
+from feed_assets.entities.common import RetentionAction
+from feed_assets.entities.copies.options import Columns
+from feed_assets.entities.feed import ClusterRole, Feed, FeedFormat
 from feed_assets.entities.locations.overlaps import HIDDEN_FOLDER, describe_location, iter_mirror_locations
 from feed_assets.entities.process import Process, iter_workflows
 from feed_assets.errors import render_some
@@ -305,6 +307,47 @@ def check_table_partitions(_: Scope, feed: Feed) -> Iterator[Complaint]:
             path=("partitions",),
             message="partitions are not supported for feeds in tables",
             remedy="Remove partitions.",
+        )
+
+
+def check_lake_tables(scope: Scope, feed: Feed) -> Iterator[Complaint]:
+    """A feed in Iceberg tables has no flag, and its instances are not archived: they are rows of a table, not files."""
+    for name, *_ in _tables(feed):
+        cluster, retention = scope.bundle.find_cluster(name), feed.clusters[name].retention
+        if cluster is None or not cluster.is_lake:
+            continue
+        if feed.availability_flag is not None:
+            yield Complaint(
+                path=("availability_flag",),
+                message=f"a partition of the Iceberg table on {name} has no file {feed.availability_flag!r}",
+                remedy="Remove availability_flag: a commit shows all of an instance at once.",
+            )
+        if retention is not None and retention.action is RetentionAction.ARCHIVE:
+            yield Complaint(
+                path=("clusters", name, "retention", "action"),
+                message=f"instances in the Iceberg table on {name} cannot be archived",
+                remedy="Write action: delete; a tag keeps the rows for the time of trash.",
+            )
+
+
+def check_other_columns(scope: Scope, feed: Feed) -> Iterator[Complaint]:
+    """`columns` needs a schema or a table beside which columns are others, and files or a table that can have them."""
+    if feed.columns is Columns.REFUSE:
+        return
+    tables = [name for name, *_ in _tables(feed)]
+    clusters = [found for name in tables if (found := scope.bundle.find_cluster(name)) is not None]
+    fault = None
+    if not tables and feed.ddl is None:
+        fault = "it decides about columns that are not in the schema, and the feed has none", "Write schema:"
+    elif feed.columns is Columns.ADD and not tables and feed.format in (FeedFormat.CSV, FeedFormat.TEXT):
+        fault = f"files of {feed.format.value} have the columns of the schema", "Write columns: ignore"
+    elif feed.columns is Columns.ADD and any(not cluster.is_lake for cluster in clusters):
+        fault = "columns are added to Iceberg tables, and the feed is in one of Hive", "Write columns: ignore"
+    if fault is not None:
+        yield Complaint(
+            path=("columns",),
+            message=f"columns: {feed.columns.value} has no effect: {fault[0]}",
+            remedy=f"{fault[1]}, or remove columns.",
         )
 
 

@@ -424,7 +424,7 @@ def check_outputs(scope: Scope, process: Process) -> Iterator[Complaint]:
         if feed is not None and any(feed.table_on(name) for name in process.clusters if name in feed.clusters):
             message = f"rows are made up in files, but feed {feed.name!r} is a table"
             yield Complaint(path=(*where, "engine"), message=message, remedy="Give the feed locations.")
-        elif feed is not None and feed.columns is None:
+        elif feed is not None and feed.ddl is None:
             columns = ", ".join(f"{_quoted(name)} {_usual_type(column)}" for name, column in workflow.columns.items())
             message = f"feed {feed.name!r} has no schema, so the types of its columns are not known"
             yield Complaint(path=(*where, "columns"), message=message, remedy=f'Write schema: "{columns}" at the feed.')
@@ -433,10 +433,10 @@ def check_outputs(scope: Scope, process: Process) -> Iterator[Complaint]:
 def check_columns(scope: Scope, process: Process) -> Iterator[Complaint]:
     """Made-up columns must be those of the feed's schema, with values of their types and dates in their order."""
     feed = _output_feed(scope, process)
-    if feed is None or feed.columns is None:
+    if feed is None or feed.ddl is None:
         return
     try:
-        declared = {name.lower(): (name, kind) for name, kind in parse_columns(feed.columns)}
+        declared = {name.lower(): (name, kind) for name, kind in parse_columns(feed.ddl)}
     except ColumnsError:
         return
     for where, workflow in iter_whole_workflows(process):
@@ -593,7 +593,7 @@ def check_lineage(scope: Scope, process: Process) -> Iterator[Complaint]:
 def _check_column(feed: Feed | None, column: str, path: FieldPath) -> Iterator[Complaint]:
     """Complain of a column that a declared schema does not have; of a field in it, a column that may have fields."""
     known = column_names(feed) if feed is not None else None
-    if feed is None or feed.columns is None or known is None or has_path(feed.columns, column):
+    if feed is None or feed.ddl is None or known is None or has_path(feed.ddl, column):
         return
     if column not in feed.partitions:
         message = f"{column!r} is no column of the schema of feed {feed.name!r}"

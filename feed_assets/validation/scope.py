@@ -501,7 +501,7 @@ def _find_window(start: str, end: str, zone: str) -> Window | None:
 def column_names(feed: Feed) -> frozenset[str] | None:
     """Return the names of declared columns, in lower case as Spark compares them; None if they are not known."""
     try:
-        return frozenset(name.lower() for name, _ in parse_columns(feed.columns)) if feed.columns else None
+        return frozenset(name.lower() for name, _ in parse_columns(feed.ddl)) if feed.ddl else None
     except ColumnsError:
         return None
 

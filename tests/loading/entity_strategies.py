@@ -205,6 +205,7 @@ FEEDS = _lying(
         **_COMMON,
         timezone=st.sampled_from(["UTC", "Europe/Paris"]),
         format=st.sampled_from(["csv", "parquet"]),
+        columns=st.sampled_from(["refuse", "add", "ignore"]),
         schema=FILLED,
         schema_source=_map({"location": TEXTS, "provider": TEXTS}),
         options=_PROPERTIES,

@@ -12,7 +12,7 @@ from feed_assets.plan.records import RetainedLocation, RetentionRecord
 from feed_assets.retention.rules.eligibility import collect_candidates, decide_eligible, find_before
 from feed_assets.storage.port import Choose, FolderNames, InstanceStore
 from feed_assets.storage.table.partition_names import parse_partition_name
-from feed_assets.storage.table.store import PartitionTree
+from feed_assets.storage.table.partition_store import PartitionTree
 from feed_assets.timing.sequence import InstanceSequence, parse_frequency
 from feed_assets.timing.templates import TableAddress
 

@@ -4,15 +4,19 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from feed_assets.engines.errors import OutputMismatchError
+from feed_assets.entities.copies.options import Columns
 
 if TYPE_CHECKING:
     from pyspark.errors import AnalysisException
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 _MISFITS = ("INVALID_COLUMN_OR_FIELD_DATA_TYPE", "NULLABLE_COLUMN_OR_FIELD", "NULLABLE_ARRAY_OR_MAP_ELEMENT")
 
 
-def find_differences(returned: list[str], declared: list[str]) -> list[str]:
-    """Return which columns are missing, undeclared or repeated; like Spark, ignore the case of names.
+def find_differences(returned: list[str], declared: list[str], others: Columns = Columns.REFUSE) -> list[str]:
+    """Return which columns are missing, undeclared or repeated; like Spark, ignore the case of names. If the decision
+    about `others` is not to refuse, only repeated ones differ.
 
     >>> find_differences(["Origin", "extra", "ORIGIN"], ["origin", "delay"])
     ['missing: delay', 'not declared: extra', 'more than once: origin']
@@ -24,7 +28,19 @@ def find_differences(returned: list[str], declared: list[str]) -> list[str]:
         "not declared": [name for name in returned if name.lower() not in want],
         "more than once": [name for name in declared if have[name.lower()] > 1],
     }
-    return [f"{what}: {', '.join(names)}" for what, names in groups.items() if names]
+    counts = groups if others is Columns.REFUSE else {"more than once": groups["more than once"]}
+    return [f"{what}: {', '.join(names)}" for what, names in counts.items() if names]
+
+
+def fitting_schema(df: "DataFrame", schema: "StructType", others: Columns) -> "StructType":
+    """Return the columns that a DataFrame is written with: those of a schema, and behind them its own ones if other
+    columns are added. `DataFrame.to` leaves out what is not among them, and makes what is missing null.
+    """
+    from pyspark.sql.types import StructType
+
+    known = {name.lower() for name in schema.fieldNames()}
+    added = [field for field in df.schema.fields if field.name.lower() not in known]
+    return StructType([*schema.fields, *added]) if others is Columns.ADD else schema
 
 
 def find_misfit(subject: str, exc: "AnalysisException") -> OutputMismatchError | None:

@@ -7,7 +7,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from feed_assets.engines.data.fitting import find_differences, find_misfit
+from feed_assets.engines.data.fitting import find_differences, find_misfit, fitting_schema
 from feed_assets.engines.data.quality import FileForm, Others, judge_frame, write_judged
 from feed_assets.engines.data.tables import columns_of, read_partitions, write_partition
 from feed_assets.engines.errors import InputReadError, OutputMismatchError
@@ -235,7 +235,7 @@ def fit_to_schema(df: "DataFrame", target: OutputTarget) -> "DataFrame":
         raise OutputMismatchError(
             subject=render_subject(target), reason=str(exc), next_step=f"Correct schema: of the feed {target.feed!r}."
         ) from exc
-    reasons = find_differences(df.columns, schema.fieldNames())
+    reasons = find_differences(df.columns, schema.fieldNames(), target.other_columns)
     if reasons:
         names = ", ".join(schema.fieldNames())
         raise OutputMismatchError(
@@ -243,7 +243,7 @@ def fit_to_schema(df: "DataFrame", target: OutputTarget) -> "DataFrame":
             reason=f"the columns are not those of the feed's schema: {'; '.join(reasons)}",
             next_step=f"Return exactly {names}, or change schema: of the feed {target.feed!r}.",
         )
-    return df.to(schema)
+    return df.to(fitting_schema(df, schema, target.other_columns))
 
 
 def parse_schema(columns: str) -> "StructType":

@@ -4,12 +4,14 @@ import json
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from functools import reduce
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from feed_assets.engines.data.fitting import find_differences, find_misfit
+from feed_assets.engines.data.lakes import iceberg_files, prepare_rows, read_rows, schema_of
 from feed_assets.engines.data.quality import FileForm, Others, write_judged
 from feed_assets.engines.errors import InputReadError, OutputMismatchError
 from feed_assets.engines.failures import render_cause
@@ -26,6 +28,7 @@ _NATIVE = MappingProxyType(
         "org.apache.hadoop.hive.ql.io.orc.OrcSerde": "orc",
     }
 )
+_LAKE = FileForm(format="parquet", writes=_NO_SUCCESS_MARKER)
 _AVRO = "org.apache.hadoop.hive.serde2.avro.AvroSerDe"
 _AVRO_SCHEMAS = frozenset({"avro.schema.literal", "avro.schema.url"})
 _WRITER_PROPERTIES = frozenset({"parquet.compression", "orc.compress", *_AVRO_SCHEMAS})
@@ -89,28 +92,20 @@ def write_partition(
     from pyspark.sql import functions as sf
 
     assert target.partition is not None
-    spark, partition = df.sparkSession, target.partition
-    table = _describe(spark, partition.table, subject)
-    values = _values(partition)
-    content, keys = _split(spark.table(_quoted(partition.table)).schema, values)
-    by_name = {name.lower(): name for name in df.columns}
-    _require_columns(df.columns, content.fieldNames(), values, partition.table, subject)
-    elsewhere = [
-        ~df[by_name[key.name.lower()]].eqNullSafe(sf.lit(values[key.name.lower()]).cast(key.dataType))
-        for key in keys
-        if key.name.lower() in by_name
-    ]
+    partition, is_lake = target.partition, target.partition.table.rows is not None
+    form = (_lake_form if is_lake else _hive_form)(df, target, subject)
     observation = Observation()
-    strays = sf.count_if(reduce(lambda one, other: one | other, elsewhere, sf.lit(False)))
-    counted = df.observe(observation, sf.count(sf.lit(1)).alias("rows"), strays.alias("strays"))
+    strays = sf.count_if(reduce(lambda one, other: one | other, form.elsewhere, sf.lit(False)))
+    counted = form.frame.observe(observation, sf.count(sf.lit(1)).alias("rows"), strays.alias("strays"))
     judged = None
     try:
-        fitted = counted.drop(*(by_name[key] for key in values if key in by_name)).to(content)
-        if target.quality is not None:
-            judged = write_judged(fitted, target, subject, _form(table, subject), write, others)
-            is_counted = True
-        else:
-            is_counted = _write(fitted, target.url, table, content)
+        fitted = counted.drop(*form.dropped).to(form.content)
+        with iceberg_files(df.sparkSession) if is_lake else nullcontext():
+            if target.quality is not None:
+                judged = write_judged(fitted, target, subject, form.files(), write, others)
+                is_counted = True
+            else:
+                is_counted = form.write(fitted)
     except AnalysisException as exc:
         if (misfit := find_misfit(subject, exc)) is not None:
             raise misfit from exc
@@ -126,9 +121,63 @@ def write_partition(
             next_step="Return the rows of this partition only, or omit the columns of the partition keys.",
         )
     if judged is not None:
-        return replace(judged, columns=columns_of(content))
+        return replace(judged, columns=columns_of(form.content))
     rows = int(found["rows"]) if is_counted else None
-    return OutputReport(name=target.name, rows=rows, columns=columns_of(content))
+    return OutputReport(name=target.name, rows=rows, columns=columns_of(form.content))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Form:
+    """How the rows of a partition are written: the `frame` without its `dropped` columns, with the columns of the
+    `content`. `elsewhere` are the conditions on which a row is of another partition. `write` returns whether the
+    observed row count is available afterwards.
+    """
+
+    frame: "DataFrame"
+    content: "StructType"
+    elsewhere: "Sequence[Column]"
+    dropped: Sequence[str] = ()
+    files: Callable[[], FileForm]
+    write: Callable[["DataFrame"], bool]
+
+
+def _hive_form(df: "DataFrame", target: OutputTarget, subject: str) -> _Form:
+    from pyspark.sql import functions as sf
+
+    assert target.partition is not None
+    spark, partition = df.sparkSession, target.partition
+    table = _describe(spark, partition.table, subject)
+    values = _values(partition)
+    content, keys = _split(spark.table(_quoted(partition.table)).schema, values)
+    by_name = {name.lower(): name for name in df.columns}
+    _require_columns(df.columns, content.fieldNames(), values, target, subject)
+    elsewhere = [
+        ~df[by_name[key.name.lower()]].eqNullSafe(sf.lit(values[key.name.lower()]).cast(key.dataType))
+        for key in keys
+        if key.name.lower() in by_name
+    ]
+    return _Form(
+        frame=df,
+        content=content,
+        elsewhere=elsewhere,
+        dropped=[by_name[key] for key in values if key in by_name],
+        files=lambda: _form(table, subject),
+        write=lambda fitted: _write(fitted, target.url, table, content),
+    )
+
+
+def _lake_form(df: "DataFrame", target: OutputTarget, subject: str) -> _Form:
+    assert target.partition is not None
+    assert target.partition.table.rows is not None
+    declared = schema_of(target.partition.table.rows).fieldNames()
+    frame, content, elsewhere = prepare_rows(df, target)
+    _require_columns(frame.columns, declared, {}, target, subject)
+
+    def write(fitted: "DataFrame") -> bool:
+        fitted.write.format(_LAKE.format).mode("overwrite").options(**_LAKE.writes).save(target.url)
+        return True
+
+    return _Form(frame=frame, content=content, elsewhere=elsewhere, files=lambda: _LAKE, write=write)
 
 
 def read_staged_partition(spark: "SparkSession", target: OutputTarget, subject: str) -> "DataFrame":
@@ -138,6 +187,8 @@ def read_staged_partition(spark: "SparkSession", target: OutputTarget, subject: 
         OutputMismatchError: Spark cannot read them without a table.
     """
     assert target.partition is not None
+    if target.partition.table.rows is not None:
+        return spark.read.schema(schema_of(target.partition.table.rows)).parquet(target.url)
     table = _describe(spark, target.partition.table, subject)
     content, _ = _split(spark.table(_quoted(target.partition.table)).schema, _values(target.partition))
     reason = "its files cannot be read beside the table, which has a format of Hive"
@@ -151,6 +202,8 @@ def columns_of(schema: "StructType") -> tuple[tuple[str, str], ...]:
 
 
 def _read(spark: "SparkSession", table: TableName, partitions: Sequence[TablePartition]) -> "DataFrame":
+    if table.rows is not None:
+        return read_rows(spark, table.rows, partitions)
     name = _quoted(table)
     spark.catalog.refreshTable(name)
     frame = spark.table(name)
@@ -270,10 +323,12 @@ def _split(schema: "StructType", values: Mapping[str, str]) -> "tuple[StructType
 
 
 def _require_columns(
-    returned: Sequence[str], declared: Sequence[str], keys: Mapping[str, str], table: TableName, subject: str
+    returned: Sequence[str], declared: Sequence[str], keys: Mapping[str, str], target: OutputTarget, subject: str
 ) -> None:
+    assert target.partition is not None
+    table = target.partition.table
     given = [name for name in returned if name.lower() not in keys]
-    reasons = find_differences(given, list(declared))
+    reasons = find_differences(given, list(declared), target.other_columns)
     if reasons:
         raise OutputMismatchError(
             subject=subject,

@@ -72,6 +72,18 @@ EXISTING = "feed_assets.existing"
 """The property of a process or a re-run that decides for its outputs."""
 
 
+class Columns(StrEnum):
+    """The decision about columns of a publication that the table or the schema of a feed does not have.
+
+    REFUSE: nothing is published, nor if one is missing. ADD: they are added at the end. IGNORE: they are left out.
+    With the last two, missing ones are null.
+    """
+
+    REFUSE = "refuse"
+    ADD = "add"
+    IGNORE = "ignore"
+
+
 class Existing(StrEnum):
     """The decision about content that no record and no manifest knows, in the place of an instance.
 

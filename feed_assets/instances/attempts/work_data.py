@@ -15,6 +15,7 @@ from feed_assets.entities.workflow import Workflow
 from feed_assets.log.messages.records import render_falcon_time
 from feed_assets.plan.edges import InputEdge
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
+from feed_assets.storage.lake_rows import rows_of
 from feed_assets.timing.templates import WHOLE_TABLE
 from feed_assets.timing.text import TextContext, render_text
 
@@ -64,6 +65,7 @@ def output_target(
         options=dict(record.options),
         partition=table_partition(record, nominal_time),
         optional=optional,
+        other_columns=record.other_columns,
         quality=record.quality,
         quarantine=quarantine,
         others=others,
@@ -73,7 +75,10 @@ def output_target(
 def table_name(record: FeedRecord) -> TableName | None:
     """Return the table of a feed; None if the feed lies in files."""
     table = record.table
-    return None if table is None else TableName(catalog=table.catalog, database=table.database, name=table.name)
+    if table is None:
+        return None
+    rows = rows_of(record.store)
+    return TableName(catalog=table.catalog, database=table.database, name=table.name, rows=rows)
 
 
 def table_partition(record: FeedRecord, nominal_time: datetime) -> TablePartition | None:

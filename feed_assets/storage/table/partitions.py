@@ -10,21 +10,19 @@ from collections.abc import Callable, Collection, Mapping
 
 from feed_assets.clock import Stopwatch
 from feed_assets.storage.errors import InstanceNotFoundError, TableRefusedError
-from feed_assets.storage.paths import parse_path
 from feed_assets.storage.port import InstanceStore, StorePath
 from feed_assets.storage.table.metastore import Metastore, Partition, Table, whole_table
 from feed_assets.storage.table.partition_names import (
     PartitionSpec,
     is_integer,
     is_same_value,
-    parse_partition,
     parse_partition_name,
 )
+from feed_assets.storage.table.partition_store import Partitions
 from feed_assets.timing.templates import WHOLE_TABLE
 
 VERSIONS_FOLDER = "_feed-assets"
 _DESCRIBED_SECONDS = 120
-_WHOLE = PartitionSpec(values=(), name=WHOLE_TABLE)
 _VERSION = re.compile(
     rf"(.+)/{VERSIONS_FOLDER}/{WHOLE_TABLE}/[^/]+"
 )  # /data/web.db/countries/_feed-assets/whole-table/7
@@ -69,7 +67,7 @@ def is_own_folder(names: Collection[str], path: str) -> bool:
     return path in names or any(folder == f"{VERSIONS_FOLDER}/{name}" for name in names)
 
 
-class TablePartitions:
+class TablePartitions(Partitions[Table]):
     """Queries on the partitions of one table, for its store and its trash. `store` is the URL of the table.
 
     Nothing is cached but the keys of the table, for those who look. A missing table that `is_received` is made by the
@@ -155,28 +153,6 @@ class TablePartitions:
         """Return the store at the location of the table, or of the one that copies will make. Raises as `table`."""
         table = self.find_table()
         return self.open(plain_location(self.new_location())) if table is None else self.root(table)
-
-    def parse_with(self, table: Table, path: str) -> PartitionSpec:
-        """Return the partition of a path.
-
-        Raises:
-            PathRefusedError, TableRefusedError: the path names no partition, or the whole of a partitioned table.
-        """
-        if parse_path(self.store, path) == WHOLE_TABLE and not table.keys:
-            return _WHOLE
-        if path == WHOLE_TABLE:
-            form = f"catalog:{table.database}:{table.name}#{';'.join(f'{key}=…' for key, _ in table.keys)}"
-            reason = f"it has partitions, and the feed names none; {form} is one"
-            raise TableRefusedError(
-                store=self.store, path=path, reason=reason, next_step=f"Write table: {form} at the feed."
-            )
-        return parse_partition(self.store, path, table.keys)
-
-    def parse_one(self, path: str) -> tuple[Table, PartitionSpec]:
-        """Return the table and the partition of a path. Raises as `table` and `parse_with`."""
-        parse_path(self.store, path)
-        table = self.table()
-        return table, self.parse_with(table, path)
 
     def find(self, table: Table, specs: Collection[PartitionSpec]) -> dict[str, Partition]:
         """Return the existing partitions by the names of their specs; Hive's own spelling is preferred. Raises as

@@ -5,17 +5,15 @@ written next to the old content. One call to the metastore then points the parti
 content or the new content, never a mix.
 """
 
-import fcntl
-import os
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
 from feed_assets.storage.clearing import clearing_guard, find_foreign, refuse_foreign
-from feed_assets.storage.copy_port import Documents, Reading, Staging, Survey
+from feed_assets.storage.copy_port import Reading, Staging, Survey
 from feed_assets.storage.errors import (
     InstanceChangingError,
     InstanceNotFoundError,
@@ -24,8 +22,8 @@ from feed_assets.storage.errors import (
     TableRefusedError,
 )
 from feed_assets.storage.listing import NOTHING, Listing, View, nanoseconds
-from feed_assets.storage.paths import CONTROL_FOLDER, parse_path, parse_token, path_name
-from feed_assets.storage.port import Choose, FolderNames, InstanceStore, StorePath, Trash
+from feed_assets.storage.paths import CONTROL_FOLDER, parse_token
+from feed_assets.storage.port import InstanceStore, StorePath, Trash
 from feed_assets.storage.records import (
     Availability,
     Clearing,
@@ -34,17 +32,16 @@ from feed_assets.storage.records import (
     Manifest,
     StagingPlace,
 )
-from feed_assets.storage.scratch import make_private, user_folder
 from feed_assets.storage.table.copies import TableStaging, receive_table, why_not_written
 from feed_assets.storage.table.metastore import Metastore, Partition, Table, whole_table
-from feed_assets.storage.table.partition_names import Keys, PartitionSpec, parse_values, spellings
+from feed_assets.storage.table.partition_names import PartitionSpec
+from feed_assets.storage.table.partition_store import PartitionStore, partition_lock
 from feed_assets.storage.table.partitions import (
     VERSIONS_FOLDER,
     OpenStore,
     TablePartitions,
     base_location,
     is_own_folder,
-    version_path,
 )
 from feed_assets.storage.table.trash import TableTrash, purge_superseded, remove_superseded
 from feed_assets.timing.templates import WHOLE_TABLE
@@ -55,7 +52,7 @@ _OWN_FOLDERS = frozenset({VERSIONS_FOLDER, CONTROL_FOLDER})
 Answer = TypeVar("Answer")
 
 
-class TableStore(InstanceStore):
+class TableStore(PartitionStore[Table]):
     """The partitions of one table, `root_url` = `thrift://host:9083/database/table`.
 
     An instance exists if its partition exists. Without an availability flag it is then AVAILABLE, even if it is empty.
@@ -71,7 +68,8 @@ class TableStore(InstanceStore):
     Views, transactional tables and bucketed tables can be read but not written.
     """
 
-    spark_scheme = None
+    versions_folder = VERSIONS_FOLDER
+    _partitions: TablePartitions
 
     def __init__(
         self,
@@ -88,9 +86,6 @@ class TableStore(InstanceStore):
         self._partitions = TablePartitions(
             metastore, database, table, root_url, opener, storage=storage, is_received=is_received
         )
-
-    def check_root(self) -> None:
-        self._partitions.home().check_root()
 
     def listings(
         self, paths: Sequence[str], view: View, names: Sequence[str] = (), *, manifest: int = 0
@@ -126,31 +121,12 @@ class TableStore(InstanceStore):
         with place.store.reading(place.path) as reading:
             yield reading
 
-    def stage(self, path: str, token: str, *, is_again: bool = False) -> StagingPlace:
-        parse_token(self.root_url, token)
-        table, spec = self._partitions.parse_one(path)
-        self._require_writable(table, path)
-        staging = self._partitions.root(table).stage(version_path(spec, token), token, is_again=is_again)
-        return replace(staging, path=parse_path(self.root_url, path))
-
-    def staging_url(self, path: str, token: str) -> str:
-        root, version = self._version(path, token)
-        return root.staging_url(version, token)
-
-    def staged_files(self, path: str, token: str) -> Mapping[str, int]:
-        root, version = self._version(path, token)
-        return root.staged_files(version, token)
-
-    def keep_staged(self, path: str, token: str, names: Mapping[str, str]) -> None:
-        root, version = self._version(path, token)
-        root.keep_staged(version, token, names)
-
     def publish(
         self, staging: StagingPlace, *, flag: str | None, guard: Guard, extra: Extra, clearing: Clearing | None = None
     ) -> Manifest:
         table, spec = self._partitions.parse_one(staging.path)
         self._require_writable(table, staging.path)
-        version = version_path(spec, staging.token)
+        version = self._version_path(spec, staging.token)
         try:
             manifest = self._partitions.root(table).publish(
                 replace(staging, path=version), flag=flag, guard=guard, extra=extra
@@ -160,18 +136,11 @@ class TableStore(InstanceStore):
             if prepared is None:
                 raise StagingLostError(store=self.root_url, path=staging.path, token=staging.token) from exc
             manifest = prepared
-        with _partition_lock(self.root_url, spec.name):
+        with partition_lock(self.root_url, spec.name):
             clear = self._clearing_guard(table, staging, flag, guard, clearing)
             self._call(clear, table, spec, version)
             self._point(table, spec, version, guard)
         return manifest
-
-    def discard(self, staging: StagingPlace) -> None:
-        """Remove a staging. Prepared content without a partition stays until `sweep_staging`: a call to the metastore
-        that got no answer may have succeeded.
-        """
-        root, version = self._version(staging.path, staging.token)
-        root.discard(replace(staging, path=version))
 
     def recover(self, path: str) -> bool:
         try:
@@ -194,35 +163,11 @@ class TableStore(InstanceStore):
                 swept += 1
         return swept
 
-    def walk_folders(self, base: str, depth: int, choose: Choose) -> Iterator[FolderNames]:
-        """Find partitions: one level per key of the table that `base` does not name, in any order of the keys.
-
-        A number below ten appears unchanged and with two digits.
-        """
-        table = self._partitions.find_table()
-        if table is None:
-            return
-        fixed = parse_values(self.root_url, base, table.keys) if base.strip("/") else {}
-        open_keys = tuple(key.lower() for key, _ in table.keys if key.lower() not in fixed)
-        if not table.keys:
-            yield FolderNames("", [name for name in choose("", [WHOLE_TABLE]) if name == WHOLE_TABLE])
-            return
-        tree = PartitionTree(keys=table.keys, open_keys=open_keys, depth=depth, choose=choose)
-        prefix = f"{parse_path(self.root_url, base)}/" if fixed else ""
-        for found in tree.walk(self._partitions.names(table, fixed)):
-            yield found._replace(folder=prefix + found.folder)
-
     def place(self, path: str) -> StorePath:
         return self._partitions.place_of(path)
 
-    def url(self, path: str) -> str:
-        return self.root_url if parse_path(self.root_url, path) == WHOLE_TABLE else super().url(path)
-
     def trash(self) -> Trash:
         return TableTrash(self, self._partitions)
-
-    def documents(self, folder: str, suffix: str, about: str = "") -> Documents:
-        return self._partitions.home().documents(folder, suffix, about)
 
     def staging(self, path: str, token: str) -> Staging:
         return TableStaging(path, parse_token(self.root_url, token), self._partitions, self._show_copy)
@@ -252,14 +197,9 @@ class TableStore(InstanceStore):
 
     def _show_copy(self, table: Table, spec: PartitionSpec, version: str, guard: Guard, description: str) -> None:
         """Point a partition to a copy, which `description` tells readers how to read."""
-        with _partition_lock(self.root_url, spec.name):
+        with partition_lock(self.root_url, spec.name):
             self._call(guard, table, spec, version)
             self._point(table, spec, version, _allow, description)
-
-    def _version(self, path: str, token: str) -> tuple[InstanceStore, str]:
-        """Return where the content of a staging is published: a store, and a path in it."""
-        table, spec = self._partitions.parse_one(path)
-        return self._partitions.root(table), version_path(spec, token)
 
     def _clearing_guard(
         self, table: Table, staging: StagingPlace, flag: str | None, guard: Guard, clearing: Clearing | None
@@ -371,67 +311,3 @@ def _declared(listing: Listing, partition: Partition) -> Listing:
 
 def _allow() -> None:
     """Allow what a guard has allowed already."""
-
-
-@contextmanager
-def _partition_lock(store: str, name: str) -> Iterator[None]:
-    """Hold the lock of a partition, by table URL and partition name; all partitions share 256 locks per user.
-
-    It serializes publications on a machine, because the metastore has no locks.
-    """
-    base = user_folder()
-    try:
-        make_private(base, store, name)
-        folder = base / "table-locks"
-        folder.mkdir(exist_ok=True)
-        descriptor = os.open(folder / path_name(f"{store}/{name}")[:2], os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as exc:
-        raise StorageError(
-            store=store,
-            path=name,
-            reason=f"its lock cannot be opened in {base}: {exc.strerror}",
-            next_step="Check the place for temporary files of this user.",
-        ) from exc
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-Values = Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionTree:
-    """The tree of partitions below a base path; `open_keys` are the keys that the base does not name."""
-
-    keys: Keys
-    open_keys: tuple[str, ...]
-    depth: int
-    choose: Choose
-
-    def walk(self, partitions: Sequence[Values]) -> Iterator[FolderNames]:
-        """Yield the chosen names in folders relative to the base; skip partitions that no path can name."""
-        if self.depth == len(self.open_keys):
-            yield from self._walk(partitions, "", self.open_keys)
-
-    def _walk(self, partitions: Sequence[Values], below: str, open_keys: tuple[str, ...]) -> Iterator[FolderNames]:
-        shown: dict[str, tuple[str, list[Values]]] = {}
-        for key in open_keys:
-            named: dict[str, list[Values]] = defaultdict(list)
-            for values in partitions:
-                if "/" not in values[key]:
-                    for spelled in spellings({key: values[key]}, self.keys):
-                        named[f"{key}={spelled[key]}"].append(values)
-            shown |= {name: (key, found) for name, found in named.items()}
-        if not shown:
-            return
-        prefix = f"{below}/" if below else ""
-        chosen = [name for name in self.choose(below, list(shown)) if name in shown]
-        if len(open_keys) == 1:
-            yield FolderNames(prefix, chosen)
-            return
-        for name in chosen:
-            key, found = shown[name]
-            yield from self._walk(found, prefix + name, tuple(each for each in open_keys if each != key))

@@ -3,7 +3,6 @@
 The definition of each partition is written into the trash before the partition is dropped, so that it can be restored.
 """
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -16,10 +15,17 @@ from feed_assets.storage.records import Moved, Outcome, Purged
 from feed_assets.storage.table.metastore import Partition, Table
 from feed_assets.storage.table.partition_names import PartitionSpec, parse_partition
 from feed_assets.storage.table.partitions import VERSIONS_FOLDER, TablePartitions, version_path
+from feed_assets.storage.table.trash_records import (
+    PathRequest,
+    moved_nothing,
+    parse_paths,
+    read_records,
+    record_names,
+    recorded_sweeps,
+    write_records,
+)
 
-_VERSION = 1
 _SUPERSEDED = "superseded-"
-_RECORDS = "partitions-"
 
 
 def remove_superseded(store: InstanceStore, path: str) -> None:
@@ -45,34 +51,6 @@ class _Record:
     path: str
     packed: str
     place: StorePath
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _PathRequest:
-    """The parsed paths of a call.
-
-    `specs` has the partitions by Hive's names, `names` the name for each path, `first` the first path for each name,
-    and `refused` the results for paths that do not name a partition.
-    """
-
-    paths: tuple[str, ...]
-    specs: dict[str, PartitionSpec]
-    names: dict[str, str]
-    first: dict[str, str]
-    refused: dict[str, Moved]
-
-    def answer(self, done: Mapping[str, Moved], again: Mapping[Outcome, Outcome]) -> list[Moved]:
-        """Return one result per path; `again` maps the first outcome of a partition to that of repeated paths."""
-        answers: list[Moved] = []
-        seen: set[str] = set()
-        for path in self.paths:
-            name = self.names.get(path)
-            found = self.refused[path] if name is None else done[name]
-            if name is not None and name in seen and found.outcome in again:
-                found = _moved_nothing(again[found.outcome], "it was named before")
-            seen |= {name} if name is not None else set()
-            answers.append(replace(found, path=path))
-        return answers
 
 
 class TableTrash(Trash):
@@ -101,16 +79,16 @@ class TableTrash(Trash):
         table, request = self._parse_paths(sweep, paths)
         records = self._records(sweep)
         standing = self._partitions.find(table, list(request.specs.values()))
-        done = dict.fromkeys(request.specs, _moved_nothing(Outcome.VANISHED, "the table has no such partition"))
+        done = dict.fromkeys(request.specs, moved_nothing(Outcome.VANISHED, "the table has no such partition"))
         for name in self._in_trash(sweep, {name: records[name] for name in standing if name in records}):
             del standing[name]
             reason = "this sweep has removed the partition, and another one has arrived since"
-            done[name] = _moved_nothing(Outcome.CHANGED, reason)
+            done[name] = moved_nothing(Outcome.CHANGED, reason)
         for measure in self.store.measure([request.first[name] for name in standing]):
             if measure.obstacle is not None:
                 name = request.names[measure.path]
                 del standing[name]
-                done[name] = _moved_nothing(Outcome.REFUSED, measure.obstacle)
+                done[name] = moved_nothing(Outcome.REFUSED, measure.obstacle)
         if standing:
             fresh = {name: self._record(table, partition, request.first[name]) for name, partition in standing.items()}
             self._write_records(sweep, fresh)
@@ -124,7 +102,7 @@ class TableTrash(Trash):
         table, spec = self._partitions.parse_one(path)
         partition = self._partitions.find(table, [spec]).get(spec.name)
         if partition is None:
-            return replace(_moved_nothing(Outcome.VANISHED, "the table has no such partition"), path=path)
+            return replace(moved_nothing(Outcome.VANISHED, "the table has no such partition"), path=path)
         record = self._records(sweep).get(spec.name) or self._record(table, partition, path)
         self._write_records(sweep, {spec.name: record})
         return replace(record.place.store.trash().keep(sweep, record.place.path, flag=flag), path=path)
@@ -140,9 +118,9 @@ class TableTrash(Trash):
         records = {name: record for name, record in self._records(sweep).items() if name in request.specs}
         standing = self._partitions.find(table, list(request.specs.values()))
         in_trash = set(self._in_trash(sweep, records))
-        done = dict.fromkeys(request.specs, _moved_nothing(Outcome.LOST, "it is not in the trash"))
+        done = dict.fromkeys(request.specs, moved_nothing(Outcome.LOST, "it is not in the trash"))
         for name in in_trash & standing.keys():
-            done[name] = _moved_nothing(Outcome.OCCUPIED, "the table has such a partition")
+            done[name] = moved_nothing(Outcome.OCCUPIED, "the table has such a partition")
         restorable = {name: record for name, record in records.items() if name not in standing}
         for store, places in _by_store(restorable).items():
             measures = store.measure(list(places.values()))
@@ -168,7 +146,7 @@ class TableTrash(Trash):
         purged = [store.trash().purge(sweep) for store in stores]
         is_complete = all(each.is_complete for each in purged)
         if is_complete:
-            for name in self._record_names(sweep):
+            for name in record_names(root.trash(), sweep):
                 root.trash().purge(name)
         obstacle = next((each.obstacle for each in purged if each.obstacle is not None), None)
         files = sum(each.files for each in purged)
@@ -185,13 +163,7 @@ class TableTrash(Trash):
         return []
 
     def sweeps(self) -> list[str]:
-        found = self._root().sweeps()
-        undescribed = {
-            str(document["sweep"])
-            for name in found
-            if name.startswith(_RECORDS) and (document := self._root().find_description(name)) is not None
-        }
-        return sorted(undescribed | {name for name in found if not name.startswith((_RECORDS, _SUPERSEDED))})
+        return recorded_sweeps(self._root(), _SUPERSEDED)
 
     def contents(self, sweep: str) -> Iterator[str]:
         parse_token(self.store.root_url, sweep)
@@ -224,20 +196,13 @@ class TableTrash(Trash):
     def _root(self) -> Trash:
         return self._partitions.home().trash()
 
-    def _parse_paths(self, sweep: str, paths: Sequence[str]) -> "tuple[Table, _PathRequest]":
+    def _parse_paths(self, sweep: str, paths: Sequence[str]) -> tuple[Table, PathRequest]:
         parse_token(self.store.root_url, sweep)
         table = self._partitions.table()
-        request = _PathRequest(paths=tuple(paths), specs={}, names={}, first={}, refused={})
-        for path in paths:
-            try:
-                spec = parse_partition(self.store.root_url, path, table.keys)
-            except StorageError as exc:
-                request.refused[path] = _moved_nothing(Outcome.REFUSED, exc.reason)
-            else:
-                request.specs[spec.name] = spec
-                request.names[path] = spec.name
-                request.first.setdefault(spec.name, path)
-        return table, request
+        return table, parse_paths(self._parse_one, table, paths)
+
+    def _parse_one(self, table: Table, path: str) -> PartitionSpec:
+        return parse_partition(self.store.root_url, path, table.keys)
 
     def _move(
         self, sweep: str, records: Mapping[str, _Record], dropped: set[str], flag: str | None
@@ -263,9 +228,6 @@ class TableTrash(Trash):
         return _Record(path=path, packed=partition.pack(), place=self._partitions.place(table, partition))
 
     def _write_records(self, sweep: str, records: Mapping[str, _Record]) -> None:
-        """Write the records of a call next to those of the sweep's other calls; a repeated call overwrites its own."""
-        digest = hashlib.sha256("\n".join(sorted(records)).encode("utf-8", "surrogateescape")).hexdigest()[:24]
-        name = f"{_record_prefix(sweep)}{digest}"
         partitions = {
             name: {
                 "asked": record.path,
@@ -275,39 +237,14 @@ class TableTrash(Trash):
             }
             for name, record in records.items()
         }
-        self._root().describe(
-            name,
-            {
-                "version": _VERSION,
-                "sweep": sweep,
-                "number": len(self._record_names(sweep)),
-                "table": self.store.root_url,
-                "partitions": partitions,
-            },
-        )
-
-    def _record_names(self, sweep: str) -> list[str]:
-        return [name for name in self._root().sweeps() if name.startswith(_record_prefix(sweep))]
+        write_records(self._root(), sweep, self.store.root_url, partitions)
 
     def _records(self, sweep: str) -> dict[str, _Record]:
-        trash = self._root()
-        documents = [document for name in self._record_names(sweep) if (document := trash.find_description(name))]
         found: dict[str, _Record] = {}
-        for document in sorted(documents, key=lambda each: int(str(each["number"]))):
-            partitions = document["partitions"]
-            assert isinstance(partitions, Mapping)
-            for name, values in partitions.items():
-                place = StorePath(store=self._partitions.open(values["store"]), path=values["path"])
-                found[name] = _Record(path=values["asked"], packed=values["partition"], place=place)
+        for name, values in read_records(self._root(), sweep).items():
+            place = StorePath(store=self._partitions.open(values["store"]), path=values["path"])
+            found[name] = _Record(path=values["asked"], packed=values["partition"], place=place)
         return found
-
-
-def _moved_nothing(outcome: Outcome, reason: str) -> Moved:
-    return Moved(path="", outcome=outcome, reason=reason)
-
-
-def _record_prefix(sweep: str) -> str:
-    return f"{_RECORDS}{path_name(sweep)}-"
 
 
 def _by_store(records: Mapping[str, _Record]) -> dict[InstanceStore, dict[str, str]]:

@@ -1,0 +1,223 @@
+"""One commit to an Iceberg table: files in the place of others, files that come back, and tags, all at once or not at
+all. PyIceberg prepares it; it is not repeated here, because the guard is asked right before.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestFile
+from pyiceberg.table import TableProperties, Transaction
+from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotRefUpdate
+from pyiceberg.table.update.snapshot import _OverwriteFiles
+from pyiceberg.typedef import Record
+
+from feed_assets.storage.errors import TableRefusedError
+from feed_assets.storage.iceberg.partitions import LakeTable, Values
+
+_WRITABLE = 2
+"""The highest version of the format that PyIceberg writes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What one commit does. `removed` are live data files; `added` are URLs of Parquet files by the values of their
+    partition. `restored` entries keep their sequence numbers, so that what has deleted rows of them still does. `tag`
+    names the snapshot before, `untagged` are tags to drop. `properties` go to the snapshot's summary.
+    With `adds_columns` the table gets those that the files have and it has not.
+    """
+
+    removed: Sequence[DataFile] = ()
+    added: Mapping[str, Values] = field(default_factory=dict)
+    restored: Sequence[ManifestEntry] = ()
+    tag: str | None = None
+    untagged: Sequence[str] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    adds_columns: bool = False
+
+
+def require_writable(table: LakeTable, store: str, path: str = "") -> None:
+    """Raise TableRefusedError for a table that PyIceberg cannot write."""
+    if table.table.format_version > _WRITABLE:
+        raise TableRefusedError(
+            store=store,
+            path=path,
+            reason=f"it has version {table.table.format_version} of the format; version {_WRITABLE} is written here",
+            next_step="It can be read. Write it, and remove from it, by an engine that knows the version.",
+        )
+
+
+def commit_change(table: LakeTable, change: Change, store: str, guard: Callable[[], None]) -> bool:
+    """Make a change; return False if another commit was faster, and nothing has changed.
+
+    `guard` is asked after all is prepared, directly before the call to the catalog; if it raises, nothing has changed.
+    Raises TableRefusedError for files that are not of the table or of their partition, and exceptions of PyIceberg,
+    after which the change may have been made.
+    """
+    transaction = table.table.transaction()
+    snapshot = table.table.current_snapshot()
+    producer = None
+    if change.removed or change.added or change.restored:
+        producer = _prepare(table, transaction, change, store)
+    if change.tag is not None:
+        assert snapshot is not None
+        transaction._stage(*transaction._set_ref_snapshot(snapshot.snapshot_id, change.tag, "tag"))
+    there = [tag for tag in change.untagged if tag in table.table.metadata.refs]
+    transaction._stage(tuple(RemoveSnapshotRefUpdate(ref_name=tag) for tag in there))
+    if not transaction._updates:
+        return True
+    uuid = AssertTableUUID(uuid=table.table.metadata.table_uuid)
+    try:
+        guard()
+    except BaseException:
+        _clean(producer)
+        raise
+    try:
+        table.table._do_commit(updates=transaction._updates, requirements=(*transaction._requirements, uuid))
+    except CommitFailedException:
+        _clean(producer)
+        return False
+    except BaseException:
+        if producer is None or not _has(table, producer.snapshot_id):
+            raise
+    return True
+
+
+def _has(table: LakeTable, snapshot: int) -> bool:
+    """Return whether the catalog has a snapshot; False if it does not say so."""
+    with suppress(Exception):
+        return table.table.refresh().snapshot_by_id(snapshot) is not None
+    return False
+
+
+def _clean(producer: "_Replacement | None") -> None:
+    if producer is not None:
+        producer._clean_all_uncommitted()
+
+
+def _prepare(table: LakeTable, transaction: Transaction, change: Change, store: str) -> "_Replacement":
+    io = table.table.io
+    heads = {url: _read_head(io, url, store) for url in change.added}
+    if change.adds_columns:
+        known = set(table.table.schema().column_names)
+        with transaction.update_schema() as update:
+            for head in heads.values():
+                columns = head.schema.to_arrow_schema()
+                update.union_by_name(
+                    pa.schema([each.with_nullable(True) for each in columns if each.name not in known])
+                )
+    if change.added:
+        mapping = transaction.table_metadata.name_mapping()
+        own = transaction.table_metadata.schema().name_mapping
+        if mapping is None:
+            transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: own.model_dump_json()})
+    operation = Operation.OVERWRITE if change.added else Operation.DELETE
+    if table.table.current_snapshot() is None or not change.removed:
+        operation = Operation.APPEND
+    producer = _Replacement(operation, transaction, io, snapshot_properties=dict(change.properties))
+    producer.restored = change.restored
+    for url, values in change.added.items():
+        producer.append_data_file(_describe_file(table, transaction, url, heads[url], values, store))
+    for removed in change.removed:
+        producer.delete_data_file(removed)
+    transaction._stage(*producer._commit())
+    return producer
+
+
+class _Replacement(_OverwriteFiles):
+    """A snapshot with files in the place of others, and with entries that come back as they were."""
+
+    restored: Sequence[ManifestEntry] = ()
+
+    def _manifests(self) -> list[ManifestFile]:
+        manifests = super()._manifests()
+        by_spec: dict[int, list[ManifestEntry]] = defaultdict(list)
+        for entry in self.restored:
+            by_spec[entry.data_file.spec_id].append(entry)
+        for spec, entries in by_spec.items():
+            with self.new_manifest_writer(self.spec(spec)) as writer:
+                for entry in entries:
+                    writer.add(entry)
+            manifests.append(writer.to_manifest_file())
+        return manifests
+
+    def _summary(self, snapshot_properties: Mapping[str, str] = {}) -> Summary:
+        for entry in self.restored:
+            self.append_data_file(entry.data_file)
+        return super()._summary(dict(snapshot_properties))
+
+
+def _read_head(io: Any, url: str, store: str) -> Any:
+    with io.new_input(url).open() as file:
+        try:
+            return pq.read_metadata(file)
+        except ValueError as exc:
+            raise _refused_file(store, url, f"it is no Parquet file: {exc}") from exc
+
+
+def _describe_file(
+    table: LakeTable, transaction: Transaction, url: str, head: Any, values: Values, store: str
+) -> DataFile:
+    """Return a file as one of the table, with its statistics.
+
+    Raises:
+        TableRefusedError: it has rows of another partition, or lacks a column of it.
+    """
+    metadata = transaction.table_metadata
+    schema = metadata.schema()
+    known = parquet_path_to_id_mapping(schema)
+    paths = {head.schema.column(at).path for at in range(head.num_columns)}
+    if others := paths - known.keys():
+        raise _refused_file(store, url, f"the table has no {', '.join(sorted(others))}")
+    statistics = data_file_statistics_from_parquet_metadata(
+        parquet_metadata=head,
+        stats_columns=compute_statistics_plan(schema, metadata.properties),
+        parquet_column_mapping=known,
+    )
+    if head.num_rows:
+        _require_partition(table, head.schema.to_arrow_schema(), statistics, url, values, store)
+    return DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=url,
+        file_format=FileFormat.PARQUET,
+        partition=Record(*values),
+        file_size_in_bytes=len(table.table.io.new_input(url)),
+        sort_order_id=None,
+        spec_id=metadata.default_spec_id,
+        equality_ids=None,
+        key_metadata=None,
+        **statistics.to_serialized_dict(),
+    )
+
+
+def _require_partition(
+    table: LakeTable, columns: pa.Schema, statistics: Any, url: str, values: Values, store: str
+) -> None:
+    names = [table.table.schema().find_column_name(field.source_id) for field in table.fields]
+    if lacking := [str(name) for name in names if name not in columns.names]:
+        raise _refused_file(store, url, f"it lacks the column {', '.join(lacking)} of the partition")
+    try:
+        found = statistics.partition(table.table.spec(), table.table.schema())
+        is_other = any(found[at] not in (None, value) for at, value in enumerate(values))
+    except ValueError:
+        is_other = True
+    if is_other:
+        raise _refused_file(store, url, "it has rows of another partition")
+
+
+def _refused_file(store: str, url: str, reason: str) -> TableRefusedError:
+    name = url.rpartition("/")[2]
+    return TableRefusedError(
+        store=store, path="", reason=f"the file {name} cannot be published: {reason}", next_step="Write other files."
+    )
