@@ -74,7 +74,8 @@ def locate_table(feed: Feed, cluster: Cluster, text: str) -> tuple[StoreAddress,
     else:
         hosts = cluster.metastores
         catalog, url = ",".join(f"thrift://{host}" for host in hosts), f"thrift://{','.join(hosts)}"
-        options |= {"is_received": True} if feed.clusters[cluster.name].type is ClusterRole.TARGET else {}
+        is_target = feed.clusters[cluster.name].type is ClusterRole.TARGET
+        options |= {"is_received": True, "columns": feed.columns.value} if is_target else {}
     table = TableRecord(catalog=catalog, database=address.database, name=address.table)
     store = StoreAddress(url=f"{url}/{address.database}/{address.table}", options=FrozenMap(options))
     template = address.template.with_cluster(name=cluster.name, colo=cluster.colo, properties=dict(cluster.properties))

@@ -128,16 +128,16 @@ def _open_table(url: str, rest: str, options: Options) -> InstanceStore:
     metastore = open_metastore(url)
     from feed_assets.storage.table.store import TableStore
 
-    unknown = set(options) - {"storage", "storage_options", "is_received"}
+    unknown = set(options) - {"storage", "storage_options", "is_received", "columns"}
     if unknown:
         raise _wrong_option(url, ", ".join(sorted(unknown)), "tables have none of this name")
     names = rest.strip("/").split("/")
     storage, own = str(options.get("storage", "")), options.get("storage_options", {})
     assert isinstance(own, Mapping)
     home = f"{own['spark_scheme']}://{storage.partition('://')[2]}" if "spark_scheme" in own else storage
-    is_received = bool(options.get("is_received"))
-    opener = _opener_of(options)
-    return TableStore(metastore, names[1], names[2], url, opener, storage=home, is_received=is_received)
+    opener, columns = _opener_of(options), Columns(str(options.get("columns", Columns.REFUSE)))
+    received = {"is_received": bool(options.get("is_received")), "ignores_columns": columns is Columns.IGNORE}
+    return TableStore(metastore, names[1], names[2], url, opener, storage=home, **received)
 
 
 def _open_lake(url: str, rest: str, options: Options) -> InstanceStore:

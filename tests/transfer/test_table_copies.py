@@ -45,6 +45,7 @@ class Tables:
     folder: Path
     name: str
     ports: Mapping[str, int]
+    columns: str = "refuse"
     stores: StorePool = field(default_factory=StorePool)
     catalogs: dict[str, Catalog] = field(init=False)
 
@@ -81,7 +82,8 @@ class Tables:
 
     def side(self, cluster: str, path: str = DAY) -> Side:
         url = f"thrift://127.0.0.1:{self.ports[cluster]}/{self.name}_{cluster}/clicks"
-        options: FrozenMap[str, object] = FrozenMap({"storage": f"file://{self.folder / cluster}"})
+        more = {"columns": self.columns} if cluster == "west" else {}
+        options: FrozenMap[str, object] = FrozenMap({"storage": f"file://{self.folder / cluster}", **more})
         return Side(store=StoreAddress(url=url, options=options), path=path, flag=FLAG if cluster == "west" else None)
 
     def copy(
@@ -197,6 +199,18 @@ def test_what_is_no_plain_table_or_has_other_columns_is_refused_by_name(
     with pytest.raises(TableRefusedError, match=reason):
         tables.copy()
     assert cluster == "west" or tables.catalog.find_table(f"{tables.name}_west", "clicks") is None
+
+
+def test_columns_that_only_one_of_the_tables_has_are_ignored_where_the_feed_says_so(tables: Tables) -> None:
+    tables.make(columns=[*COLUMNS, ("more", "int")])
+    tables.make("west", columns=[*COLUMNS, ("other", "int")])
+    tables.add({"a": b"a"}, *VALUES)
+    tables.columns = "ignore"
+    assert tables.copy().files == 1
+    there = tables.partition(*VALUES)
+    assert there is not None
+    assert [each.name for each in there.described.sd.cols] == ["text", "more"]
+    assert tables.table().columns == (*COLUMNS, ("other", "int"))
 
 
 def test_a_partition_that_others_have_made_is_refused_adopted_where_it_is_equal_or_replaced(tables: Tables) -> None:

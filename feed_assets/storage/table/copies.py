@@ -69,8 +69,11 @@ def receive_table(source: TablePartitions, target: TablePartitions) -> None:
         metastore.create_table(target.database, target.name, target.new_location(), told)
         found = target.table()
     require_copyable(found, target.store, "the target")
-    for what, one, other in (("partition keys", told.keys, found.keys), ("columns", told.columns, found.columns)):
-        if differing := _differences(dict(one), dict(other)):
+    columns, others = dict(told.columns), dict(found.columns)
+    if target.ignores_columns:  # readers leave out what only the files have, and find null in what they lack
+        columns, others = ({name: each[name] for name in columns.keys() & others} for each in (columns, others))
+    for what, one, other in (("partition keys", dict(told.keys), dict(found.keys)), ("columns", columns, others)):
+        if differing := _differences(one, other):
             raise TableRefusedError(
                 store=target.store,
                 path="",

@@ -71,7 +71,7 @@ class TablePartitions(Partitions[Table]):
     """Queries on the partitions of one table, for its store and its trash. `store` is the URL of the table.
 
     Nothing is cached but the keys of the table, for those who look. A missing table that `is_received` is made by the
-    first copy, on the `storage` of its cluster.
+    first copy, on the `storage` of its cluster; of one that `ignores_columns`, copies may have others.
     """
 
     def __init__(
@@ -84,10 +84,12 @@ class TablePartitions(Partitions[Table]):
         *,
         storage: str = "",
         is_received: bool = False,
+        ignores_columns: bool = False,
     ) -> None:
         self.metastore = metastore
         self.storage = storage
         self.is_received = is_received
+        self.ignores_columns = ignores_columns
         self.store = store
         self.database = database
         self.name = table

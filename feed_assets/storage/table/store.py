@@ -81,11 +81,11 @@ class TableStore(PartitionStore[Table]):
         *,
         storage: str = "",
         is_received: bool = False,
+        ignores_columns: bool = False,
     ) -> None:
         self.root_url = root_url
-        self._partitions = TablePartitions(
-            metastore, database, table, root_url, opener, storage=storage, is_received=is_received
-        )
+        received = {"is_received": is_received, "ignores_columns": ignores_columns}
+        self._partitions = TablePartitions(metastore, database, table, root_url, opener, storage=storage, **received)
 
     def listings(
         self, paths: Sequence[str], view: View, names: Sequence[str] = (), *, manifest: int = 0
