@@ -97,7 +97,8 @@ def tell_event(event: FeedEvent) -> str:
     size = f"{counted(event.bytes or 0, 'byte')} in {counted(event.files or 0, 'file')}"
     by = event.payload.get("process")
     who = f"{_name_process(str(by))}, {event.origin}" if by else event.origin
-    return f"by {who}: {size}, {shorten_digest(event.manifest_digest)}"
+    is_read = not (event.manifest_digest or "").startswith("look:")  # else a poll has seen sizes and times
+    return f"by {who}: {size}" + (f", {shorten_digest(event.manifest_digest)}" if is_read else "")
 
 
 def _name_process(name: str) -> str:

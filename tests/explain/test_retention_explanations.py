@@ -125,7 +125,7 @@ def test_what_was_brought_back_is_explained_as_what_is_there(harness: RetentionH
     assert not of(found, C.EVICTED, C.TRASHED)
     assert texts(found, C.EXPIRES, C.KEPT) == texts(before, C.EXPIRES, C.KEPT)
     (event,) = texts(found, C.EVENT)
-    assert event.startswith("RESTORED at 2013-11-04T00:00:00Z by retention: 4 bytes in 1 file, ")
+    assert event.startswith("RESTORED at 2013-11-04T00:00:00Z by retention: 4 bytes in 1 file")
 
 
 def test_what_goes_again_tells_of_the_newest_sweep(harness: RetentionHarness) -> None:

@@ -111,6 +111,8 @@ def test_a_version_concerns_the_newest_instance_of_its_reader_and_lineage_tells_
     later = NOON + WATCH
     assert work(lifecycle, later) == [("naming", DAYS[2])]
     assert [lifecycle.content("named", day) for day in DAYS] == ["old", "old", "new"]
+    (attempt,) = [each for each in told(lifecycle, Kind.PROCESS, "naming", DAYS[2], later) if "attempt 2" in each]
+    assert attempt.endswith("updated: countries changed at 2013-11-03T12:05:00Z")
     changed = versions(lifecycle, "countries")
     assert changed == [(FeedEventKind.ARRIVED, DAYS[0] + timedelta(hours=8)), (FeedEventKind.CHANGED, later)]
     read = [told(lifecycle, Kind.PROCESS, "naming", day, later) for day in DAYS[1:]]

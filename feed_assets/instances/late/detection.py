@@ -229,8 +229,10 @@ class CheckBatch:
                 (evicted if is_expired else gone).add(key.nominal_time)
             else:
                 present[key.nominal_time] = recorded.digests[key] if each.is_scanned else row.manifest_digest
+        versions = [row.updated_at for key in each.keys if each.record.is_current and (row := self.rows.get(key))]
         return InputContents(
             name=each.edge.name,
+            version=max(versions, default=None),
             feed=each.edge.feed,
             is_late=each.is_late,
             is_optional=each.edge.optional,

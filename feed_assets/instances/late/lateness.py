@@ -44,15 +44,18 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputChange:
-    """One instance of a late input that has changed since it was read."""
+    """One instance of a late input that has changed since it was read; of a current one, the time of its `version`."""
 
     input: str
     feed: str
     nominal_time: datetime
     kind: ChangeKind
+    version: datetime | None = None
 
     def render(self) -> str:
-        """Render the change for messages: `weather 2013-11-03T05:00Z changed`."""
+        """Render the change for messages: `weather 2013-11-03T05:00Z changed`, `countries changed at …`."""
+        if self.version is not None:
+            return f"{self.feed} {self.kind.value} at {self.version:%Y-%m-%dT%H:%M:%SZ}"
         return f"{self.feed} {render_datetime(self.nominal_time)} {self.kind.value}"
 
 
@@ -62,7 +65,8 @@ class InputContents:
 
     `evicted` are read instances that retention has removed since: by the record, or because they have expired and
     cannot be read, as after the restore of an older record. `gone` are others that cannot be read now, because they are
-    missing or being written. `renewed` are those that were recorded again since a rerun was asked for.
+    missing or being written. `renewed` are those that were recorded again since a rerun was asked for. `version` is the
+    time of the present version of a current instance.
     """
 
     name: str
@@ -74,6 +78,7 @@ class InputContents:
     evicted: frozenset[datetime] = frozenset()
     gone: frozenset[datetime] = frozenset()
     renewed: frozenset[datetime] = frozenset()
+    version: datetime | None = None
 
 
 class LateVerdict(StrEnum):
@@ -120,7 +125,9 @@ def find_changes(
             continue
         for time in sorted(each.used.keys() | each.present.keys()):
             if (kind := _change_of(each, time, differ)) is not None:
-                changes.append(InputChange(input=each.name, feed=each.feed, nominal_time=time, kind=kind))
+                changes.append(
+                    InputChange(input=each.name, feed=each.feed, nominal_time=time, kind=kind, version=each.version)
+                )
     return tuple(changes)
 
 
@@ -549,7 +556,7 @@ def decide_rerun(
         return decide_wait(check, as_of, is_woken=is_woken)
     found = [change.render() for change in find_changes(contents, differ=is_other_content)]
     found += [
-        f"{each.feed} {render_datetime(time)} was made again"
+        f"{each.feed}{'' if each.version else f' {render_datetime(time)}'} was made again"
         for each in contents
         for time in sorted(each.renewed)
         if asked.goes_on or None in (each.used.get(time), each.present.get(time))
