@@ -296,8 +296,7 @@ class FeedRecord:
     @property
     def is_judged(self) -> bool:
         """Whether a run judges the rows of what comes from outside before it is available."""
-        is_possible = self.is_external and self.has_data and self.inbox is None and not self.is_current
-        return self.quality is not None and is_possible
+        return self.quality is not None and self.is_external and self.has_data and self.inbox is None
 
     @property
     def is_polled(self) -> bool:

@@ -62,6 +62,7 @@ RULES: tuple[Rule, ...] = (
     Rule(code="feed-inbox", kind=Kind.FEED, check=rules_feed.check_inbox),
     Rule(code="quality-writers", kind=Kind.FEED, check=rules_quality.check_writers),
     Rule(code="quality-outside", kind=Kind.FEED, check=rules_quality.check_outside),
+    Rule(code="quality-compare", kind=Kind.FEED, check=rules_quality.check_compare),
     Rule(code="quality-in-feed", kind=Kind.FEED, check=rules_quality.check_columns),
     Rule(code="quality-threshold", kind=Kind.FEED, check=rules_quality.check_threshold),
     Rule(code="quality-quarantine", kind=Kind.FEED, check=rules_quality.check_quarantine),

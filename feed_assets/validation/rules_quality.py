@@ -48,11 +48,10 @@ def check_outside(scope: Scope, feed: Feed) -> Iterator[Complaint]:
     faults = [("quarantine", "takes no rows")] if quality.quarantine is not None else []
     if quality.threshold < 100 and quality.on_fail is OnFail.BLOCK:
         faults.append(("threshold", "lets bad rows reach who reads the feed"))
-    if feed.inbox is not None or feed.is_current:
-        what = "with an inbox" if feed.inbox is not None else "without a date"
+    if feed.inbox is not None:
         yield Complaint(
             path=("quality",),
-            message=f"the instances of a feed {what} that come from outside are not judged",
+            message="the instances of a feed with an inbox that come from outside are not judged",
             remedy="Let a process read this feed and write another one with quality.",
         )
         return
@@ -72,6 +71,16 @@ def check_outside(scope: Scope, feed: Feed) -> Iterator[Complaint]:
                     for output in process.outputs.values()
                 )
             ),
+        )
+
+
+def check_compare(_: Scope, feed: Feed) -> Iterator[Complaint]:
+    """What is compared with earlier instances must have some."""
+    if feed.is_current and feed.quality is not None and feed.quality.compare:
+        yield Complaint(
+            path=("quality", "compare"),
+            message="it compares with earlier instances, but a feed with instances: current has one alone",
+            remedy="Write aggregates about its rows, such as count(*) > 1000.",
         )
 
 

@@ -18,7 +18,8 @@ from feed_assets.entities.feed import Feed
 from feed_assets.explain.explanations import explain_instance, tell_why
 from feed_assets.instances.arrival.arrival_notices import Notice, NoticeOutcome, record_notice
 from feed_assets.instances.arrival.stored_data import record_gone
-from feed_assets.instances.errors import InputChangedError
+from feed_assets.instances.attempts.judging import conclude_unread
+from feed_assets.instances.errors import InputChangedError, InputsMissingError
 from feed_assets.instances.gates.actions import InstanceAction, apply_action
 from feed_assets.instances.late.detection import apply_late_checks
 from feed_assets.instances.late.hanging import find_hanging
@@ -358,6 +359,32 @@ def test_what_is_written_here_stays_the_version_if_the_validity_starts_at_anothe
 
 
 @pytest.mark.parametrize("on_update", ["rerun", "hold"])
+def let_in(lifecycle: LifecycleHarness, as_of: datetime) -> None:
+    conclude_unread(lifecycle.runner(as_of).context, lifecycle.feed("countries"), START)
+
+
+def test_a_version_whose_rows_are_judged_is_not_read_before_it_has_passed(tmp_path: Path) -> None:
+    judged = current("countries", quality={"rules": {"named": "name IS NOT NULL"}})
+    lifecycle = begun(tmp_path, judged, *entities()[1:])
+    assert lifecycle.feed_statuses("countries") == {START: FeedInstanceStatus.PARTIAL}
+    assert lifecycle.statuses("naming")[DAYS[2]] is ProcessInstanceStatus.WAITING
+    let_in(lifecycle, DAYS[2] + timedelta(hours=8))
+    work(lifecycle, DAYS[2] + timedelta(hours=9))
+    assert [lifecycle.content("named", day) for day in DAYS] == ["old", "old", "old"]
+    write(lifecycle, "new", NOON - timedelta(hours=1))
+    with pytest.raises(InputsMissingError):  # no look has found it yet
+        lifecycle.run("naming", DAYS[2], NOON, "by-hand")
+    assert lifecycle.content("named", DAYS[2]) == "old"
+    assert work(lifecycle, NOON + WATCH) == []
+    assert len(versions(lifecycle, "countries")) == 1
+    write(lifecycle, "newer", NOON - timedelta(minutes=30))
+    assert work(lifecycle, NOON + 2 * WATCH) == []
+    let_in(lifecycle, NOON + 2 * WATCH)
+    assert work(lifecycle, NOON + 3 * WATCH) == [("naming", DAYS[2])]
+    assert lifecycle.content("named", DAYS[2]) == "newer"
+    assert len(versions(lifecycle, "countries")) == 2
+
+
 def test_hold_waits_for_who_writes_a_current_instance(tmp_path: Path, on_update: str) -> None:
     windows = {"inputs": {"newest": "now(0,0)"}, "outputs": {"copied": "now(0,0)"}, "start": DAYS[2]}
     reader = process("reading", "days(1)", trigger={"on_update": on_update}, **windows)

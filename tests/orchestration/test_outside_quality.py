@@ -45,6 +45,35 @@ ORDERS = Feed.model_validate(
 SUMS = Feed.model_validate({**DAILY, "name": "sums", "locations": {"data": "/sums/${YEAR}${MONTH}${DAY}"}})
 
 
+RATES = Feed.model_validate(
+    {
+        "name": "rates",
+        "instances": "current",
+        "format": "csv",
+        "schema": "id bigint, rate double",
+        "availability_flag": "_SUCCESS",
+        "clusters": {"here": {"validity": {"start": "2026-01-01T00:00Z"}}},
+        "locations": {"data": "/rates"},
+        "quality": {"rules": {"positive": "rate > 0"}},
+    }
+)
+
+
+@process(
+    clusters=ON,
+    frequency="days(1)",
+    inputs={"rates": {"feed": "rates", "start": "latest(0)", "end": "latest(0)"}},
+    outputs={"sums": {"feed": "rated", "instance": "now(0,0)"}},
+    trigger={"on_update": "rerun"},
+)
+def rate(rates):  # type: ignore[no-untyped-def]
+    """Add up."""
+    return rates.groupBy().sum("rate").toDF("total")
+
+
+RATED = Feed.model_validate({**DAILY, "name": "rated", "locations": {"data": "/rated/${YEAR}${MONTH}${DAY}"}})
+
+
 @process(
     clusters=ON,
     frequency="days(1)",
@@ -131,3 +160,16 @@ def test_an_instance_unlike_the_one_before_is_held_back_until_somebody_accepts_i
     assert project.notify("orders", SECOND, accept="a sale").told.endswith("accepted as it is, 49 bytes in 1 file")
     assert jobs(project) == []
     assert project.status("add-up", SECOND) == "SUCCEEDED"
+
+
+def test_each_version_of_a_current_instance_is_judged_before_it_is_read(tmp_path: Path, spark: SparkSession) -> None:
+    settings = load_settings({}, environ={}, start=tmp_path)
+    with open_project(FIRST, entities=[HERE, RATES, RATED, rate], settings=settings, spark=spark) as project:
+        folder = project.put("rates", FIRST, {"a.csv": "id,rate\n1,5\n"})
+        assert jobs(project) == [("instances_here", True)]
+        assert project.status("rate", FIRST) == "SUCCEEDED"
+        for minute, (rows, total, runs) in enumerate((("1,-5", 5, 1), ("1,7", 7, 1), ("1,7", 7, 0)), 1):
+            (folder / "a.csv").write_text(f"id,rate\n{rows}\n")
+            project.set_clock(f"2026-01-01T00:{10 * minute}Z")
+            assert jobs(project) + jobs(project) == [("instances_here", True)] * runs  # the look is its own sensor
+            assert project.load("rated", FIRST).collect()[0][0] == total

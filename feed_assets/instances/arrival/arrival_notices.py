@@ -28,7 +28,7 @@ from feed_assets.instances.arrival.polling import PollResult, decide_poll_result
 from feed_assets.instances.arrival.recording import Signal, content_digest, record_signals
 from feed_assets.instances.arrival.store_polls import Candidate
 from feed_assets.instances.arrival.stored_data import record_vanished
-from feed_assets.instances.late.contents import record_contents, scan_contents
+from feed_assets.instances.late.contents import note_content, record_contents, scan_contents
 from feed_assets.instances.late.quality_checks import ACCEPTED, QualityChecks, hold_back, is_to_judge, let_in
 from feed_assets.json_form import Hidden, NominalTime
 from feed_assets.log.events import EventLog
@@ -198,6 +198,7 @@ def _record_version(
         if is_other:
             _audit(context, record, notice, known.nominal_time)
     outcome = NoticeOutcome.CHANGED if is_other else NoticeOutcome.KNOWN
+    outcome = NoticeOutcome.HELD if is_other and record.is_judged else outcome
     return _result(context, record, known.nominal_time, outcome, look.bytes, look.files, dry_run=dry_run)
 
 
@@ -302,6 +303,8 @@ def _accept(
     if not (notice.accept or "").strip():
         _refuse(notice, record, time, "nothing says why its rows are accepted", "Write the reason behind --accept.")
     key = FeedKey(*record.key, time)
+    where = (context.database, context.stores, {key: record} if record.is_current else {}, context.real_now)
+    content = scan_contents(*where, follows_declared=True).get(key)
     with context.database.begin() as connection:
         lock_log(connection)
         row, check = FeedInstances(connection).get(*key), QualityChecks(connection).of_instances([key]).get(key)
@@ -319,6 +322,7 @@ def _accept(
                 event={**check.event, "origin": notice_origin(notice.author), "bytes": look.bytes, "files": look.files},
             )
             let_in(connection, record, accepted, check, context.as_of, **{ACCEPTED: told})
+            note_content(connection, content, context.as_of)
     if not dry_run:
         _audit(context, record, notice, time)
     return _result(context, record, time, NoticeOutcome.ACCEPTED, look.bytes, look.files, dry_run=dry_run)

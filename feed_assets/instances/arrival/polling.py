@@ -163,23 +163,27 @@ def decide_poll_result(candidate: Candidate, look: Look, as_of: datetime, origin
     again: ArrivalPoll | None = None
     if record.is_judged:
         assert record.quality is not None
-        again = _plan_poll(key, f"{status}|{digest}|{digest_rules(record.quality)}", as_of, has_begun=True)
-    event = NewFeedEvent(
-        feed=record.feed,
-        cluster=record.cluster,
-        nominal_time=candidate.nominal_time,
-        kind=FeedEventKind.ARRIVED,
-        origin=origin,
-        manifest_digest=digest,
-        bytes=look.bytes,
-        files=look.files,
-        payload={"path": look.path},
-        recorded_at=as_of,
-    )
+        found = f"{status}|{digest}|{digest_rules(record.quality)}"
+        again = _plan_poll(key, found, as_of, has_begun=True, longest=longest)
+    event = arrival_of(row, look.path, origin)
     late_check = decide_feed_check(record, candidate.nominal_time, as_of)
     is_news = again is None or again.found != candidate.known
     return PollResult(
         key=key, row=row, event=event, next_poll=again, is_news=is_news, late_check=late_check, record=record
+    )
+
+
+def arrival_of(row: FeedInstance, path: str, origin: str) -> NewFeedEvent:
+    """Return the event of an arrival that a row tells of."""
+    return NewFeedEvent(
+        **row.key._asdict(),
+        kind=FeedEventKind.ARRIVED,
+        origin=origin,
+        manifest_digest=row.manifest_digest,
+        bytes=row.bytes,
+        files=row.files,
+        payload={"path": path},
+        recorded_at=row.updated_at,
     )
 
 

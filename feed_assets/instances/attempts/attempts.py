@@ -153,8 +153,28 @@ def open_gate(
     scanned = scan_late_inputs(context.database, context.stores, context.plan, key, states, now, real_now)
     with context.database.begin() as connection:
         leased.check_in(connection)
-        frozen = freeze_inputs(connection, key, states, scanned, now)
+        row = ProcessInstances(connection).get(*key) if scanned else None
+        held = check_gate(connection, context.plan, process, row, now).closed if row is not None else ()
+        if held:  # what has changed is judged before anybody reads it
+            _wait_again(connection, key, now)
+        else:
+            frozen = freeze_inputs(connection, key, states, scanned, now)
+    if row is not None and held:
+        raise _inputs_missing(context, process, row, held, {}, None)
     return Opened(states, frozen)
+
+
+def _wait_again(connection: Connection, key: ProcessKey, now: datetime) -> None:
+    ProcessInstances(connection).transition(
+        key,
+        {ProcessInstanceStatus.RUNNING},
+        status=ProcessInstanceStatus.WAITING,
+        request_key=None,
+        requested_at=None,
+        ready_at=None,
+        deadline_at=None,
+        updated_at=now,
+    )
 
 
 def find_inputs(

@@ -13,12 +13,18 @@ from sqlalchemy import Connection
 from feed_assets.context.operation import AttemptContext
 from feed_assets.engines.port import InputData, Judged
 from feed_assets.entities.common import Kind
-from feed_assets.instances.arrival.polling import decide_poll_result, fingerprint, record_poll_results
+from feed_assets.instances.arrival.polling import (
+    decide_poll_result,
+    fingerprint,
+    record_poll_results,
+    wait_until_settled,
+)
 from feed_assets.instances.arrival.store_polls import Candidate, poll_instances
 from feed_assets.instances.attempts.attempt_inputs import InstanceAddresses
 from feed_assets.instances.attempts.verdicts import Verdict
 from feed_assets.instances.attempts.work_data import feed_data
 from feed_assets.instances.errors import NothingToCompareError
+from feed_assets.instances.late.contents import Content, note_content, scan_contents
 from feed_assets.instances.late.quality_checks import QualityCheck, QualityChecks, digest_rules, let_in
 from feed_assets.instances.leasing import Leased
 from feed_assets.log.instances.feed_instances import FeedInstances
@@ -89,6 +95,7 @@ def judge_instance(
         check = _find_open(context, key)
         if check is None or record.quality is None or not _is_same(context, record, check):
             return None
+        content = _scan(context, record, key)
         with closing(InstanceAddresses(context.database, context.stores)) as addresses:
             data = _read(record, nominal_time, record.feed, addresses)
             others = find_others(context, record, nominal_time, addresses)
@@ -105,7 +112,7 @@ def judge_instance(
         with context.database.begin() as connection:
             lock_log(connection)
             leased.check_in(connection)
-            _conclude(connection, context, record, check, verdict)
+            _conclude(connection, context, record, check, verdict, content)
         return verdict
 
 
@@ -113,6 +120,7 @@ def conclude_unread(context: AttemptContext, record: FeedRecord, nominal_time: d
     """Let in an instance as if its rows were good, where there are none: in a simulation."""
     check = _find_open(context, FeedKey(*record.key, nominal_time))
     if check is not None and record.quality is not None:
+        content = _scan(context, record, check.feed_key)
         judged = Judged(rows=0, bad=0, broken={})
         good = record.quality.model_copy(update={"min_rows": None})
         verdict = Verdict(
@@ -120,7 +128,7 @@ def conclude_unread(context: AttemptContext, record: FeedRecord, nominal_time: d
         )
         with context.database.begin() as connection:
             lock_log(connection)
-            _conclude(connection, context, record, check, verdict)
+            _conclude(connection, context, record, check, verdict, content)
 
 
 def _find_open(context: AttemptContext, key: FeedKey) -> QualityCheck | None:
@@ -129,14 +137,23 @@ def _find_open(context: AttemptContext, key: FeedKey) -> QualityCheck | None:
     return check if check is not None and check.due_at is not None else None
 
 
+def _scan(context: AttemptContext, record: FeedRecord, key: FeedKey) -> Content | None:
+    """Return the content of a current instance; None of any other."""
+    wanted = {key: record} if record.is_current else {}
+    found = scan_contents(context.database, context.stores, wanted, context.real_clock.now(), follows_declared=True)
+    return found.get(key)
+
+
 def _is_same(context: AttemptContext, record: FeedRecord, check: QualityCheck) -> bool:
     """Return whether the content is still that of the check; else record what is there now."""
     if not check.content.startswith(LOOK):
-        return True
+        content = _scan(context, record, check.feed_key)
+        return content is None or (content.scan is not None and content.scan.digest == check.content)
     candidate = Candidate(record=record, nominal_time=check.nominal_time)
     (look,) = poll_instances(context.stores, [candidate])
     if look.obstacle is None and fingerprint(look) == check.content:
         return True
+    look = wait_until_settled(record, look, context.real_clock.now())
     seen = decide_poll_result(candidate, look, context.clock.now(), str(check.event["origin"]))
     with context.database.begin() as connection:
         record_poll_results(connection, [seen])
@@ -144,7 +161,12 @@ def _is_same(context: AttemptContext, record: FeedRecord, check: QualityCheck) -
 
 
 def _conclude(
-    connection: Connection, context: AttemptContext, record: FeedRecord, check: QualityCheck, verdict: Verdict
+    connection: Connection,
+    context: AttemptContext,
+    record: FeedRecord,
+    check: QualityCheck,
+    verdict: Verdict,
+    content: Content | None = None,
 ) -> None:
     """Record a verdict if it is still asked for. Let the instance in, or tell that it is held back."""
     store, key, now = QualityChecks(connection), check.feed_key, context.clock.now()
@@ -165,6 +187,7 @@ def _conclude(
     )
     if verdict.is_published:
         let_in(connection, record, row, judged, now)
+        note_content(connection, content, now)
         return
     store.put([judged])
     Outbox(connection).append_many([_message(context, record, row, judged, now)])

@@ -260,6 +260,12 @@ def _is_available(row: FeedInstance | None) -> bool:
     return row is not None and row.status is FeedInstanceStatus.AVAILABLE
 
 
+def note_content(connection: Connection, content: Content | None, as_of: datetime) -> None:
+    """Record the content of a current instance that is let in: what stands there later is compared with it."""
+    if content is not None and content.is_available:
+        Manifests(connection).put([_to_manifest(content, as_of)])
+
+
 def _to_manifest(content: Content, as_of: datetime) -> RecordedManifest:
     assert content.scan is not None
     return RecordedManifest(

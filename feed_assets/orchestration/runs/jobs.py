@@ -205,9 +205,10 @@ def _build_outside_check(runtime: Runtime, layout: AssetLayout, feed: FeedRecord
 
         with masked_errors():
             known: list[QualityCheck] = []
-            judge_instances(context, runtime, feed, [grid.nominal_time(context.partition_key)], known.append)
+            partition = None if grid.is_single else context.partition_key
+            judge_instances(context, runtime, feed, [grid.nominal_time(partition or "")], known.append)
             assert feed.quality is not None
             for each in known:
-                yield to_result(build_quality_evaluation(asset, context.partition_key, feed.quality, each))
+                yield to_result(build_quality_evaluation(asset, partition, feed.quality, each))
 
     return check

@@ -54,7 +54,7 @@ def run_listed(runtime: Runtime, find_asset: FindAsset, cluster: str, context: d
         def report(known: QualityCheck) -> None:
             asset = find_asset(record.key)
             if asset is not None and record.quality is not None and asset[1].sequence.contains(known.nominal_time):
-                partition = asset[1].key(known.nominal_time)
+                partition = asset[1].partition(known.nominal_time)
                 evaluation = build_quality_evaluation(asset[0], partition, record.quality, known)
                 context.log_event(evaluation)  # type: ignore[arg-type]  # Dagster itself accepts it
 

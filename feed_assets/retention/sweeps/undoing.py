@@ -8,14 +8,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
+from sqlalchemy import Connection
+
 from feed_assets.errors import Fault
-from feed_assets.instances.arrival.polling import decide_poll_result
+from feed_assets.instances.arrival.polling import arrival_of, decide_poll_result
 from feed_assets.instances.arrival.store_polls import Candidate
 from feed_assets.instances.attempts.displacement import OutputPlace
+from feed_assets.instances.late.quality_checks import hold_back
 from feed_assets.instances.leasing import Leased
+from feed_assets.log.instances.arrival_polls import ArrivalPolls
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.leases import Leases
-from feed_assets.log.records import FeedEvent, FeedInstance, FeedInstanceStatus, FeedKey
+from feed_assets.log.records import ArrivalPoll, FeedEvent, FeedInstance, FeedInstanceStatus, FeedKey
 from feed_assets.log.removals.chunks import SweepChunks
 from feed_assets.log.removals.records import (
     WHILE_A_VERSION,
@@ -238,6 +242,19 @@ class Restoration:
             for item, look in zip(items, looks, strict=True)
         }
 
+    def _hold_back(
+        self, connection: Connection, rows: Mapping[SweepItem, FeedInstance | None]
+    ) -> Mapping[SweepItem, FeedInstance | None]:
+        """Return the rows of restored items; what the record has never had is judged as what arrives is."""
+        record, now = self.context.feed_of(self.chunk, self.sweep.cluster), self.context.clock.now()
+        new = [row for row in rows.values() if row is not None and row.event_seq is None and row.available_at]
+        if record is None or not new:
+            return rows
+        arriving = [(record, row, arrival_of(row, record.path(row.nominal_time), self.removal.origin)) for row in new]
+        held = hold_back(connection, arriving)
+        ArrivalPolls(connection).put(ArrivalPoll(*key, found="", polled_at=now, next_poll_at=now) for key in held)
+        return {item: None if row is None else held.get(row.key, row) for item, row in rows.items()}
+
     def _record(
         self,
         rows: Mapping[SweepItem, FeedInstance | None],
@@ -245,7 +262,7 @@ class Restoration:
         state: ChunkState,
     ) -> None:
         with self.context.database.begin() as connection:
-            record_restored(connection, self.removal, rows, self.context.clock.now())
+            record_restored(connection, self.removal, self._hold_back(connection, rows), self.context.clock.now())
             SweepChunks(connection, self.sweep.sweep_id).finish(self.chunk, self.context.holder, state, results)
 
 

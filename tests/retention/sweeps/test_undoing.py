@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from feed_assets.entities.cluster import Cluster
+from feed_assets.entities.content.quality import Quality
 from feed_assets.instances.leasing import TTL
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.leases import Leases
@@ -75,6 +76,20 @@ def test_an_undo_makes_everything_as_it_was(harness: RetentionHarness) -> None:
             before.files,
             before.available_at,
         )
+
+
+@pytest.mark.parametrize("has_arrived", [True, False])
+def test_what_the_record_never_had_is_judged_as_what_arrives(tmp_path: Path, state_url: str, has_arrived: bool) -> None:
+    harness = RetentionHarness.of(tmp_path, kept_feed(), state=state_url)
+    harness.land("clicks", *EXPIRED, *YOUNG)
+    if has_arrived:
+        harness.arrive(at("04"))
+    judged = kept_feed().model_copy(update={"quality": Quality(min_rows=1)})
+    harness.lifecycle.declare(judged)
+    sweep = harness.run(harness.planned())
+    assert harness.undo(sweep).restored == 24
+    status = FeedInstanceStatus.AVAILABLE if has_arrived else FeedInstanceStatus.PARTIAL
+    assert {harness.rows()[time].status for time in EXPIRED} == {status}
 
 
 def test_a_feed_whose_storage_is_away_keeps_no_other_from_coming_back(tmp_path: Path, state_url: str) -> None:
