@@ -378,9 +378,9 @@ class _Inbox:
         """Return the files that are to be taken, and those that an event has taken before under the same name."""
         claimed, known = list[DeliveredFile](), dict[DeliveredFile, int]()
         taken = TakenFiles(connection).of_contents(*self._record.key, {checksum for _, checksum in contents})
-        earlier = [file for file in taken if file.event not in gone and self._is_remembered(file)]
+        earlier = [file for file in taken if file.event not in gone and (not self._leaves or file.name in self._taken)]
         events = EventLog(connection).of_numbers({each.event for each in earlier})
-        by = {(each.checksum, each.name): each.event for each in earlier}
+        by = {(each.checksum, each.name): each.event for each in earlier if self._is_present(each)}
         first = {each.checksum: each.name for each in reversed(earlier)}
         for file, checksum in contents:
             each = DeliveredFile(file.name, file.version, file.size, checksum)
@@ -388,9 +388,9 @@ class _Inbox:
             if (event := by.get((checksum, file.name))) is not None:
                 known[each] = event
                 self._see(file, FileStatus.KNOWN, "it was taken before", events[event].nominal_time)
-            elif name is not None and not inbox_of(self._record).takes_duplicates:
+            elif name not in (None, file.name) and not inbox_of(self._record).takes_duplicates:
                 reason = f"its content is that of {name!r}"
-                first_event = by.get((checksum, name))
+                first_event = by.get((checksum, name or ""))
                 time = None if first_event is None else events[first_event].nominal_time
                 self._see(file, FileStatus.DUPLICATE, reason, time)
             else:
@@ -398,10 +398,9 @@ class _Inbox:
                 first.setdefault(checksum, file.name)
         return claimed, known
 
-    def _is_remembered(self, file: TakenFile) -> bool:
-        """Return whether a taken file counts: of an inbox that leaves its files, only what it still shows does."""
-        known = self._taken.get(file.name)
-        return not self._leaves or (known is not None and known.event == file.event)
+    def _is_present(self, file: TakenFile) -> bool:
+        """Return whether a taken file is the last of its name, if an inbox leaves its files: after others it is new."""
+        return not self._leaves or self._taken[file.name].event == file.event
 
     def _remember(self, found: Mapping[str, InboxFile]) -> dict[str, LeftFile]:
         """Return what is remembered of files that stay; say once of each why it does."""

@@ -106,6 +106,24 @@ def test_what_leaves_the_listing_is_forgotten_and_new_when_it_comes_back(left: L
     assert look(left, FIRST + 4 * MINUTE).arrived == 1  # of three versions, as others write them: one, two, one
 
 
+@pytest.mark.parametrize("duplicates", ["refuse", "take"])
+def test_what_rotated_under_another_name_is_a_duplicate_while_its_first_name_is_there(
+    tmp_path: Path, duplicates: str
+) -> None:
+    rotating = harness(tmp_path, leave=True, duplicates=duplicates)
+    path = put(rotating, "1.json", "one")
+    look(rotating)
+    for number, text in enumerate(("two", "three"), 1):
+        for old in (2, 1):
+            if (former := path.with_name(f"{old}.json")).exists():
+                former.rename(path.with_name(f"{old + 1}.json"))
+        put(rotating, "1.json", text)
+        assert look(rotating, FIRST + number * MINUTE).arrived == 1
+        rotated = {"2.json": "one"} if number == 1 else {"2.json": "two", "3.json": "one"}
+        others = {} if duplicates == "refuse" else rotated
+        assert contents(rotating, FIRST + number * MINUTE) == {"1.json": text, **others}
+
+
 @pytest.mark.parametrize("is_moved", [True, False])
 def test_files_whose_directory_was_away_are_not_taken_again_but_others_in_their_place_are(
     left: LifecycleHarness, is_moved: bool
