@@ -104,7 +104,7 @@ class Restoration:
         self._register([item.nominal_time for item in back])
         former = self._past_rows([item for item in back if item in events], events, rows, tokens)
         is_away = kept_reasons is not None or any(each.outcome in REMOVED_OUTCOMES for each in results.values())
-        self._record(former, results, ChunkState.DONE if is_away else ChunkState.UNDONE)
+        self._record(former, events, results, ChunkState.DONE if is_away else ChunkState.UNDONE)
         return results
 
     def _register(self, times: Sequence[datetime]) -> None:
@@ -243,11 +243,15 @@ class Restoration:
         }
 
     def _hold_back(
-        self, connection: Connection, rows: Mapping[SweepItem, FeedInstance | None]
+        self,
+        connection: Connection,
+        rows: Mapping[SweepItem, FeedInstance | None],
+        events: Mapping[SweepItem, FeedEvent],
     ) -> Mapping[SweepItem, FeedInstance | None]:
         """Return the rows of restored items; what the record has never had is judged as what arrives is."""
         record, now = self.context.feed_of(self.chunk, self.sweep.cluster), self.context.clock.now()
-        new = [row for row in rows.values() if row is not None and row.event_seq is None and row.available_at]
+        there = ((events[item], row) for item, row in rows.items() if row is not None and row.available_at)
+        new = [row for event, row in there if past_row(event, None, 0) is None]
         if record is None or not new:
             return rows
         arriving = [(record, row, arrival_of(row, record.path(row.nominal_time), self.removal.origin)) for row in new]
@@ -258,11 +262,14 @@ class Restoration:
     def _record(
         self,
         rows: Mapping[SweepItem, FeedInstance | None],
+        events: Mapping[SweepItem, FeedEvent],
         results: Mapping[SweepItem, ItemResult],
         state: ChunkState,
     ) -> None:
         with self.context.database.begin() as connection:
-            record_restored(connection, self.removal, self._hold_back(connection, rows), self.context.clock.now())
+            record_restored(
+                connection, self.removal, self._hold_back(connection, rows, events), self.context.clock.now()
+            )
             SweepChunks(connection, self.sweep.sweep_id).finish(self.chunk, self.context.holder, state, results)
 
 

@@ -12,7 +12,7 @@ from feed_assets.entities.content.quality import Quality
 from feed_assets.instances.leasing import TTL
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.leases import Leases
-from feed_assets.log.records import FeedEventKind, FeedInstanceStatus
+from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, FeedKey
 from feed_assets.log.removals.records import ChunkState, ItemOutcome, Sweep, SweepState
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.log.run_names import name_holder
@@ -82,8 +82,10 @@ def test_an_undo_makes_everything_as_it_was(harness: RetentionHarness) -> None:
 def test_what_the_record_never_had_is_judged_as_what_arrives(tmp_path: Path, state_url: str, has_arrived: bool) -> None:
     harness = RetentionHarness.of(tmp_path, kept_feed(), state=state_url)
     harness.land("clicks", *EXPIRED, *YOUNG)
-    if has_arrived:
-        harness.arrive(at("04"))
+    harness.arrive(at("04"))
+    with harness.lifecycle.database.begin() as connection:
+        unknown = [] if has_arrived else [FeedKey("clicks", "primary", time) for time in EXPIRED]
+        FeedInstances(connection).remove(unknown)
     judged = kept_feed().model_copy(update={"quality": Quality(min_rows=1)})
     harness.lifecycle.declare(judged)
     sweep = harness.run(harness.planned())
