@@ -28,7 +28,7 @@ from feed_assets.instances.arrival.polling import PollResult, decide_poll_result
 from feed_assets.instances.arrival.recording import Signal, content_digest, record_signals
 from feed_assets.instances.arrival.store_polls import Candidate
 from feed_assets.instances.arrival.stored_data import record_vanished
-from feed_assets.instances.late.contents import note_content, record_contents, scan_contents
+from feed_assets.instances.late.contents import note_content, record_contents, scan_contents, scan_held
 from feed_assets.instances.late.quality_checks import ACCEPTED, QualityChecks, hold_back, is_to_judge, let_in
 from feed_assets.json_form import Hidden, NominalTime
 from feed_assets.log.events import EventLog
@@ -303,8 +303,7 @@ def _accept(
     if not (notice.accept or "").strip():
         _refuse(notice, record, time, "nothing says why its rows are accepted", "Write the reason behind --accept.")
     key = FeedKey(*record.key, time)
-    where = (context.database, context.stores, {key: record} if record.is_current else {}, context.real_now)
-    content = scan_contents(*where, follows_declared=True).get(key)
+    content = scan_held(context.database, context.stores, record, key, context.real_now)
     with context.database.begin() as connection:
         lock_log(connection)
         row, check = FeedInstances(connection).get(*key), QualityChecks(connection).of_instances([key]).get(key)

@@ -24,7 +24,7 @@ from feed_assets.instances.attempts.attempt_inputs import InstanceAddresses
 from feed_assets.instances.attempts.verdicts import Verdict
 from feed_assets.instances.attempts.work_data import feed_data
 from feed_assets.instances.errors import NothingToCompareError
-from feed_assets.instances.late.contents import Content, note_content, scan_contents
+from feed_assets.instances.late.contents import Content, note_content, scan_held
 from feed_assets.instances.late.quality_checks import QualityCheck, QualityChecks, digest_rules, let_in
 from feed_assets.instances.leasing import Leased
 from feed_assets.log.instances.feed_instances import FeedInstances
@@ -138,10 +138,7 @@ def _find_open(context: AttemptContext, key: FeedKey) -> QualityCheck | None:
 
 
 def _scan(context: AttemptContext, record: FeedRecord, key: FeedKey) -> Content | None:
-    """Return the content of a current instance; None of any other."""
-    wanted = {key: record} if record.is_current else {}
-    found = scan_contents(context.database, context.stores, wanted, context.real_clock.now(), follows_declared=True)
-    return found.get(key)
+    return scan_held(context.database, context.stores, record, key, context.real_clock.now())
 
 
 def _is_same(context: AttemptContext, record: FeedRecord, check: QualityCheck) -> bool:

@@ -260,8 +260,18 @@ def _is_available(row: FeedInstance | None) -> bool:
     return row is not None and row.status is FeedInstanceStatus.AVAILABLE
 
 
+def scan_held(
+    database: Database, stores: StorePool, record: FeedRecord, key: FeedKey, real_now: datetime
+) -> Content | None:
+    """Scan an instance that is held back, if its content is compared later: of a current one, or for late data."""
+    with database.read() as connection:
+        is_compared = record.is_current or bool(Manifests(connection).get_digests([key]))
+    wanted = {key: record} if is_compared else {}
+    return scan_contents(database, stores, wanted, real_now, follows_declared=True).get(key)
+
+
 def note_content(connection: Connection, content: Content | None, as_of: datetime) -> None:
-    """Record the content of a current instance that is let in: what stands there later is compared with it."""
+    """Record the content of an instance that is let in: what stands there later is compared with it."""
     if content is not None and content.is_available:
         Manifests(connection).put([_to_manifest(content, as_of)])
 
