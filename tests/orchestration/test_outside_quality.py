@@ -172,4 +172,4 @@ def test_each_version_of_a_current_instance_is_judged_before_it_is_read(tmp_path
             (folder / "a.csv").write_text(f"id,rate\n{rows}\n")
             project.set_clock(f"2026-01-01T00:{10 * minute}Z")
             assert jobs(project) + jobs(project) == [("instances_here", True)] * runs  # the look is its own sensor
-            assert project.load("rated", FIRST).collect()[0][0] == total
+            assert float(project.load("rated", FIRST).collect()[0][0]) == total
