@@ -7,7 +7,7 @@ from datetime import datetime
 from feed_assets.entities.content.columns import parse_columns, parse_nested
 from feed_assets.entities.feed import FeedFormat
 from feed_assets.plan.records import FeedRecord, RegistrationRecord
-from feed_assets.registration.port import OWNER, CatalogTable, OwnPlaces, Registered, RegisteredPlace
+from feed_assets.registration.port import OWNER, CatalogTable, OwnPlaces, Registered, RegisteredPlace, plain_url
 from feed_assets.storage.table.metastore import Metastore, Partition, Table, TableFormat
 from feed_assets.storage.table.partition_names import PartitionSpec, parse_partition
 from feed_assets.storage.table.partitions import plain_location
@@ -32,7 +32,7 @@ class HiveTable(CatalogTable):
         return {each.nominal_time: self._state(each, found.get(each.nominal_time)) for each in places}
 
     def put(self, places: Sequence[RegisteredPlace]) -> Mapping[datetime, str]:
-        table = self._require(self._find_table() or self._make())
+        table = self._require(self._find_table() or self._make(places[0]))
         found, refused = self._find(table, places), dict[datetime, str]()
         for each in places:
             partition = found.get(each.nominal_time)
@@ -40,8 +40,8 @@ class HiveTable(CatalogTable):
                 assert partition is not None
                 at = f"points to {partition.location}, which is not a place of the feed"
                 refused[each.nominal_time] = f"the partition {table.render(partition.values)} {at}"
-            elif partition is None or not self._metastore.alter_partition(table, partition, each.url):
-                self._metastore.add_partition(table, self._spec(table, each).values, each.url)
+            elif partition is None or not self._metastore.alter_partition(table, partition, each.location):
+                self._metastore.add_partition(table, self._spec(table, each).values, each.location)
         return refused
 
     def drop(self, places: Sequence[RegisteredPlace]) -> None:
@@ -68,7 +68,7 @@ class HiveTable(CatalogTable):
     def _state(self, place: RegisteredPlace, partition: Partition | None) -> Registered:
         if partition is None:
             return Registered.MISSING
-        location = plain_location(partition.location)
+        location = plain_url(plain_location(partition.location))
         if location == place.url:
             return Registered.CURRENT
         return Registered.OTHER if self._own.find_instance(location) == location else Registered.FOREIGN
@@ -83,13 +83,13 @@ class HiveTable(CatalogTable):
             raise self._refused(f"{name} has transactions or buckets", "Use a plain external table.")
         if table.parameters.get(OWNER) != self._owner:
             for partition in self._metastore.find_partitions(table, self._metastore.partition_names(table, {})):
-                location = plain_location(partition.location)
+                location = plain_url(plain_location(partition.location))
                 if self._own.find_instance(location) != location:
                     raise self._filled_by_others(f"its partition {table.render(partition.values)} at {location}")
             self._metastore.put_parameter(table, OWNER, self._owner)
         return table
 
-    def _make(self) -> Table:
+    def _make(self, place: RegisteredPlace) -> Table:
         if self._record.columns is None:
             raise self._no_schema()
         keys = tuple((part.partition("=")[0], "string") for part in self._registration.template.text.split("/"))
@@ -102,12 +102,10 @@ class HiveTable(CatalogTable):
             reason = f"there is no table {self._registration.name}, and none is made for {self._record.format.value}"
             raise self._refused(reason, "Make the table, with the SerDe of these files.")
         described = self._registration.table
-        root = self._own.places[0]
-        location = f"{root[0].rstrip('/')}/{root[1].template.base.strip('/')}"
         self._metastore.make_table(
             described.database,
             described.name,
-            location=location,
+            location=f"{place.location.removesuffix(place.path)}{self._record.template.base.strip('/')}",
             columns=columns,
             keys=keys,
             form=form,

@@ -126,10 +126,12 @@ class IcebergTable(CatalogTable):
         if transaction.table_metadata.name_mapping() is None:
             mapping = transaction.table_metadata.schema().name_mapping
             properties[TableProperties.DEFAULT_NAME_MAPPING] = mapping.model_dump_json()
+        if TableProperties.MANIFEST_MERGE_ENABLED not in table.properties:  # each commit would add one to read
+            properties[TableProperties.MANIFEST_MERGE_ENABLED] = "true"
         if properties.items() - table.properties.items():
             transaction.set_properties(properties)
         update = transaction.update_snapshot(snapshot_properties={OWNER: self._owner})
-        with update.overwrite() if changes.removed else update.fast_append() as snapshot:
+        with update.overwrite() if changes.removed else update.merge_append() as snapshot:
             for each in changes.removed:
                 snapshot.delete_data_file(each)
             for each in changes.added:

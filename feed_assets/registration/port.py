@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from feed_assets.plan.records import FeedRecord, RegistrationRecord
 from feed_assets.storage.errors import TableRefusedError
+from feed_assets.storage.iceberg.catalogs import ALIKE
 from feed_assets.storage.port import InstanceStore
 
 OWNER = "feed-assets.feed"
@@ -40,8 +41,23 @@ class RegisteredPlace:
 
     @property
     def url(self) -> str:
-        """The directory."""
-        return self.store.url(self.path)
+        """The directory, see `plain_url`."""
+        return plain_url(self.store.url(self.path))
+
+    @property
+    def location(self) -> str:
+        """The directory as Spark and Hive open it."""
+        return self.store.spark_url(self.path) or self.store.url(self.path)
+
+
+def plain_url(url: str) -> str:
+    """Return a URL with the common one of the schemes of its storage.
+
+    >>> plain_url("s3a://bucket/clicks"), plain_url("file:///data")
+    ('s3://bucket/clicks', 'file:///data')
+    """
+    scheme, found, rest = url.partition("://")
+    return f"{ALIKE.get(scheme, scheme)}{found}{rest}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +68,9 @@ class OwnPlaces:
 
     def find_instance(self, url: str) -> str | None:
         """Return the directory of the instance in which a file or directory is; None if it is in none of the feed."""
+        url = plain_url(url)
         for root, record in self.places:
-            base = f"{root.rstrip('/')}/"
+            base = f"{plain_url(root).rstrip('/')}/"
             parts = url.removeprefix(base).split("/") if url.startswith(base) else []
             depth = len(record.path(record.sequence.start).split("/"))
             path = "/".join(parts[:depth])

@@ -13,7 +13,7 @@ from functools import partial
 from sqlalchemy import Connection
 
 from feed_assets.context.operation import LifecycleContext
-from feed_assets.errors import FeedAssetsError, describe_error
+from feed_assets.errors import describe_error
 from feed_assets.log.agenda import Agenda, AgendaKey, AgendaKind, AgendaRows
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.feed_places import FeedPlaces
@@ -161,7 +161,7 @@ def try_register(
 
     try:
         refused = context.stores.ask(declared.registration.store, put)
-    except FeedAssetsError as exc:
+    except Exception as exc:  # noqa: BLE001 - whatever a catalog raises, what is published is recorded
         refused = dict.fromkeys(times, describe_error(exc))
     with context.database.begin() as connection:
         for time, reason in refused.items():

@@ -23,6 +23,7 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed
 from feed_assets.instances.arrival.polling import apply_arrivals
 from feed_assets.log.agenda import AgendaKind
+from feed_assets.log.records import FeedInstanceStatus
 from feed_assets.log.removals.records import ItemOutcome
 from feed_assets.plan.location import declare_location
 from feed_assets.registration.registering import Registrations
@@ -41,7 +42,8 @@ EVERYTHING = RegistrationQuery(feed="sales", cluster=None, start=None, end=None)
 class Lake:
     """A feed of Parquet files with a table in a SQL catalog, and what moves it."""
 
-    def __init__(self, root: Path, table: str = "catalog:web:sales#day=${YEAR}-${MONTH}-${DAY}") -> None:
+    def __init__(self, root: Path, **more: object) -> None:
+        table = "catalog:web:sales#day=${YEAR}-${MONTH}-${DAY}"
         address, warehouse = f"sqlite:///{root}/catalog.db", (root / "warehouse").as_uri()
         self.catalog = SqlCatalog("default", uri=address, warehouse=warehouse)
         self.catalog.create_namespace("web")
@@ -63,6 +65,7 @@ class Lake:
                 "late_arrival": {"cut_off": "hours(12)"},
                 "catalog_table": table,
             }
+            | more
         )
         self.lifecycle = LifecycleHarness.of(root)
         location = declare_location([cluster, feed], START)
@@ -182,3 +185,11 @@ def test_the_package_that_is_missing_is_named(lake: Lake, monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "feed_assets.registration.iceberg", None)
     lake.land(START, 1)
     assert 'pip install "feed-assets[iceberg]"' in lake.arrive(NEXT)
+
+
+def test_rows_that_are_to_be_judged_are_not_registered(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, quality={"min_rows": 1})
+    lake.land(START, 1)
+    assert lake.arrive(START + timedelta(hours=1)) == ""
+    assert lake.lifecycle.feed_statuses("sales")[START] is FeedInstanceStatus.PARTIAL
+    assert (lake.planned(), lake.catalog.list_tables("web")) == ([], [])

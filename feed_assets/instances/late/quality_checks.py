@@ -22,6 +22,7 @@ from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.records import FeedEventKind, FeedInstance, FeedInstanceStatus, FeedKey, NewFeedEvent
 from feed_assets.plan.records import FeedRecord
+from feed_assets.registration.registering import Registrations
 from feed_assets.timing.dates import render_datetime
 
 _T = agenda.c
@@ -157,6 +158,8 @@ def hold_back(
         elif check.has_let_in(record.quality):
             continue
         held[row.key] = _held(row, event)
+        if record.registration is not None:  # it is no partition of its table until it is available again
+            Registrations(connection).plan([row.key], event.recorded_at)
     checks.put(new)
     return held
 
