@@ -1,15 +1,19 @@
 """Copies from, to and within HDFS: verified as all are, with what only HDFS keeps of a file."""
 
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Timer
 
 import pytest
 from hdfs_native import AclEntry, Client, WriteOptions
 
 from feed_assets.entities.copies.options import Preserve
 from feed_assets.plan.copy_records import StoreAddress
+from feed_assets.storage.errors import StorageAwayError
 from feed_assets.storage.hdfs.client import HdfsClient
 from feed_assets.storage.registry import open_store
-from tests.hdfs_cluster import HdfsCluster
+from tests.hdfs_cluster import HdfsCluster, run_hdfs
 from tests.storage.harnesses import object_harness
 from tests.transfer.conftest import _name
 from tests.transfer.sides import FLAG, PATH, SMALL, Pair, Place, local_place, pattern, s3_place
@@ -88,3 +92,45 @@ def test_owner_group_list_blocks_and_replicas_are_kept_where_asked(hdfs_cluster:
     Pair(source, plain).copy()
     assert not set(seen(plain)[:2]) & {"ann", "people"}
     assert seen(plain)[3:6] == (2, MiB, ())
+
+
+@pytest.fixture
+def own_cluster() -> Iterator[HdfsCluster]:
+    """A cluster of which parts are stopped."""
+    with run_hdfs() as cluster:
+        yield cluster
+
+
+def copy_until_done(pair: Pair, interfere: Callable[[], None]) -> None:
+    """Copy slowly, while something happens to the cluster; begin again when it is away, as retries do."""
+    pair.source.publish({f"part-{number}": pattern(8 * MiB) for number in range(6)})
+    timer, failed = Timer(1.5, interfere), 0
+    timer.start()
+    while True:
+        try:
+            pair.copy(bandwidth=10_000_000)
+            break
+        except StorageAwayError as exc:
+            failed += 1
+            print(exc)
+            assert failed < 30
+            time.sleep(2)
+    timer.join()
+    pair.require_equal()
+    print(f"failed {failed} times")
+
+
+@pytest.mark.drill
+@pytest.mark.parametrize("direction", ["to", "from"])
+def test_a_data_node_dies_while_a_copy_is_on(own_cluster: HdfsCluster, direction: str, tmp_path: Path) -> None:
+    sides = [local_place(tmp_path / "local"), hdfs_place(own_cluster)]
+    copy_until_done(Pair(*(sides if direction == "to" else sides[::-1])), lambda: own_cluster.obey("stop-data-node"))
+
+
+@pytest.mark.drill
+def test_a_name_node_is_restarted_while_a_copy_is_on(own_cluster: HdfsCluster, tmp_path: Path) -> None:
+    def restart() -> None:
+        own_cluster.obey("stop-name-node")
+        own_cluster.obey("start-name-node")
+
+    copy_until_done(Pair(local_place(tmp_path / "local"), hdfs_place(own_cluster)), restart)

@@ -9,6 +9,7 @@ lease.
 import errno
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -62,7 +63,13 @@ _KINDS: Mapping[str, Callable[[str], OSError]] = {
     "DSQuotaExceededException": lambda text: OSError(errno.EDQUOT, text),
     "QuotaByStorageTypeExceededException": lambda text: OSError(errno.EDQUOT, text),
 }
-_NO_NODE = re.compile(r"could only be written to 0 of the|Unable to close file because|Failed to complete file in time")
+_NODE = "a data node"
+_NODE_AWAY = "Try again: the name node chooses others, and leaves a dead one out after some minutes."
+_TRIES, _PAUSE = 5, 0.5
+
+
+class DataNodeAwayError(RootAwayError):
+    """A data node does not answer; the name node may not know of it yet."""
 
 
 class OptionError(ValueError):
@@ -129,21 +136,27 @@ class HdfsClient(ObjectClient):
         try:
             reader = self._ask(lambda client: client.read(path))
             stream = self._ask(lambda _: reader.read_range_stream(0, len(reader)))
-            for pieces in self._batches(stream, _PIECES):
+            for pieces in self._batches(stream, _PIECES, _NODE):
                 yield b"".join(pieces)
         except FileNotFoundError:
             raise
-        except RootRefusedError:
-            raise
-        except OSError:
-            if self.find(key) is None:  # it was removed while it was read, and its blocks are gone
+        except OSError as exc:
+            # it was removed while it was read, and its blocks are gone
+            if (isinstance(exc, DataNodeAwayError) or not isinstance(exc, RootRefusedError)) and self.find(key) is None:
                 raise FileNotFoundError(path) from None
             raise
 
     def put(self, key: str, data: bytes, *, is_new: bool = False, replaces: object = None) -> None:
         if replaces is not None and self.get(key) != replaces:
             raise FileExistsError(key)
-        self._write(key, [data], overwrite=not is_new)
+        for left in reversed(range(_TRIES)):
+            try:
+                self._write(key, [data], overwrite=not is_new)
+                break
+            except DataNodeAwayError:  # the name node may know of it, or choose others, by now
+                if not left:
+                    raise
+                time.sleep(_PAUSE)
 
     def put_chunks(
         self, key: str, size: int, chunks: Iterable[bytes | memoryview], block_size: int | None = None
@@ -251,8 +264,8 @@ class HdfsClient(ObjectClient):
         try:
             writer = self._ask(lambda client: client.create(draft, WriteOptions(block_size=block_size)))
             for chunk in chunks:
-                self._ask(partial(_write, writer, chunk))
-            self._ask(lambda _: writer.close())
+                self._ask(partial(_write, writer, chunk), _NODE)
+            self._ask(lambda _: writer.close(), _NODE)
             try:
                 self._ask(lambda client: client.rename(draft, target, overwrite))
             except FileNotFoundError:
@@ -284,15 +297,18 @@ class HdfsClient(ObjectClient):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
             yield from ((status.path[start:], status) for status in batch)
 
-    def _batches(self, items: Iterator[Answer], most: int) -> Iterator[Sequence[Answer]]:
-        while batch := self._ask(lambda _: [*islice(items, most)]):
+    def _batches(self, items: Iterator[Answer], most: int, node: str = "") -> Iterator[Sequence[Answer]]:
+        while batch := self._ask(lambda _: [*islice(items, most)], node):
             yield batch
 
     def _path(self, key: str) -> str:
         return f"{self._root}/{key}".rstrip("/") or "/"
 
-    def _ask(self, ask: Callable[[Client], Answer]) -> Answer:
-        """Ask the cluster, and give up in time: a call that hangs is left alone in its thread. Raises `OSError`."""
+    def _ask(self, ask: Callable[[Client], Answer], node: str = "") -> Answer:
+        """Ask the name node, or `node`, and give up in time: a call that hangs is left alone in its thread.
+
+        Raises `OSError`.
+        """
         future: Future[Answer] = Future()
         Thread(target=_fulfil, args=(future, ask, self._open), name="request to HDFS", daemon=True).start()
         try:
@@ -303,9 +319,9 @@ class HdfsClient(ObjectClient):
                 "Check that the name node and the data nodes run and can be reached.",
             ) from exc
         except (RuntimeError, OSError, UnicodeError) as exc:
-            raise self._translate(exc) from exc
+            raise self._translate(exc, node) from exc
 
-    def _translate(self, error: Exception) -> OSError:
+    def _translate(self, error: Exception, node: str) -> OSError:
         """Return Python's own exception for one of the library."""
         text = _TRACE.sub("", str(error))
         if isinstance(error, UnicodeError):
@@ -313,6 +329,8 @@ class HdfsClient(ObjectClient):
         if isinstance(error, FileNotFoundError | FileExistsError | PermissionError | IsADirectoryError):
             return type(error)(text)
         if isinstance(error, OSError):
+            if node:
+                return DataNodeAwayError(f"{node} does not answer ({text})", _NODE_AWAY)
             return self._away(f"nothing answers{self._at} ({text})")
         kind, cause, said = found.groups() if (found := _ERROR.fullmatch(text)) else ("", "", text)
         said = said.replace('\\"', '"').replace("\\'", "'")
@@ -332,8 +350,10 @@ class HdfsClient(ObjectClient):
                 f"no name node of {self._authority or 'the default file system'} is known ({said})",
                 f"Write the port of the name node, or {_NO_CONFIGURATION}.",
             )
-        if _NO_NODE.search(said):
+        if "could only be written to 0 of the" in said:
             return OSError(errno.ENOSPC, f"no data node takes a block: all are full or away ({said})")
+        if node:
+            return DataNodeAwayError(f"{node} broke off ({said})", _NODE_AWAY)
         return OSError(said)
 
     @property
