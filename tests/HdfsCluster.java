@@ -3,7 +3,6 @@ import java.io.File;
 import java.io.InputStreamReader;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.SafeModeAction;
-import org.apache.hadoop.hdfs.DistributedFileSystem;
 import org.apache.hadoop.hdfs.HdfsConfiguration;
 import org.apache.hadoop.hdfs.MiniDFSCluster;
 import org.apache.hadoop.hdfs.MiniDFSCluster.DataNodeProperties;
@@ -22,14 +21,14 @@ public class HdfsCluster {
         DataNodeProperties stopped = null;
         for (String line; (line = commands.readLine()) != null;) {
             String[] words = line.split(" ");
-            DistributedFileSystem files = cluster.getFileSystem();
             switch (words[0]) {
                 case "stop-data-node" -> stopped = cluster.stopDataNode(0);
                 case "start-data-node" -> cluster.restartDataNode(stopped, true);
                 case "stop-name-node" -> cluster.shutdownNameNode(0);
                 case "start-name-node" -> cluster.restartNameNode(0, true);
-                case "safe-mode" -> files.setSafeMode(SafeModeAction.valueOf(words[1]));
-                case "quota" -> files.setQuota(new Path(words[1]), Long.parseLong(words[2]), Long.parseLong(words[3]));
+                case "safe-mode" -> cluster.getFileSystem().setSafeMode(SafeModeAction.valueOf(words[1]));
+                case "quota" -> cluster.getFileSystem()
+                    .setQuota(new Path(words[1]), Long.parseLong(words[2]), Long.parseLong(words[3]));
                 default -> throw new IllegalArgumentException(line);
             }
             System.out.println("done");
