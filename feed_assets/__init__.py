@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from feed_assets.entities.copies.mirror import MirrorTarget as MirrorTarget
     from feed_assets.entities.copies.mirror import Removal as Removal
     from feed_assets.entities.copies.mirror import RemovalLimits as RemovalLimits
+    from feed_assets.entities.copies.options import Columns as Columns
     from feed_assets.entities.copies.options import Existing as Existing
     from feed_assets.entities.copies.options import Preserve as Preserve
     from feed_assets.entities.copies.options import RemovedFiles as RemovedFiles
@@ -127,7 +128,7 @@ _NAMES = {
     "feed_assets.entities.content.made_up": "MadeUpColumn MadeUpDecimal",
     "feed_assets.entities.content.quality": "Comparison OnFail Quality",
     "feed_assets.entities.copies.mirror": "Mirror MirrorSnapshots MirrorSource MirrorTarget Removal RemovalLimits",
-    "feed_assets.entities.copies.options": "Existing Preserve RemovedFiles Verification",
+    "feed_assets.entities.copies.options": "Columns Existing Preserve RemovedFiles Verification",
     "feed_assets.entities.datasource": (
         "Credential Datasource DatasourceType Driver Export ExportTarget Extract ExtractType Fields Import "
         "ImportSource Interface Interfaces Load LoadType MergePolicy PasswordAlias"

@@ -35,8 +35,7 @@ class Replication(EntityModel):
     that has files.
 
     Differs from Falcon: `removeDeletedFiles` is true there, `mapBandwidth` 100 MB a second; `skipChecksum` skips what
-    `verification: none` skips, and copied bytes are always checked in transit; `preserveUser` and similar properties
-    have no effect.
+    `verification: none` skips, and copied bytes are always checked in transit.
 
     >>> Replication(bandwidth="100MB", preserve=["times"]).bandwidth.bytes
     100000000

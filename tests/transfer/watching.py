@@ -106,7 +106,7 @@ class _WatchedReading(_Watched):
 class _WatchedStaging(_Watched):
     _inner: Staging
 
-    def put(self, file: str, size: int, chunks: Iterable[Data]) -> None:
+    def put(self, file: str, size: int, chunks: Iterable[Data], block_size: int | None = None) -> None:
         self._watch.enter("put", file)
 
         def passing() -> Iterator[Data]:
@@ -114,7 +114,7 @@ class _WatchedStaging(_Watched):
                 self._watch.add(written=len(chunk))
                 yield self._watch.writing(file, chunk)
 
-        self._inner.put(file, size, passing())
+        self._inner.put(file, size, passing(), block_size)
 
     def chunks(self, file: str) -> Iterator[Data]:
         self._watch.enter("read_back", file)

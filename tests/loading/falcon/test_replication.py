@@ -32,6 +32,11 @@ SAID = {
     "removeDeletedFiles": "false",
     "preserveTimes": "true",
     "preservePermission": "false",
+    "preserveBlockSize": "true",
+    "preserveReplicationNumber": "false",
+    "preserveUser": "true",
+    "preserveGroup": "false",
+    "preserveAcl": "false",
 }
 
 
@@ -72,7 +77,7 @@ def test_every_property_that_falcon_knows_says_a_field_and_is_said_by_it() -> No
         "ignore_errors": False,
         "verification": "none",
         "removed_files": "keep",
-        "preserve": {"times"},
+        "preserve": {"times", "block-size", "owner"},
     }
     assert render_properties(policy) == SAID
 
