@@ -85,6 +85,8 @@ class _Facts:
     schedule: ScheduleState
     lacking: Sequence[str]
     ahead: int
+    failed: int
+    newest_failed: ProcessInstance | None
     aside: Sequence[QueueChange]
     as_of: datetime
 
@@ -96,7 +98,9 @@ def describe_queues(
     consumers = [EntityKey(*record.key) for record in records]
     marks = TriggerInputs(connection).of(consumers)
     states = Triggers(connection).of(consumers)
-    busy = Batches(connection).under_way(consumers)
+    busy, failed = Batches(connection).under_way(consumers), Batches(connection).failed(consumers)
+    newest = ProcessInstances(connection).get_many([ProcessKey(*key, time) for key, (_, time) in failed.items()])
+    newest_of = {EntityKey(*row.key[:2]): row for row in newest.values()}
     aside, last = QueueChanges(connection).set_aside(consumers), EventLog(connection).last_seq()
     schedules = Schedules(connection).of_many(Kind.PROCESS.value, {record.process for record in records})
     events = {
@@ -120,6 +124,8 @@ def describe_queues(
             schedule=schedule.state if schedule else context.without_row,
             lacking=_find_lacking(context, connection, record) if busy.get(consumer, 0) >= record.parallel else (),
             ahead=sum(events[record.cluster].count_ahead(each.mark, last) for each in pending.values()),
+            failed=failed.get(consumer, (0,))[0],
+            newest_failed=newest_of.get(consumer),
             aside=aside.get(consumer, ()),
             as_of=context.as_of,
         )
@@ -146,7 +152,7 @@ def _describe(facts: _Facts) -> Queue:
         cluster=facts.record.cluster,
         pending=sum(each.count for each in facts.pending.values()),
         lacks=find_lacking(facts.trigger, facts.pending).render(),
-        waits=(*_iter_waits(facts), *facts.lacking, *_iter_aside(facts.aside)),
+        waits=(*_iter_waits(facts), *facts.lacking, *_iter_failed(facts), *_iter_aside(facts.aside)),
     )
 
 
@@ -191,6 +197,14 @@ def _find_lacking(context: OperationContext, connection: Connection, record: Pro
             _, closed = check_gate(connection, active.plan, active.record, row, context.as_of)
             found += [f"batch {render_datetime(row.nominal_time)} waits: {describe_lacking(closed)}"] if closed else []
     return found
+
+
+def _iter_failed(facts: _Facts) -> Iterator[str]:
+    """Yield the newest batch that has failed, and how many more there are."""
+    if (row := facts.newest_failed) is not None:
+        reason = f" ({row.reason})" if row.reason else ""
+        older = f", and {facts.failed - 1:,} before it" if facts.failed > 1 else ""
+        yield f"batch {render_datetime(row.nominal_time)} is {row.status.value}{reason}{older}"
 
 
 def _iter_aside(changes: Sequence[QueueChange]) -> Iterator[str]:

@@ -193,6 +193,38 @@ def test_what_vanishes_is_told_and_what_comes_again_is_a_version(noticed_by: str
     assert lifecycle.content("named", day) == "new"
 
 
+@pytest.mark.parametrize(("text", "again"), [("old", []), ("new", [("naming", DAYS[2])])])
+@pytest.mark.parametrize("by", ["poll", "notice"])
+def test_what_comes_back_is_one_version_and_wakes_readers_of_other_content(
+    by: str, text: str, again: list[tuple[str, datetime]], tmp_path: Path
+) -> None:
+    lifecycle = begun(tmp_path)
+    before = lifecycle.events("countries")[-1].manifest_digest
+    assert (before or "").startswith("sha256:")
+    (file,) = lifecycle.folder("countries", START).iterdir()
+    file.unlink()
+    lifecycle.look_for_late(NOON)
+    write(lifecycle, text, NOON)
+    later = NOON + DAY / 48
+    if by == "notice":
+        notice = Notice(feed="countries", nominal_time=None, author="ann")
+        assert record_notice(lifecycle.context(later), notice).outcome is NoticeOutcome.RECORDED
+    assert work(lifecycle, later) == again
+    assert work(lifecycle, later + WATCH) == []
+    kinds = [FeedEventKind.ARRIVED, FeedEventKind.VANISHED, FeedEventKind.ARRIVED]
+    assert [kind for kind, _ in versions(lifecycle, "countries")] == kinds
+    assert (lifecycle.events("countries")[-1].manifest_digest == before) is (text == "old")
+
+
+def test_what_changes_between_its_arrival_and_the_first_look_is_a_version(tmp_path: Path) -> None:
+    lifecycle = LifecycleHarness.of(tmp_path, *entities())
+    write(lifecycle, "old", NOON - DAY)
+    lifecycle.tick(NOON)
+    write(lifecycle, "new", NOON - timedelta(hours=1))
+    lifecycle.look_for_late(NOON + WATCH)
+    assert [kind for kind, _ in versions(lifecycle, "countries")] == [FeedEventKind.ARRIVED, FeedEventKind.CHANGED]
+
+
 def test_why_names_the_place_that_is_missing_gone_or_being_written(tmp_path: Path) -> None:
     lifecycle = LifecycleHarness.of(tmp_path, *entities(window="latest(0)"))
     later = NOON + WATCH

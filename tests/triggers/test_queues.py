@@ -1,5 +1,6 @@
 """`queue` and `batch` over a project in which orders and approvals come."""
 
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,11 @@ from sqlalchemy import update
 
 from feed_assets.context.operation import OperationContext, open_context
 from feed_assets.context.tick import open_tick
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import Cause, ProcessInstanceStatus, ProcessKey
 from feed_assets.settings import load_settings
 from feed_assets.sql.database import open_database
+from feed_assets.timing.dates import NEVER
 from feed_assets.triggers.apply_triggers import apply_triggers
 from feed_assets.triggers.queue.tables import batches
 from tests.cli.project import must, run, shown
@@ -188,6 +192,26 @@ def test_why_without_an_instance_says_what_the_next_batch_waits_for(project: Pat
     ]
     must("entity", "suspend", "process", "load")
     assert "it is suspended: no batch is cut, and what comes is queued" in run("why", "load").stdout
+
+
+def test_why_and_the_list_name_the_newest_batch_that_has_failed(project: Path) -> None:
+    names = []
+    for told in ("", ", and 1 before it"):
+        names += tick(project, "here", "orders", "approval")
+        with context(project).database.begin() as connection:
+            key = ProcessKey("load", "here", datetime.fromisoformat(names[-1]))
+            failed = {
+                "status": ProcessInstanceStatus.FAILED,
+                "cause": Cause.FAILURE,
+                "cause_detail": "no rows",
+                "retry_at": NEVER,
+            }
+            assert ProcessInstances(connection).transition(
+                key, {ProcessInstanceStatus.READY}, updated_at=key.nominal_time, **failed
+            )
+        said = f"batch {names[-1]} is FAILED (no rows){told}"
+        assert said in must("why", "load").stdout
+        assert said in must("queue", "list").stdout
 
 
 def test_the_consumers_of_a_feed_say_how_far_they_have_come(project: Path) -> None:

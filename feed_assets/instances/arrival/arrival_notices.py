@@ -24,7 +24,13 @@ from feed_assets.entities.flow_names import is_flow
 from feed_assets.entities.locations.overlaps import Places
 from feed_assets.errors import describe_error
 from feed_assets.instances.arrival.instance_paths import plain_template
-from feed_assets.instances.arrival.polling import PollResult, decide_poll_result, describe_owner, record_poll_results
+from feed_assets.instances.arrival.polling import (
+    PollResult,
+    decide_poll_result,
+    describe_owner,
+    read_versions,
+    record_poll_results,
+)
 from feed_assets.instances.arrival.recording import Signal, content_digest, record_signals
 from feed_assets.instances.arrival.store_polls import Candidate
 from feed_assets.instances.arrival.stored_data import record_vanished
@@ -156,7 +162,7 @@ def record_notice(context: OperationContext, notice: Notice, *, dry_run: bool = 
         return replace(result, other=_describe_other(record, notice, known, seen_now.values()))
     _require_own_path(context, record, notice, time)
     look = _look(context, record, notice, time)
-    seen = _seen(record, notice, time, look, context.as_of)
+    seen = _seen(context, record, notice, time, look)
     outcome = NoticeOutcome.RECORDED if known is None else NoticeOutcome.CHANGED
     with context.database.read() as connection:
         is_held = seen.row is not None and is_to_judge(connection, record, seen.row)
@@ -188,8 +194,7 @@ def _record_version(
     contents = scan_contents(*where, follows_declared=True)
     (content,) = contents.values()
     if content.scan is None:
-        reason = "its content cannot be read now" if content.error is None else describe_error(content.error)
-        _refuse(notice, record, known.nominal_time, reason, "Give notice again when nobody writes there any more.")
+        _refuse_unread(notice, record, known.nominal_time, describe_error(content.error) if content.error else None)
     is_other = content.earlier is not None and content.earlier.digest != content.scan.digest
     if not dry_run:
         with context.database.begin() as connection:
@@ -298,7 +303,7 @@ def _accept(
 ) -> NoticeResult:
     """Let in an instance that is held back because of its rows, as it is; what was found about them stays."""
     look = _look(context, record, notice, time)
-    seen = _seen(record, notice, time, look, context.as_of)
+    seen = _seen(context, record, notice, time, look)
     assert seen.row is not None
     if not (notice.accept or "").strip():
         _refuse(notice, record, time, "nothing says why its rows are accepted", "Write the reason behind --accept.")
@@ -462,10 +467,18 @@ def _notify(notice: Notice, cluster: str, *, is_trusted: bool = False) -> str:
     )
 
 
-def _seen(record: FeedRecord, notice: Notice, time: datetime, look: Look, as_of: datetime) -> PollResult:
+def _refuse_unread(notice: Notice, record: FeedRecord, time: datetime, reason: str | None) -> NoReturn:
+    said = reason or "its content cannot be read now"
+    _refuse(notice, record, time, said, "Give notice again when nobody writes there any more.")
+
+
+def _seen(context: OperationContext, record: FeedRecord, notice: Notice, time: datetime, look: Look) -> PollResult:
     candidate = Candidate(record=record, nominal_time=time)
-    seen = decide_poll_result(candidate, look, as_of, notice_origin(notice.author))
-    assert seen.event is not None
+    seen = decide_poll_result(candidate, look, context.as_of, notice_origin(notice.author))
+    if not notice.is_trusted:
+        (seen,) = read_versions(context.database, context.stores, [seen], context.real_now)
+    if seen.event is None:
+        _refuse_unread(notice, record, time, seen.next_poll and seen.next_poll.obstacle)
     assert seen.row is not None
     event = _complete(notice, seen.event)
     if not notice.is_trusted:

@@ -15,9 +15,11 @@ from itertools import chain, zip_longest
 
 from sqlalchemy import Connection
 
-from feed_assets.context.bulkheads import TickStep, pause_by_age
+from feed_assets.context.bulkheads import Bulkheads, TickStep, pause_by_age
 from feed_assets.context.tick import Tick, tick_step
+from feed_assets.errors import describe_error
 from feed_assets.instances.arrival.store_polls import Candidate, poll_confined, require_unobstructed
+from feed_assets.instances.late.contents import Content, note_content, scan_contents
 from feed_assets.instances.late.lateness import decide_feed_check, is_young
 from feed_assets.instances.late.quality_checks import digest_rules, hold_back
 from feed_assets.instances.late.store import LateCheck, LateChecks
@@ -44,6 +46,7 @@ from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.releases.timeline import ActiveRelease
 from feed_assets.sql.database import Database
+from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability, Look, obstructed
 from feed_assets.timing.dates import render_datetime
 from feed_assets.triggers.input_windows import InputState, input_states_many
@@ -70,8 +73,9 @@ class PollResult:
     """The result of a poll: the instance's row, and either an ARRIVED event or the next poll.
 
     `row` is None if the store could not look into the instance, or if it `is_gone`: nobody expects it any more.
-    `late_check` plans a check for late data if no process does; `record` is the feed of one that arrived. `is_news`
-    says that the result differs from the last poll, or that no earlier result is known.
+    `late_check` plans a check for late data if no process does; `record` is the feed of one that arrived,
+    `content` that of a current one. `is_news` says that the result differs from the last poll, or that no earlier
+    result is known.
     """
 
     key: FeedKey
@@ -82,6 +86,7 @@ class PollResult:
     late_check: LateCheck | None = None
     is_gone: bool = False
     record: FeedRecord | None = None
+    content: Content | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +192,35 @@ def arrival_of(row: FeedInstance, path: str, origin: str) -> NewFeedEvent:
     )
 
 
+def read_versions(
+    database: Database,
+    stores: StorePool,
+    seen: Sequence[PollResult],
+    real_now: datetime,
+    bulkheads: Bulkheads | None = None,
+) -> list[PollResult]:
+    """Return results with the content of the current instances that arrive, as looks for other versions compare it. One
+    that cannot be read now is looked at again.
+    """
+    arriving = [each for each in seen if each.event is not None and each.is_news]
+    wanted = {each.key: each.record for each in arriving if each.record is not None and each.record.is_current}
+    contents = scan_contents(database, stores, wanted, real_now, bulkheads, follows_declared=True)
+    return [_with_content(each, contents[each.key]) if each.key in contents else each for each in seen]
+
+
+def _with_content(seen: PollResult, content: Content) -> PollResult:
+    assert seen.event is not None
+    assert seen.row is not None
+    if content.scan is None or not content.is_available:
+        obstacle = "it is changing" if content.error is None else describe_error(content.error)
+        candidate = Candidate(record=content.record, nominal_time=content.nominal_time)
+        return decide_poll_result(candidate, obstructed("", obstacle), seen.row.updated_at)
+    digest, size, files = content.scan.digest, content.scan.bytes, len(content.scan.files)
+    row = replace(seen.row, manifest_digest=digest, bytes=size, files=files)
+    event = replace(seen.event, manifest_digest=digest, bytes=size, files=files)
+    return replace(seen, row=row, event=event, content=content)
+
+
 def plan_first_poll(key: FeedKey, as_of: datetime) -> PollResult:
     """Return the result for an instance that is to be polled at its nominal time, which is still to come."""
     planned = _plan_poll(key, "", as_of, has_begun=False)
@@ -239,9 +273,11 @@ def missing_inputs(plan: Plan, states: Sequence[InputState]) -> list[Candidate]:
 
 def poll_missing_inputs(
     database: Database,
+    stores: StorePool,
     plan: Plan,
     states: Sequence[InputState],
     as_of: datetime,
+    real_now: datetime,
     poll: Callable[[Sequence[Candidate]], list[Look]],
 ) -> None:
     """Poll missing external instances now and record arrivals, for runs that no sensor has prepared, and for ticks.
@@ -252,7 +288,7 @@ def poll_missing_inputs(
     candidates = [each for each in missing_inputs(plan, states) if each.nominal_time <= as_of]
     looks = poll(candidates)
     seen = [decide_poll_result(candidate, look, as_of) for candidate, look in zip(candidates, looks, strict=True)]
-    arrived = [each for each in seen if each.event is not None]
+    arrived = read_versions(database, stores, [each for each in seen if each.event is not None], real_now)
     if arrived:
         with database.begin() as connection:
             record_poll_results(connection, arrived)
@@ -374,6 +410,7 @@ def _apply_polls(tick: Tick, candidates: Sequence[Candidate], watermarks: Sequen
         decide_poll_result(candidate, wait_until_settled(candidate.record, look, tick.real_now), tick.as_of)
         for candidate, look in zip(candidates, looks, strict=True)
     ]
+    seen = read_versions(tick.database, tick.stores, seen, tick.real_now, tick.bulkheads)
     with tick.database.begin() as connection:
         arrived = record_poll_results(connection, seen)
         Watermarks(connection).move(watermarks)
@@ -396,6 +433,9 @@ def record_poll_results(connection: Connection, seen: Sequence[PollResult]) -> i
     news = _without_held(connection, news)
     arrived = [(each.row, each.event) for each in news if each.event is not None and each.row is not None]
     seqs = EventLog(connection).append([event for _, event in arrived])
+    for each in news:
+        if each.event is not None:
+            note_content(connection, each.content, each.event.recorded_at)
     rows = [each.row for each in news if each.event is None and each.row is not None]
     gone = [each.key for each in news if each.is_gone]
     instances.remove(gone)
@@ -458,7 +498,7 @@ def apply_past_polls(tick: Tick) -> None:
             return
         waited = [(each, _missing(connection, tick.plan, each, tick.as_of)) for each in older]
     for each, states in waited:
-        name, known = each.record.process, (tick.database, each.plan, states, tick.as_of)
+        name, known = each.record.process, (tick.database, tick.stores, each.plan, states, tick.as_of, tick.real_now)
         poll = partial(poll_missing_inputs, *known, partial(poll_confined, tick))
         tick.bulkheads.run_unit(TickStep.PAST_ARRIVALS, name, None, poll)
     with tick.database.begin() as connection:

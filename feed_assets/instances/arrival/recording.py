@@ -15,7 +15,13 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from feed_assets.context.tick import Tick
-from feed_assets.instances.arrival.polling import PollResult, decide_poll_result, plan_first_poll, record_poll_results
+from feed_assets.instances.arrival.polling import (
+    PollResult,
+    decide_poll_result,
+    plan_first_poll,
+    read_versions,
+    record_poll_results,
+)
 from feed_assets.instances.arrival.store_polls import Candidate, poll_confined
 from feed_assets.instances.late.quality_checks import QualityChecks, hold_refused
 from feed_assets.instances.late.store import LateChecks
@@ -162,6 +168,7 @@ def apply_announcements(
         _told(decide_poll_result(candidate, look, tick.as_of, each.origin), each.facts)
         for each, candidate, look in zip(due, candidates, looks, strict=True)
     ]
+    seen = read_versions(tick.database, tick.stores, seen, tick.real_now, tick.bulkheads)
     seen += [plan_first_poll(each.key, tick.as_of) for each in new if each.nominal_time > tick.as_of]
     refused = [
         (each.row, each.event, reason)

@@ -192,7 +192,7 @@ def find_inputs(
         states, closed = check_gate(connection, context.plan, process, row, now)
     is_short = any(state.missing for state in states)
     if is_short:
-        poll_missing_inputs(database, context.plan, states, now, partial(poll_instances, stores))
+        poll_missing_inputs(database, stores, context.plan, states, now, real_now, partial(poll_instances, stores))
     present, origin = present_inputs(context.plan, states), origin_of(context.run_id)
     vanished = record_vanished(database, stores, present, now, real_now, origin)
     if is_short or vanished:

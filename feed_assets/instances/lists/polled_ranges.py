@@ -14,7 +14,13 @@ from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.entities.common import Kind
 from feed_assets.errors import Fault
 from feed_assets.instances.arrival.arrival_notices import look_for_vanished, notice_origin
-from feed_assets.instances.arrival.polling import BATCH, decide_poll_result, record_poll_results, wait_until_settled
+from feed_assets.instances.arrival.polling import (
+    BATCH,
+    decide_poll_result,
+    read_versions,
+    record_poll_results,
+    wait_until_settled,
+)
 from feed_assets.instances.arrival.store_polls import Candidate, poll_instances, require_unobstructed
 from feed_assets.instances.arrival.stored_data import find_standing, present_inputs
 from feed_assets.instances.lists.ranges import render_ranges
@@ -149,6 +155,7 @@ def poll_now(
         decide_poll_result(candidate, look, context.as_of, notice_origin(author))
         for candidate, look in zip(candidates, looks, strict=True)
     ]
+    polled = read_versions(context.database, context.stores, polled, context.real_now)
     arrived = sum(each.event is not None for each in polled)
     if not dry_run:
         with context.database.begin() as connection:

@@ -189,6 +189,18 @@ class Batches(TableStore):
         found = self._connection.execute(statement, {KEY_ROWS: render_rows(consumers)})
         return {EntityKey(process, cluster): count for process, cluster, count in found}
 
+    def failed(self, consumers: Collection[EntityKey]) -> dict[EntityKey, tuple[int, datetime]]:
+        """Return how many batches of each consumer have failed, and the time of the newest; others are left out."""
+        if not consumers:
+            return {}
+        wanted = key_rows(self._dialect, ("process", "cluster"))
+        is_its = and_(_P.process == wanted.c.process, _P.cluster == wanted.c.cluster)
+        statement = select(_P.process, _P.cluster, func.count(), func.max(_P.nominal_time))
+        statement = statement.join_from(wanted, process_instances, is_its).where(HAS_FAILED, HAS_NOT_SUCCEEDED)
+        statement = statement.group_by(_P.process, _P.cluster)
+        found = self._connection.execute(statement, {KEY_ROWS: render_rows(consumers)})
+        return {EntityKey(process, cluster): (count, newest) for process, cluster, count, newest in found}
+
     def queued(self, feed: str, feed_cluster: str, waiting: Collection[EntityKey]) -> dict[FeedKey, EntityKey]:
         """Return the instances of a feed with events that a batch has taken and not processed, or that are pending for
         one of the consumers `waiting`; each with a consumer.
