@@ -130,7 +130,7 @@ def notify(
 @operation(
     "feed events",
     none="nothing of it is recorded there",
-    table="event=seq, at=recorded_at:seconds, cluster, instance=nominal_time, kind, by=origin, marking, payload=said",
+    table="event=seq, at=recorded_at:seconds, cluster, instance=nominal_time, kind, by, marking, payload=said",
     rows="events",
     example="flights --start 2013-11-03 --payload source=airport",
 )

@@ -305,6 +305,12 @@ class FeedEvent(NewFeedEvent):
         return ProcessKey(str(process), self.cluster, time)
 
     @property
+    def by(self) -> str:
+        """Who has recorded it, for people: the process that has made the data, too, if one has."""
+        process = self.payload.get("process")
+        return f"{process}, {self.origin}" if process else self.origin
+
+    @property
     def message(self) -> Mapping[str, object]:
         """The payload that its sender gave it."""
         return cast("Mapping[str, object]", self.payload.get(MESSAGE) or {})

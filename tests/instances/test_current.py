@@ -23,6 +23,7 @@ from feed_assets.instances.errors import InputChangedError, InputsMissingError
 from feed_assets.instances.gates.actions import InstanceAction, apply_action
 from feed_assets.instances.late.detection import apply_late_checks
 from feed_assets.instances.late.hanging import find_hanging
+from feed_assets.instances.lists.feed_listings import list_feed
 from feed_assets.log.agenda import AgendaKind
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus, ProcessKey
 from feed_assets.replication.queries import CopyQuery
@@ -214,6 +215,29 @@ def test_what_comes_back_is_one_version_and_wakes_readers_of_other_content(
     kinds = [FeedEventKind.ARRIVED, FeedEventKind.VANISHED, FeedEventKind.ARRIVED]
     assert [kind for kind, _ in versions(lifecycle, "countries")] == kinds
     assert (lifecycle.events("countries")[-1].manifest_digest == before) is (text == "old")
+
+
+def test_an_empty_folder_is_missing_wherever_it_is_shown_and_a_version_has_its_own_time(tmp_path: Path) -> None:
+    lifecycle = begun(tmp_path)
+    (file,) = lifecycle.folder("countries", START).iterdir()
+
+    def listed(as_of: datetime, *, look: bool) -> tuple[str, datetime | None]:
+        context = lifecycle.context(as_of)
+        found = list_feed(context, resolve_subject(context, "countries"), look=look).instances[0]
+        return found.status.value, found.created_at
+
+    write(lifecycle, "new", NOON - DAY / 24)
+    lifecycle.look_for_late(NOON)
+    assert listed(NOON, look=False) == ("AVAILABLE", NOON)
+    file.unlink()
+    os.utime(file.parent, times=(NOON.timestamp(), NOON.timestamp()))
+    lifecycle.look_for_late(NOON + WATCH)
+    for later in (NOON + WATCH, NOON + DAY):
+        lifecycle.tick(later)
+        assert [listed(later, look=look)[0] for look in (False, True)] == ["MISSING", "MISSING"]
+        context = lifecycle.context(later)
+        told = tell_why(context, resolve_subject(context, "countries", START), shows_all=False, look=True, author="ann")
+        assert "is MISSING" in "\n".join(told.rows)
 
 
 def test_what_changes_between_its_arrival_and_the_first_look_is_a_version(tmp_path: Path) -> None:

@@ -130,7 +130,10 @@ def test_good_rows_are_judged_by_one_run_and_read(project: Project) -> None:
     [
         ("id,customer,amount\n,1,5\n2,2,6\n", "1 of 2 rows are good (50 %), 100 % must be; broken: has-id 1"),
         ("id,customer,amount\n1,1,5\n2,9,6\n", "1 of 2 rows are good (50 %), 100 % must be; broken: customer 1"),
-        ("id,customer,amount\n1,1,-5\n2,2,-6\n", "100 % must be; paid: sum(amount) > 0 does not hold"),
+        (
+            "id,customer,amount\n1,1,-5\n2,2,-6\n",
+            "not good enough: paid: sum(amount) > 0 does not hold; 2 of 2 rows are good (100 %)",
+        ),
     ],
     ids=["a row without a key", "a reference", "an aggregate"],
 )

@@ -295,7 +295,8 @@ def _record_change(connection: Connection, seen: PollResult) -> None:
         ArrivalPolls(connection).put([seen.next_poll] if seen.next_poll is not None else [])
         return
     (seq,) = EventLog(connection).append([event])
-    instances.put([replace(row, event_seq=seq)])
+    came_at = event.recorded_at if seen.record.is_current else row.available_at
+    instances.put([replace(row, event_seq=seq, available_at=came_at)])
 
 
 def _accept(

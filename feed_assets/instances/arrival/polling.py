@@ -123,8 +123,8 @@ def fingerprint(look: Look) -> str:
 
 def wait_until_settled(record: FeedRecord, look: Look, real_now: datetime) -> Look:
     """Return a look as polls take it: a current instance without a flag is PARTIAL as long as somebody writes it."""
-    is_whole = record.flag is not None or look.obstacle is not None
-    if not record.is_current or is_whole or not is_young(look.modified_at, real_now):
+    is_told = record.flag is not None or look.availability is not Availability.AVAILABLE
+    if not record.is_current or is_told or not is_young(look.modified_at, real_now):
         return look
     return replace(look, availability=Availability.PARTIAL)
 
@@ -132,7 +132,8 @@ def wait_until_settled(record: FeedRecord, look: Look, real_now: datetime) -> Lo
 def decide_poll_result(candidate: Candidate, look: Look, as_of: datetime, origin: str = ORIGIN) -> PollResult:
     """Decide the result of a poll; `origin` is who asked for it.
 
-    An instance without a flag that exists and is empty stays EMPTY: a writer may still be at work. Of instances that
+    An instance without a flag that exists and is empty stays EMPTY: a writer may still be at work; the place of a
+    current one that is empty has no version. Of instances that
     come as they come none is MISSING: one that had begun to come and is not there any more is forgotten. One whose
     rows are judged is polled until it is available: it may get other content.
     """
@@ -144,6 +145,8 @@ def decide_poll_result(candidate: Candidate, look: Look, as_of: datetime, origin
         planned = _plan_poll(key, found, as_of, has_begun=True, obstacle=look.obstacle, longest=longest)
         return PollResult(key=key, row=None, event=None, next_poll=planned, is_news=found != candidate.known)
     status = _STATUS[look.availability]
+    if record.is_current and status is FeedInstanceStatus.EMPTY:
+        status = FeedInstanceStatus.MISSING
     if status is FeedInstanceStatus.MISSING and not record.is_expected:
         return PollResult(key=key, row=None, event=None, next_poll=None, is_news=True, is_gone=True)
     arrived = status is FeedInstanceStatus.AVAILABLE

@@ -26,6 +26,7 @@ from feed_assets.engines.port import Engine, InputInstance, OutputReport, Work
 from feed_assets.engines.registry import open_engine
 from feed_assets.engines.spark.addresses import check_spark_remote
 from feed_assets.engines.spark.sessions import YARN_QUEUE, open_session, session_conf, start_session
+from feed_assets.entities.errors import DefinitionsError, EntityNotFoundError
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.instances.attempts.attempt_inputs import InstanceAddresses, find_batch_events
 from feed_assets.instances.attempts.attempts import look_for_inputs, new_instance
@@ -150,7 +151,12 @@ def try_instance(
     settings = context.settings
     assert settings is not None
     declared, root = (context, settings.root) if entities is None else _declared_in(context, settings, entities)
-    record = declared.only_process(process, cluster)
+    try:
+        record = declared.only_process(process, cluster)
+    except EntityNotFoundError as exc:
+        if entities is None:
+            raise
+        raise DefinitionsError(location=entities, reason=exc.reason, next_step=exc.next_step) from exc
     time = parse_instance(instance, zone_of_keys(record.sequence))
     record.sequence.index(time)
     trial = AttemptContext(
@@ -276,7 +282,11 @@ class _Trial:
         task = runner.prepare(self.stack, own, time, row.attempt + 1, workflow, states, events, PinnedWork())
         progress("at work", 1, _PARTS)
         watch = Stopwatch()
-        report = runner.make(task, staged, partial(self._open_engine, runner, task))
+        with ExitStack() as unmade:  # what fails is not kept
+            for each in staged if self.keep else ():
+                unmade.callback(each.store.discard, each.staging)
+            report = runner.make(task, staged, partial(self._open_engine, runner, task))
+            unmade.pop_all()
         seconds = round(watch.seconds - sum(self.starts), 3)
         progress("comparing", 2, _PARTS)
         reports = {output.name: output for output in report.outputs}

@@ -58,14 +58,19 @@ class Verdict:
 
     @property
     def summary(self) -> str:
-        """The figures in a clause: `970 of 1,000 rows are good (97 %), 95 % must be; broken: warm 20, named 10`."""
+        """The figures in a clause: `970 of 1,000 rows are good (97 %), 95 % must be; broken: warm 20, named 10`. If the
+        rows are good enough, what is not comes first: `volume: sum(x) is 0; 5 of 5 rows are good (100 %)`.
+        """
         quality = self.quality
         least = f", and at least {counted(quality.min_rows, 'row')}" if quality.min_rows else ""
         rules = ", ".join(f"{name} {number:,}" for name, number in self.judged.broken.items() if number)
-        failed = "".join(f"; {name}: {reason}" for name, reason in self.judged.conditions.items())
+        failed = [f"{name}: {reason}" for name, reason in self.judged.conditions.items()]
         are = "is" if self.rows == 1 else "are"
         figures = f"{self.good:,} of {counted(self.rows, 'row')} {are} good ({self.percent:f} %)"
-        return f"{figures}, {quality.needed:f} % must be{least}" + (f"; broken: {rules}" if rules else "") + failed
+        broken = [f"broken: {rules}"] if rules else []
+        if failed and quality.has_passed(rows=self.rows, good=self.good):
+            return "; ".join([*failed, figures, *broken])
+        return "; ".join([f"{figures}, {quality.needed:f} % must be{least}", *broken, *failed])
 
     @property
     def facts(self) -> dict[str, str]:

@@ -216,7 +216,11 @@ def _record_changed(
         if content.scan is not None
     ]
     held = hold_back(connection, found)
-    available = [(row, event) for _, row, event in found if row.key not in held]
+    available = [
+        (replace(row, available_at=as_of) if record.is_current else row, event)  # a version has a time of its own
+        for record, row, event in found
+        if row.key not in held
+    ]
     seqs = EventLog(connection).append([event for _, event in available])
     told = (replace(row, event_seq=seq) for (row, _), seq in zip(available, seqs, strict=True))
     FeedInstances(connection).put([*told, *held.values()])

@@ -225,7 +225,8 @@ def let_in(
     )
     (seq,) = EventLog(connection).append([event])
     status = FeedInstanceStatus.AVAILABLE
-    available = replace(row, status=status, event_seq=seq, updated_at=as_of, available_at=row.available_at or as_of)
+    came_at = as_of if record.is_current else row.available_at or as_of
+    available = replace(row, status=status, event_seq=seq, updated_at=as_of, available_at=came_at)
     FeedInstances(connection).put([available])
     late = decide_feed_check(record, row.nominal_time, as_of)
     LateChecks(connection).add([late] if late is not None else [])

@@ -29,7 +29,7 @@ from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import counted
 from feed_assets.storage.errors import InstanceNotFoundError
 from feed_assets.storage.paths import SINGLE_FILE
-from feed_assets.storage.records import Availability
+from feed_assets.storage.records import Availability, Look
 from feed_assets.timing.dates import render_datetime
 
 _MOMENT = timedelta(microseconds=1)
@@ -179,12 +179,15 @@ def _looked(context: OperationContext, candidates: Sequence[Candidate], author: 
     found = zip(candidates, looks, strict=True)
     absent = [each for each, look in found if look.availability is not Availability.AVAILABLE]
     look_for_vanished(context, absent, notice_origin(author))
+    with context.database.read() as connection:
+        rows = FeedInstances(connection).get_many([FeedKey(*each.record.key, each.nominal_time) for each in absent])
+    missing = {row.nominal_time for row in rows.values() if row.status is FeedInstanceStatus.MISSING}
     return [
         ListedInstance(
             feed=each.record.feed,
             cluster=each.record.cluster,
             nominal_time=each.nominal_time,
-            status=(status := FeedInstanceStatus(look.availability.value)),
+            status=(status := _status(look, each.nominal_time in missing)),
             url=context.feed_url(each.record, each.nominal_time),
             bytes=None if status is FeedInstanceStatus.MISSING else look.bytes,
             files=None if status is FeedInstanceStatus.MISSING else look.files,
@@ -193,6 +196,12 @@ def _looked(context: OperationContext, candidates: Sequence[Candidate], author: 
         )
         for each, look in zip(candidates, looks, strict=True)
     ]
+
+
+def _status(look: Look, is_missing: bool) -> FeedInstanceStatus:
+    """Return the status by storage. An empty folder that the record has as MISSING, since it had content, is that."""
+    is_lost = is_missing and look.availability is Availability.EMPTY
+    return FeedInstanceStatus.MISSING if is_lost else FeedInstanceStatus(look.availability.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -197,6 +197,17 @@ def test_a_share_below_the_threshold_never_reads_like_it(tmp_path: Path) -> None
     assert many.summary == "9,999,999 of 10,000,000 rows are good (99.999 %), 100 % must be; broken: warm 1"
 
 
+def test_rows_that_are_good_do_not_contradict_the_condition_that_fails(tmp_path: Path) -> None:
+    lifecycle = declare(tmp_path)
+    (verdict,) = read(lifecycle, {"1": ""})
+    judged = replace(verdict.judged, conditions={"volume": "it is 1, and must be at least 2"})
+    assert replace(verdict, judged=judged).summary == (
+        "volume: it is 1, and must be at least 2; 1 of 1 row is good (100 %)"
+    )
+    many = replace(verdict, judged=replace(judged, rows=10, bad=9))
+    assert many.summary.endswith("% must be; volume: it is 1, and must be at least 2")
+
+
 def test_a_share_and_a_threshold_of_many_digits_read_as_they_are(tmp_path: Path) -> None:
     lifecycle = declare(tmp_path, threshold=99.99999)
     (verdict,) = read(lifecycle, {"1": ""})

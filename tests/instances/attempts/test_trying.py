@@ -173,8 +173,9 @@ def test_what_is_kept_goes_with_the_sweep_of_stagings_as_what_a_killed_trial_lea
         assert len(tried.notes) == 2
         assert lifecycle.store().sweep_staging(LATER) == 2
     write(lifecycle.root, 'F.raise_error("no")')
-    with untouched(lifecycle), pytest.raises(WorkflowFailedError):
-        try_(lifecycle, "score")
+    for keep in (False, True):
+        with untouched(lifecycle), pytest.raises(WorkflowFailedError):
+            try_(lifecycle, "score", keep=keep)
     monkeypatch.setattr(trying, "compare_columns", lambda *_: os.kill(os.getpid(), 2))
     write(lifecycle.root, 'F.sum("n")')
     with untouched(lifecycle), pytest.raises(KeyboardInterrupt):
