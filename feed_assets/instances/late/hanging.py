@@ -24,6 +24,8 @@ from feed_assets.triggers.input_windows import InputState, input_states_many
 _PAGE = 200
 _MOST_OTHERS = 10
 _MOMENT = timedelta(microseconds=1)
+_LOOKED_AT = 50
+_TO_RUN = {ProcessInstanceStatus.WAITING, ProcessInstanceStatus.READY, ProcessInstanceStatus.SUSPENDED}
 _HAVE_RUN = frozenset(ProcessInstanceStatus) - {ProcessInstanceStatus.TIMEDOUT, ProcessInstanceStatus.SKIPPED}
 
 
@@ -64,8 +66,12 @@ def iter_hanging_spans(
 def _find_newest(
     connection: Connection, process: Key, first: datetime, last: datetime
 ) -> list[tuple[datetime, datetime]]:
-    """Return the newest instance in a span that has begun, if there is one."""
-    found = InstancePages(connection).of_process(*process, first, last + _MOMENT, 1, statuses=CONCERNED)
+    """Return the newest instance in a span that has begun, if there is one; it may be about to run again."""
+    pages = InstancePages(connection)
+    found = pages.of_process(*process, first, last + _MOMENT, 1, statuses=CONCERNED)
+    if found:
+        again = pages.of_process(*process, found[0].nominal_time, last + _MOMENT, _LOOKED_AT, statuses=_TO_RUN)
+        found = [*(each for each in again if each.attempt), *found][:1]
     return [(row.nominal_time, row.nominal_time) for row in found]
 
 
