@@ -414,7 +414,6 @@ def test_what_is_written_here_stays_the_version_if_the_validity_starts_at_anothe
     assert lifecycle.run("publishing", DAYS[2], NOON + DAY, "older") == ()
 
 
-@pytest.mark.parametrize("on_update", ["rerun", "hold"])
 def let_in(lifecycle: LifecycleHarness, as_of: datetime) -> None:
     conclude_unread(lifecycle.runner(as_of).context, lifecycle.feed("countries"), START)
 
@@ -441,6 +440,7 @@ def test_a_version_whose_rows_are_judged_is_not_read_before_it_has_passed(tmp_pa
     assert len(versions(lifecycle, "countries")) == 2
 
 
+@pytest.mark.parametrize("on_update", ["rerun", "hold"])
 def test_hold_waits_for_who_writes_a_current_instance(tmp_path: Path, on_update: str) -> None:
     windows = {"inputs": {"newest": "now(0,0)"}, "outputs": {"copied": "now(0,0)"}, "start": DAYS[2]}
     reader = process("reading", "days(1)", trigger={"on_update": on_update}, **windows)
