@@ -63,7 +63,7 @@ _KINDS: Mapping[str, Callable[[str], OSError]] = {
     "DSQuotaExceededException": lambda text: OSError(errno.EDQUOT, text),
     "QuotaByStorageTypeExceededException": lambda text: OSError(errno.EDQUOT, text),
 }
-_NODE = "a data node"
+_NODE = "a data node or the name node"
 _NODE_AWAY = "Try again: the name node chooses others, and leaves a dead one out after some minutes."
 _TRIES, _PAUSE = 5, 0.5
 
