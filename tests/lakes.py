@@ -40,6 +40,7 @@ class Lake:
         self.storage = storage or f"file://{folder}"
         self.address = f"iceberg+sqlite:///{folder}/catalog.db"
         self.options = dict(options)
+        self.schema = SCHEMA
         self.catalog_options = {"warehouse": f"{self.storage}/lake"}
         self.catalog: LakeCatalog = open_catalog(self.address, self.catalog_options, self.storage, self.options)
         self.catalog.open().create_namespace_if_not_exists("web")

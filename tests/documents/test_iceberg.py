@@ -10,6 +10,7 @@ import pytest
 import yaml
 from pyiceberg import schema, transforms, types
 
+from feed_assets.alerts.delivery.dataset_names import name_feed
 from feed_assets.engines.port import Work
 from feed_assets.loading.bundles import load_files
 from feed_assets.loading.entity_files import EntityFile, Values
@@ -89,6 +90,8 @@ def test_the_example_runs(project: tuple[LifecycleHarness, Any]) -> None:
     assert lifecycle.times("count-visits", ProcessInstanceStatus.SUCCEEDED) == days
     assert visits(names) == [(day.date(), f"{name} 1") for day in days for name in ("ann", "bob")]
     shown = {line: must(*words_of(line)).stdout for line in fences(PAGE, "sh")[0].splitlines()}
+    namespace, name = name_feed(lifecycle.feed("visits"))
+    assert (namespace[:18], name) == ("iceberg+sqlite:///", "web.visits")
     assert "columns: add" in shown["feed-assets entity definition feed visits"]
 
     compact(names["clicks"], "at >= '2026-11-03T00:00:00+00:00'")

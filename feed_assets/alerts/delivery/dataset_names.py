@@ -18,12 +18,16 @@ _IN_CLOUD = (".amazonaws.com", ".googleapis.com", ".windows.net")
 
 
 def name_feed(record: FeedRecord) -> tuple[str, str]:
-    """Return namespace and name of a feed: of the folder of its instances, or of its table (`hive://host`, `web.a`)."""
+    """Return namespace and name of a feed: of the folder of its instances, or of its table (`hive://host`, `web.a`).
+
+    An Iceberg table is in the namespace of its catalog, `iceberg+https://host`.
+    """
     table = record.table
     if table is None:
         return name_path(record.store, trim_times(record.template.text))
-    host = table.catalog.partition(",")[0].removeprefix("thrift://")
-    return f"hive://{host}", f"{table.database}.{table.name}"
+    name = f"{table.database}.{table.name}"
+    scheme, _, host = table.catalog.partition(",")[0].partition("://")
+    return (f"hive://{host}" if scheme == "thrift" else table.catalog), name
 
 
 def name_path(store: StoreAddress, path: str) -> tuple[str, str]:
