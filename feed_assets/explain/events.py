@@ -49,7 +49,7 @@ def explain_availability(facts: FeedFacts) -> Iterator[Reason]:
 
 
 def _quality(facts: FeedFacts) -> Iterator[Reason]:
-    if facts.check is not None and facts.check.summary is not None:
+    if facts.check is not None and (facts.check.summary is not None or facts.check.accepted is not None):
         yield Reason(code=ReasonCode.QUALITY, text=facts.check.sentence, facts=dict(facts.check.facts))
 
 

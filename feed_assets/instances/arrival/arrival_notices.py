@@ -34,7 +34,7 @@ from feed_assets.instances.arrival.polling import (
 from feed_assets.instances.arrival.recording import Signal, content_digest, record_signals
 from feed_assets.instances.arrival.store_polls import Candidate
 from feed_assets.instances.arrival.stored_data import record_vanished
-from feed_assets.instances.late.contents import note_content, record_contents, scan_contents, scan_held
+from feed_assets.instances.late.contents import note_content, record_contents, scan_contents, scan_held, with_content
 from feed_assets.instances.late.quality_checks import ACCEPTED, QualityChecks, hold_back, is_to_judge, let_in
 from feed_assets.json_form import Hidden, NominalTime
 from feed_assets.log.events import EventLog
@@ -326,7 +326,7 @@ def _accept(
                 accepted=f"{notice.author}: {notice.accept}",
                 event={**check.event, "origin": notice_origin(notice.author), "bytes": look.bytes, "files": look.files},
             )
-            let_in(connection, record, accepted, check, context.as_of, **{ACCEPTED: told})
+            let_in(connection, record, with_content(accepted, content), check, context.as_of, **{ACCEPTED: told})
             note_content(connection, content, context.as_of)
     if not dry_run:
         _audit(context, record, notice, time)

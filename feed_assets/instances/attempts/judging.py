@@ -24,7 +24,7 @@ from feed_assets.instances.attempts.attempt_inputs import InstanceAddresses
 from feed_assets.instances.attempts.verdicts import Verdict
 from feed_assets.instances.attempts.work_data import feed_data
 from feed_assets.instances.errors import NothingToCompareError
-from feed_assets.instances.late.contents import Content, note_content, scan_held
+from feed_assets.instances.late.contents import Content, note_content, scan_held, with_content
 from feed_assets.instances.late.quality_checks import QualityCheck, QualityChecks, digest_rules, let_in
 from feed_assets.instances.leasing import Leased
 from feed_assets.log.instances.feed_instances import FeedInstances
@@ -183,7 +183,7 @@ def _conclude(
         planned_at=now,
     )
     if verdict.is_published:
-        let_in(connection, record, row, judged, now)
+        let_in(connection, record, with_content(row, content), judged, now)
         note_content(connection, content, now)
         return
     store.put([judged])

@@ -280,6 +280,13 @@ def note_content(connection: Connection, content: Content | None, as_of: datetim
         Manifests(connection).put([_to_manifest(content, as_of)])
 
 
+def with_content(row: FeedInstance, content: Content | None) -> FeedInstance:
+    """Return a row with the digest of what is let in, with which what was read is compared."""
+    if content is None or content.scan is None or not content.is_available:
+        return row
+    return replace(row, manifest_digest=content.scan.digest)
+
+
 def _to_manifest(content: Content, as_of: datetime) -> RecordedManifest:
     assert content.scan is not None
     return RecordedManifest(
