@@ -605,7 +605,7 @@ class _Task:
     entity: AnyEntity
     probe: Probe
     complaints: list[Complaint] = field(default_factory=list)
-    mistake: Exception | None = None
+    mistake: BaseException | None = None
 
     def run(self) -> None:
         try:
@@ -615,7 +615,7 @@ class _Task:
             self.complaints = [self._failed(finding.message, finding.remedy)]
         except OSError as exc:
             self.complaints = [self._failed(str(exc), "Check that it exists, and that this user may use it.")]
-        except Exception as exc:  # noqa: BLE001 - raised again in the calling thread
+        except BaseException as exc:  # noqa: BLE001 - raised again in the calling thread, also the panic of a library
             self.mistake = exc
 
     def timeout_complaint(self, seconds: float) -> Complaint:
