@@ -3,23 +3,14 @@
 `instances/gates/blockers.py` finds the blockers of a process instance, with the same decisions as the tick.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import islice
 from typing import assert_never
 
 from sqlalchemy import Connection
 
-from feed_assets.alerts.deadlines.checks import INSTANCES_A_STEP
-from feed_assets.alerts.deadlines.due_times import KINDS, Deadlines, open_deadlines
-from feed_assets.alerts.deadlines.messages import SENTENCES, key_of_message
-from feed_assets.alerts.deadlines.records import LateInstance, SlaMiss
-from feed_assets.alerts.deadlines.store import SlaMisses
-from feed_assets.alerts.delivery.receivers import Receiver, read_receivers
-from feed_assets.alerts.delivery.store import Deliveries, Delivery, ReceiverState, ReceiverStates
-from feed_assets.alerts.forecasting.chains import ChainReader
-from feed_assets.alerts.forecasting.forecasts import find_missing, forecast
 from feed_assets.command_lines import command_line, follow_command, instance_command
 from feed_assets.context.consolidation import Consolidated, consolidate
 from feed_assets.context.heartbeat import find_silence
@@ -28,6 +19,7 @@ from feed_assets.context.safe_mode import HELD
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import declared_by, describe_process, is_flow
 from feed_assets.explain.facts import FeedFacts, InstanceFacts, ProcessFacts, is_ready, load_instance_facts
+from feed_assets.explain.lateness import explain_deadlines, explain_messages
 from feed_assets.explain.records import Explanation, Reason, ReasonCode
 from feed_assets.explain.sentences import (
     Omission,
@@ -63,61 +55,13 @@ from feed_assets.instances.lists.rows import rendered
 from feed_assets.log.agenda import AgendaKey, AgendaKind
 from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.instances.process_instances import ProcessInstances
-from feed_assets.log.messages.levels import SlaLevel
-from feed_assets.log.messages.outbox import MessageHead, Outbox
-from feed_assets.log.messages.payloads import SlaEvent
-from feed_assets.log.messages.records import OutboxMessage
 from feed_assets.log.records import FeedInstanceStatus, FeedKey, ProcessInstanceStatus, ProcessKey
-from feed_assets.log.watermarks import Watermarks
 from feed_assets.pages import Page
 from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import counted
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.triggers.waiting import Queue
-
-
-def explain_messages(
-    context: OperationContext, connection: Connection, keys: Collection[str], subject: str
-) -> Iterator[Reason]:
-    """Yield who was told by the messages with these keys, as far as receivers are declared; `subject` is what of."""
-    if context.settings is None or not keys:
-        return
-    receivers = read_receivers(context.settings, context.plan).usable
-    seqs = Outbox(connection).find_keys(keys).values() if receivers else ()
-    if not seqs:
-        return
-    messages = Outbox(connection).get_many(list(seqs))
-    states, undone = ReceiverStates(connection).all(), Deliveries(connection).of_messages(list(seqs))
-    told: list[str] = []
-    for name, receiver in sorted(receivers.items()):
-        wanted = [seq for seq, message in messages.items() if _wants(receiver, message)]
-        left = [each for each in undone if each.way == name and each.seq in wanted]
-        state = states.get(name)
-        if not wanted or state is None:
-            continue
-        if left or state.cursor < max(wanted):
-            yield Reason(code=ReasonCode.NOT_TOLD, text=_describe(name, subject, left, state), facts={"way": name})
-        else:
-            told.append(name)
-    if told:
-        yield Reason(code=ReasonCode.TOLD, text=f"told of {subject}: {', '.join(told)}", facts={"ways": told})
-
-
-def _wants(receiver: Receiver, message: OutboxMessage) -> bool:
-    head = MessageHead(message.seq, message.topic, message.level, message.subject, message.recorded_at)
-    return receiver.wants(head) and receiver.accepts(message)
-
-
-def _describe(name: str, subject: str, left: list[Delivery], state: ReceiverState) -> str:
-    dead = [each for each in left if each.dead_at is not None]
-    if dead:
-        return f"{name} was not told of {subject}, a dead letter: {dead[0].error}"
-    next_at = left[0].next_at if left else state.next_at
-    error = (left[0].error if left else None) or state.error
-    when = f", next at {render_datetime(next_at)}" if next_at is not None else ""
-    return f"{name} is not told of {subject} yet{when}" + (f": {error}" if error else "")
-
 
 UNSCHEDULED = "UNSCHEDULED"
 _ABSENT = frozenset({FeedInstanceStatus.MISSING.value, FeedInstanceStatus.PARTIAL.value})
@@ -218,7 +162,7 @@ class _Explainer:
         failures = explain_process_failures(self._all_facts.tick_failures, key, record)
         held = self._held() if is_root else ()
         is_due = facts.row is None or facts.row.status in _UNDONE
-        deadlines = self._deadlines(Kind.PROCESS, key, is_due=is_due) if is_root else ()
+        deadlines = explain_deadlines(self._context, self._connection, key, is_due=is_due) if is_root else ()
         ends = keys_of_end(record, facts.row) if is_root else []
         told = tuple(explain_messages(self._context, self._connection, ends, "its end"))
         return Explanation(
@@ -251,15 +195,12 @@ class _Explainer:
                 *explain_feed_state(
                     self._context, self._connection, key, facts, writers, self._omissions(key, facts), is_root=is_root
                 ),
-                *(self._deadlines(Kind.FEED, key, is_due=status in _ABSENT) if is_root else ()),
+                *(explain_deadlines(self._context, self._connection, key, is_due=status in _ABSENT) if is_root else ()),
                 *late,
                 *(explain_behind(self._context, self._connection, facts.record, key) if is_root else ()),
                 *explain_feed_failures(self._connection, self._all_facts.tick_failures if is_root else (), key),
             ),
         )
-
-    def _deadlines(self, kind: Kind, key: FeedKey | ProcessKey, *, is_due: bool) -> tuple[Reason, ...]:
-        return tuple(explain_deadlines(self._context, self._connection, kind, key, is_due=is_due))
 
     def _omissions(self, key: FeedKey, facts: FeedFacts) -> dict[ProcessKey, Omission]:
         """Return why the process instances that write a feed instance will not: it is optional, and was left out."""
@@ -420,72 +361,6 @@ def explain_behind(
         command = again if row.status in _ENDED else None
         facts = {"source": source, "target": flow.cluster, "since": since, "status": row.status.value}
         yield Reason(code=ReasonCode.BEHIND, text=text, facts=facts, command=command)
-
-
-def explain_deadlines(
-    context: OperationContext, connection: Connection, kind: Kind, key: FeedKey | ProcessKey, *, is_due: bool
-) -> Iterator[Reason]:
-    """Yield a reason for each deadline that the instance has missed, who was told of it, and a reason for each deadline
-    that is still to come if it `is_due`: if it has not come.
-    """
-    name, cluster, nominal_time = key
-    instance = LateInstance(kind.value, name, cluster, nominal_time)
-    misses = SlaMisses(connection).of([instance]).get(instance, [])
-    for miss in misses:
-        yield _missed(miss, context.as_of)
-        if miss.told_at is not None:
-            first = SlaMisses(connection).first_told_with(miss, INSTANCES_A_STEP)
-            message = key_of_message(SlaEvent.MISSED, miss.level, first)
-            yield from explain_messages(context, connection, [message], f"its lateness ({miss.level.value.upper()})")
-    for level in SlaLevel if is_due else ():
-        deadlines = open_deadlines(connection, context.timeline, kind, name, cluster, level)
-        watermark = Watermarks(connection).get(KINDS[kind, level], name, cluster)
-        is_ahead = watermark is not None and watermark.next_time is not None and watermark.next_time <= nominal_time
-        if deadlines is not None and is_ahead:
-            due_at = deadlines.due_at(nominal_time)
-            text, probability = _forecast(context, connection, deadlines, nominal_time)
-            yield Reason(
-                code=ReasonCode.DEADLINE,
-                text=f"it is late after {render_datetime(due_at)} ({level.value.upper()}){text}",
-                facts={"level": level.value, "due_at": rendered(due_at), "probability": probability},
-            )
-
-
-def _forecast(
-    context: OperationContext, connection: Connection, deadlines: Deadlines, nominal_time: datetime
-) -> tuple[str, float | None]:
-    """Return what is forecast of a deadline, and the probability of a miss; nothing without enough history."""
-    is_to_come = deadlines.due_at(nominal_time) > context.as_of
-    if not is_to_come or not find_missing(connection, deadlines, [nominal_time]):
-        return "", None
-    reader = ChainReader(connection=connection, timeline=context.timeline, as_of=context.as_of)
-    (found,) = forecast(reader, [(deadlines, nominal_time)])
-    return (f"; {found.sentence}" if found.probability is not None else ""), found.probability
-
-
-def _missed(miss: SlaMiss, as_of: datetime) -> Reason:
-    late = timedelta(seconds=(max(miss.recovered_at or as_of, miss.due_at) - miss.due_at) // timedelta(seconds=1))
-    due, level = render_datetime(miss.due_at), miss.level.value.upper()
-    text = f"it is late by {late}" if miss.is_open else f"it was late by {late}"
-    text += f": it was due at {due} ({level})"
-    if miss.recovered_by is not None:
-        text += f", and {SENTENCES[miss.recovered_by]}"
-    told = "nobody was told, since it had come by then"
-    if miss.told_at is not None:
-        told = f"a message of the topic sla tells of it, written at {rendered(miss.told_at)}"
-    known = f"; {miss.acknowledged_by} has acknowledged it" if miss.acknowledged_by is not None else ""
-    return Reason(
-        code=ReasonCode.DEADLINE,
-        text=f"{text}; {told}{known}",
-        facts={
-            "level": miss.level.value,
-            "due_at": rendered(miss.due_at),
-            "missed_at": rendered(miss.missed_at),
-            "told_at": rendered(miss.told_at),
-            "recovered_at": rendered(miss.recovered_at),
-            "acknowledged_by": miss.acknowledged_by,
-        },
-    )
 
 
 LINES = 20

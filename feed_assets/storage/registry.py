@@ -111,17 +111,18 @@ def _open_obstore(url: str, scheme: str, rest: str, options: Options) -> "Object
         raise _wrong_option(url, ", ".join(sorted(options)), str(exc).partition("\n")[0]) from exc
 
 
-def open_metastore(url: str) -> "Metastore":
-    """Open the metastore of a table, `thrift://host:9083/database/table`. Raises as `open_store`."""
+def open_metastore(address: str) -> "Metastore":
+    """Open the metastores at `thrift://one:9083,two:9083`, or that of a table, without contacting them.
+
+    Raises:
+        StoreUnknownError: the address is wrong, or a package is not installed.
+    """
     try:
         from feed_assets.storage.table.metastore import Metastore
     except ImportError as exc:
-        raise _not_installed(url, "pymetastore", "hive") from exc
-    names = url.removeprefix("thrift://").strip("/").split("/")
-    hosts = [_parse_host(url, part) for part in names[0].split(",") if part]
-    if len(names) != 3 or not hosts:
-        raise StoreUnknownError(url=url, reason="it names no table", next_step="Write thrift://host:9083/web/clicks.")
-    return Metastore(hosts, url)
+        raise _not_installed(address, "pymetastore", "hive") from exc
+    parts = (part.strip().removeprefix("thrift://").partition("/")[0] for part in address.split(","))
+    return Metastore([_parse_host(address, part) for part in parts if part], address)
 
 
 def _open_table(url: str, rest: str, options: Options) -> InstanceStore:
@@ -132,6 +133,8 @@ def _open_table(url: str, rest: str, options: Options) -> InstanceStore:
     if unknown:
         raise _wrong_option(url, ", ".join(sorted(unknown)), "tables have none of this name")
     names = rest.strip("/").split("/")
+    if len(names) != 3 or not names[0].strip(","):
+        raise StoreUnknownError(url=url, reason="it names no table", next_step="Write thrift://host:9083/web/clicks.")
     storage, own = str(options.get("storage", "")), options.get("storage_options", {})
     assert isinstance(own, Mapping)
     home = f"{own['spark_scheme']}://{storage.partition('://')[2]}" if "spark_scheme" in own else storage

@@ -42,31 +42,3 @@ def make_keystore(machine: JavaMachine, file: Path, alias: str, password: str) -
     store.createCredentialEntry(alias, chars)
     store.flush()
     return url
-
-
-def make_table(machine: JavaMachine, port: int, database: str, table: str, location: Path, *keys: str) -> None:
-    """A table in a catalog with partition keys, and its database."""
-    view = machine.view
-    conf = view.org.apache.hadoop.hive.conf.HiveConf()
-    conf.set("hive.metastore.uris", f"thrift://127.0.0.1:{port}")
-    client = view.org.apache.hadoop.hive.metastore.HiveMetaStoreClient(conf)
-    api = view.org.apache.hadoop.hive.metastore.api
-    if database not in list(client.getAllDatabases()):
-        made = api.Database()
-        made.setName(database)
-        made.setLocationUri(location.as_uri())
-        client.createDatabase(made)
-    storage = api.StorageDescriptor()
-    storage.setCols(view.java.util.ArrayList())
-    storage.setLocation((location / table).as_uri())
-    storage.setSerdeInfo(api.SerDeInfo())
-    described = api.Table()
-    described.setDbName(database)
-    described.setTableName(table)
-    described.setSd(storage)
-    described.setPartitionKeys(view.java.util.ArrayList())
-    for key in keys:
-        described.getPartitionKeys().add(api.FieldSchema(key, "string", ""))
-    described.setParameters(view.java.util.HashMap())
-    client.createTable(described)
-    client.close()

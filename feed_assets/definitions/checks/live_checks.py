@@ -10,7 +10,7 @@ import stat
 import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -39,16 +39,17 @@ from feed_assets.sql.errors import StateError
 from feed_assets.storage.errors import StorageError, StoreUnknownError
 from feed_assets.storage.iceberg.catalogs import LakeCatalog, open_catalog
 from feed_assets.storage.pool import StorePool
+from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Availability
-from feed_assets.storage.registry import OWN_OPTIONS, open_store
+from feed_assets.storage.registry import OWN_OPTIONS, open_metastore, open_store
 from feed_assets.timing.errors import TableAddressError
 from feed_assets.timing.templates import TableAddress, parse_table_address
 from feed_assets.validation.rules_process import iter_files
 from feed_assets.validation.scope import Complaint
 
 if TYPE_CHECKING:
-    from feed_assets.engines.java.catalogs import Catalog
     from feed_assets.engines.java.machine import JavaMachine
+    from feed_assets.storage.table.metastore import Metastore
 
 
 T = TypeVar("T")
@@ -57,19 +58,18 @@ T = TypeVar("T")
 class _Once(Generic[T]):
     """Makes a value on first use; later callers get the same value, or the same error."""
 
-    def __init__(self, make: Callable[[], T]) -> None:
-        self._make = make
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._made: list[T] = []
         self._error: FeedAssetsError | None = None
 
-    def get(self) -> T:
+    def get(self, make: Callable[[], T]) -> T:
         with self._lock:
             if self._error is not None:
                 raise self._error
             if not self._made:
                 try:
-                    self._made.append(self._make())
+                    self._made.append(make())
                 except FeedAssetsError as exc:
                     self._error = exc
                     raise
@@ -89,22 +89,24 @@ class Outside:
         self.root = root
         self.environ = environ
         self.prepares = prepares
-        self._machine = _Once(_start_java)
-        self._folder = _Once(lambda: Path(tempfile.mkdtemp(prefix="feed-assets-checks-")))
-        self._catalogs: dict[str, _Once[Catalog | LakeCatalog]] = {}
+        self._machine = _Once["JavaMachine"]()
+        self._folder = _Once[Path]()
+        self._catalogs: dict[str, _Once[Metastore | LakeCatalog]] = {}
         self._lock = threading.Lock()
 
     def java(self) -> "JavaMachine":
         """Return the Java machine. Raises ServiceError if it cannot be started."""
-        return self._machine.get()
+        from feed_assets.engines.java.machine import JavaMachine
 
-    def catalog(self, cluster: Cluster) -> "Catalog | LakeCatalog":
-        """Return the catalog of a cluster. Raises ServiceError or StorageError if it does not answer."""
+        return self._machine.get(JavaMachine)
+
+    def catalog(self, cluster: Cluster) -> "Metastore | LakeCatalog":
+        """Return the catalog of a cluster. Raises StorageError if it does not answer."""
         assert cluster.catalog is not None
         with self._lock:
             key = f"{cluster.name} {cluster.catalog}" if cluster.is_lake else cluster.catalog
-            once = self._catalogs.setdefault(key, _Once(lambda: self._open_catalog(cluster)))
-        return once.get()
+            once = self._catalogs.setdefault(key, _Once())
+        return once.get(partial(_open_catalog, cluster))
 
     def fetch(self, name: str) -> Path:
         """Return a file of the project, or of a URL, as a local file. Raises ServiceError if it does not exist."""
@@ -115,7 +117,8 @@ class Outside:
             return file
         import fsspec
 
-        target = self._folder.get() / f"{len(list(self._folder.get().iterdir()))}-{name.rpartition('/')[2]}"
+        folder = self._folder.get(lambda: Path(tempfile.mkdtemp(prefix="feed-assets-checks-")))
+        target = folder / f"{len(list(folder.iterdir()))}-{name.rpartition('/')[2]}"
         try:
             with fsspec.open(name, "rb") as source, target.open("wb") as copy:
                 shutil.copyfileobj(source, copy)
@@ -133,21 +136,16 @@ class Outside:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _open_catalog(self, cluster: Cluster) -> "Catalog | LakeCatalog":
-        assert cluster.catalog is not None
-        if cluster.is_lake:
-            lake = open_catalog(cluster.catalog, cluster.catalog_options, cluster.storage, cluster.storage_options)
-            lake.check()
-            return lake
-        from feed_assets.engines.java.catalogs import Catalog
 
-        return Catalog(self.java(), cluster.catalog)
-
-
-def _start_java() -> "JavaMachine":
-    from feed_assets.engines.java.machine import JavaMachine
-
-    return JavaMachine()
+def _open_catalog(cluster: Cluster) -> "Metastore | LakeCatalog":
+    assert cluster.catalog is not None
+    catalog: Metastore | LakeCatalog = (
+        open_catalog(cluster.catalog, cluster.catalog_options, cluster.storage, cluster.storage_options)
+        if cluster.is_lake
+        else open_metastore(cluster.catalog)
+    )
+    catalog.check()
+    return catalog
 
 
 _LOCAL = "file://"
@@ -156,13 +154,13 @@ _STAGING_MODE, _WORKING_MODE = 0o777, 0o755
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """One question to the outside: the field it is about, its description, and a function that returns complaints.
-    `ask` may raise any error of the project, which is reported as a complaint at `path`.
+    """One question to the outside: the field it is about, its description, and a function that returns complaints, if
+    it has any. `ask` may raise any error of the project, which is reported as a complaint at `path`.
     """
 
     path: FieldPath
     what: str
-    ask: Callable[[], Iterable[Complaint]]
+    ask: Callable[[], Iterable[Complaint] | None]
 
 
 def check_storage(_: Outside, cluster: Cluster) -> Iterator[Probe]:
@@ -171,9 +169,8 @@ def check_storage(_: Outside, cluster: Cluster) -> Iterator[Probe]:
     is_interface = write is not None and write.endpoint == cluster.storage
     path: FieldPath = ("interfaces", "write", "endpoint") if is_interface else ("storage",)
 
-    def ask() -> Iterator[Complaint]:
+    def ask() -> None:
         open_store(cluster.storage, cluster.storage_options).check_root()
-        yield from ()
 
     yield Probe(path=path, what="the write interface" if is_interface else "the storage", ask=ask)
 
@@ -208,7 +205,9 @@ def _ask_folders(outside: Outside, cluster: Cluster, staging: str) -> Iterator[C
         return
     if named is None and not working.exists():
         if outside.prepares:
-            _make_folder(working, _WORKING_MODE)
+            with suppress(FileExistsError):  # another submission has made it
+                working.mkdir()
+                working.chmod(_WORKING_MODE)
         return
     fault = _find_folder_fault(working, _WORKING_MODE)
     if fault is not None:
@@ -224,12 +223,11 @@ def check_spark(outside: Outside, cluster: Cluster) -> Iterator[Probe]:
     execute = cluster.interfaces.get(InterfaceType.EXECUTE)
     master, remote = cluster.spark.master, cluster.spark.remote
 
-    def ask() -> Iterator[Complaint]:
+    def ask() -> None:
         if remote is not None:
             check_spark_remote(remote)
         elif master is not None:
             check_spark_master(master, outside.environ, execute.endpoint if execute else None)
-        yield from ()
 
     yield Probe(path=("spark",), what="Spark", ask=ask)
 
@@ -239,9 +237,8 @@ def check_catalog(outside: Outside, cluster: Cluster) -> Iterator[Probe]:
     if cluster.catalog is None:
         return
 
-    def ask() -> Iterator[Complaint]:
+    def ask() -> None:
         outside.catalog(cluster)
-        yield from ()
 
     yield Probe(path=("catalog",), what="its catalog", ask=ask)
 
@@ -329,18 +326,21 @@ def check_mirrors(outside: Outside, process: Process) -> Iterator[Probe]:
 
 
 def _ask_directory(place: MirrorLocation, source: Directory) -> Iterator[Complaint]:
-    (look,) = StorePool().get(source.store).look([source.path], None)
+    store = StorePool().get(source.store)
+    yield from _ask_look(place.path, store, source.path, f"directory {source.url}", "check that it is mounted")
+
+
+def _ask_look(path: FieldPath, store: InstanceStore, at: str, what: str, or_else: str) -> Iterator[Complaint]:
+    (look,) = store.look([at], None)
     if look.availability is Availability.MISSING:
-        message = f"the directory {source.url} does not exist"
-        yield Complaint(path=place.path, message=message, remedy="Correct the path, or check that it is mounted.")
+        yield Complaint(path=path, message=f"the {what} does not exist", remedy=f"Correct the path, or {or_else}.")
     elif look.obstacle is not None:
-        message = f"the directory {source.url} cannot be read: {look.obstacle}"
-        yield Complaint(path=place.path, message=message, remedy="Correct the path, or the rights of the directory.")
+        remedy = f"Correct the path, or the rights of the {what.partition(' ')[0]}."
+        yield Complaint(path=path, message=f"the {what} cannot be read: {look.obstacle}", remedy=remedy)
 
 
-def _ask_root(target: Directory) -> Iterator[Complaint]:
+def _ask_root(target: Directory) -> None:
     StorePool().get(target.store).check_root()
-    yield from ()
 
 
 def _ask_url(outside: Outside, process: Process, path: FieldPath, url: str) -> Iterator[Complaint]:
@@ -352,14 +352,7 @@ def _ask_url(outside: Outside, process: Process, path: FieldPath, url: str) -> I
     except StoreUnknownError:
         yield from _ask_fsspec(path, url)
         return
-    (look,) = store.look([url.rpartition("/")[2]], None)
-    if look.availability is Availability.MISSING:
-        yield Complaint(
-            path=path, message=f"the file {url} does not exist", remedy="Correct the path, or put the file there."
-        )
-    elif look.obstacle is not None:
-        message = f"the file {url} cannot be read: {look.obstacle}"
-        yield Complaint(path=path, message=message, remedy="Correct the path, or the rights of the file.")
+    yield from _ask_look(path, store, url.rpartition("/")[2], f"file {url}", "put the file there")
 
 
 def _ask_fsspec(path: FieldPath, url: str) -> Iterator[Complaint]:
@@ -390,9 +383,7 @@ def check_database(outside: Outside, datasource: Datasource) -> Iterator[Probe]:
             )
 
 
-def _ask_database(
-    outside: Outside, interface: Interface, driver: Driver, credential: Credential
-) -> Iterator[Complaint]:
+def _ask_database(outside: Outside, interface: Interface, driver: Driver, credential: Credential) -> None:
     from feed_assets.engines.java.databases import DatabaseAddress, connect
 
     address = DatabaseAddress(
@@ -404,7 +395,6 @@ def _ask_database(
         properties=interface.properties,
     )
     connect(outside.java(), address)
-    yield from ()
 
 
 def _password(outside: Outside, credential: Credential) -> str:
@@ -522,19 +512,6 @@ def _find_folder_fault(folder: Path | HdfsFolder, mode: int) -> str | None:
     return None if rights == mode else f"its permissions are {rights:o}, and must be {mode:o}"
 
 
-def _make_folder(folder: Path | HdfsFolder, mode: int) -> None:
-    """Create a folder in an existing one, with exactly these permissions; leave an existing folder unchanged.
-
-    Raises:
-        OSError: it cannot be created.
-    """
-    try:
-        folder.mkdir()
-    except FileExistsError:
-        return
-    folder.chmod(mode)
-
-
 SECONDS = 30.0
 """The time limit of a check. Starting Java on a cold and busy machine alone can take ten seconds."""
 AT_ONCE = 16
@@ -587,7 +564,15 @@ def check_reachability(
     outside = Outside(bundle, root=root, environ=environ, prepares=prepare)
     try:
         entities = [entity for entity in bundle.entities if keys is None or entity.key in keys]
-        tasks = iter([task for entity in entities for task in _tasks(outside, entity)])
+        tasks = iter(
+            [
+                _Task(check=check, entity=entity, probe=probe)
+                for entity in entities
+                for check in LIVE_CHECKS
+                if check.kind is entity.kind
+                for probe in check.probes(outside, entity)
+            ]
+        )
         issues: list[Issue] = []
         while batch := list(islice(tasks, AT_ONCE)):
             for task, complaints in _run(batch, seconds):
@@ -609,7 +594,7 @@ class _Task:
 
     def run(self) -> None:
         try:
-            self.complaints = list(self.probe.ask())
+            self.complaints = list(self.probe.ask() or ())
         except FeedAssetsError as exc:
             finding = split_error(exc)
             self.complaints = [self._failed(finding.message, finding.remedy)]
@@ -623,12 +608,6 @@ class _Task:
 
     def _failed(self, reason: str, remedy: str) -> Complaint:
         return Complaint(path=self.probe.path, message=f"{self.probe.what} cannot be used: {reason}", remedy=remedy)
-
-
-def _tasks(outside: Outside, entity: AnyEntity) -> Iterator[_Task]:
-    for check in LIVE_CHECKS:
-        if check.kind is entity.kind:
-            yield from (_Task(check=check, entity=entity, probe=probe) for probe in check.probes(outside, entity))
 
 
 def _run(tasks: Sequence[_Task], seconds: float) -> Iterator[tuple[_Task, Sequence[Complaint]]]:

@@ -1,4 +1,4 @@
-"""Run a Java virtual machine beside this process, for drivers, keystores and the Hive metastore.
+"""Run a Java virtual machine beside this process, for drivers and keystores.
 
 The machine has the class path of the installed pyspark but no Spark session; calls go through py4j. In a process that
 also has a classic Spark session, its errors are hard to read: pyspark treats the errors of every py4j gateway as its

@@ -142,6 +142,15 @@ class Metastore:
         self._connections = _connections(tuple(hosts), os.getpid())
         self._store = store
 
+    def check(self) -> None:
+        """Contact the metastores, writing nothing."""
+        self._request(lambda client: client.get_all_databases())
+
+    def find_keys(self, database: str, name: str) -> tuple[str, ...] | None:
+        """Return the partition keys of a table; None if it does not exist."""
+        table = self.find_table(database, name)
+        return None if table is None else tuple(key for key, _ in table.keys)
+
     def find_table(self, database: str, name: str) -> Table | None:
         """Return a table by name; None if it does not exist."""
         try:

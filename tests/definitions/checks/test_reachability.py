@@ -14,10 +14,11 @@ from feed_assets.definitions.checks.code_checks import check_code
 from feed_assets.definitions.checks.live_checks import check_reachability
 from feed_assets.entities.bundle import Bundle
 from feed_assets.issues import FieldSources, SourceMap
-from tests.engines.java_tools import DERBY_JARS, DRIVER, make_database, make_keystore, make_table
+from tests.engines.java_tools import DERBY_JARS, DRIVER, make_database, make_keystore
 from tests.entities.samples import REMOVED, bundle
 from tests.servers import free_port
 from tests.storage.conftest import BUCKET, s3_options, s3_server
+from tests.tables import Catalog
 from tests.validation.cases import mirror
 
 __all__ = ["s3_options", "s3_server"]
@@ -114,6 +115,12 @@ def test_row_7_what_does_not_answer_in_time_is_refused(tmp_path: Path, listener:
     assert time.monotonic() - begun < 60
 
 
+def test_row_7_a_metastore_that_does_not_answer_is_refused(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    (text,) = _cluster({"storage": f"file://{tmp_path}", "catalog": f"thrift://{address}"})
+    assert f"the metastore: it does not answer at {address}: " in text
+
+
 @pytest.fixture
 def staging(tmp_path: Path) -> Path:
     folder = tmp_path / "apps" / "staging"
@@ -163,11 +170,10 @@ def test_row_8_an_absent_working_folder_is_made_with_755_at_submission(tmp_path:
 @pytest.mark.spark
 @pytest.mark.server
 def test_row_12_missing_tables_are_named_together_with_their_clusters(metastore_port: int, tmp_path: Path) -> None:
-    from feed_assets.engines.java.machine import JavaMachine
-
-    with JavaMachine() as machine:
-        make_table(machine, metastore_port, "shop", "orders", tmp_path, "ds")
-        make_table(machine, metastore_port, "shop", "countries", tmp_path)
+    catalog = Catalog(metastore_port)
+    catalog.make_database("shop", tmp_path)
+    catalog.make_table("shop", "orders", tmp_path / "orders", [("ds", "string")])
+    catalog.make_table("shop", "countries", tmp_path / "countries", [])
 
     def feed(table: str, partition: str = "#ds=${YEAR}-${MONTH}-${DAY}-${HOUR}", **more: object) -> Bundle:
         address = f"catalog:shop:{table}{partition}"

@@ -4,11 +4,9 @@ from pathlib import Path
 import pytest
 
 from feed_assets.engines.errors import ServiceError
-from feed_assets.engines.java.catalogs import Catalog
 from feed_assets.engines.java.databases import DatabaseAddress, connect, find_password
 from feed_assets.engines.java.machine import JavaMachine
-from tests.engines.java_tools import DERBY_JARS, DRIVER, make_database, make_keystore, make_table
-from tests.servers import free_port
+from tests.engines.java_tools import DERBY_JARS, DRIVER, make_database, make_keystore
 
 pytestmark = [pytest.mark.spark, pytest.mark.server]
 
@@ -69,23 +67,6 @@ def test_a_keystore_that_is_none_is_an_error(machine: JavaMachine, tmp_path: Pat
     (tmp_path / "store.jceks").write_text("no keystore")
     with pytest.raises(ServiceError, match="it cannot be read"):
         find_password(machine, str(tmp_path / "store.jceks"), "shop")
-
-
-@pytest.mark.server
-def test_a_metastore_says_which_tables_there_are(machine: JavaMachine, metastore_port: int, tmp_path: Path) -> None:
-    make_table(machine, metastore_port, "web", "clicks", tmp_path, "ds", "region")
-    make_table(machine, metastore_port, "web", "countries", tmp_path)
-    catalog = Catalog(machine, f"thrift://127.0.0.1:{free_port()},127.0.0.1:{metastore_port}")
-    assert catalog.find_keys("web", "clicks") == ("ds", "region")
-    assert catalog.find_keys("web", "countries") == ()
-    assert catalog.find_keys("web", "views") is None
-    assert catalog.find_keys("nowhere", "clicks") is None
-    catalog.close()
-
-
-def test_a_metastore_that_does_not_answer_is_an_error(machine: JavaMachine) -> None:
-    with pytest.raises(ServiceError, match=r"does not answer: Could not connect to meta store .*Connection refused\. "):
-        Catalog(machine, f"thrift://127.0.0.1:{free_port()}")
 
 
 def test_without_java_the_error_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
