@@ -6,7 +6,6 @@ Nothing is changed, except that a submission makes the absent working folder of 
 
 import os
 import shutil
-import stat
 import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,11 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from feed_assets.clock import TimeBudget
+from feed_assets.definitions.checks.work_folders import find_folder, find_folder_fault
 from feed_assets.engines.errors import ServiceError
 from feed_assets.engines.spark.addresses import check_spark_master, check_spark_remote
 from feed_assets.engines.workflow.files import check_url
 from feed_assets.entities.bundle import AnyEntity, Bundle
-from feed_assets.entities.cluster import Cluster, InterfaceType, is_hdfs
+from feed_assets.entities.cluster import Cluster, InterfaceType
 from feed_assets.entities.common import Kind
 from feed_assets.entities.datasource import Credential, Datasource, Driver, Interface
 from feed_assets.entities.feed import Feed, find_targets
@@ -41,7 +41,7 @@ from feed_assets.storage.iceberg.catalogs import LakeCatalog, open_catalog
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Availability
-from feed_assets.storage.registry import OWN_OPTIONS, open_metastore, open_store
+from feed_assets.storage.registry import open_metastore, open_store
 from feed_assets.timing.errors import TableAddressError
 from feed_assets.timing.templates import TableAddress, parse_table_address
 from feed_assets.validation.rules_process import iter_files
@@ -148,7 +148,6 @@ def _open_catalog(cluster: Cluster) -> "Metastore | LakeCatalog":
     return catalog
 
 
-_LOCAL = "file://"
 _STAGING_MODE, _WORKING_MODE = 0o777, 0o755
 
 
@@ -190,8 +189,8 @@ def check_folders(outside: Outside, cluster: Cluster) -> Iterator[Probe]:
 
 
 def _ask_folders(outside: Outside, cluster: Cluster, staging: str) -> Iterator[Complaint]:
-    folder = _find_folder(cluster, staging)
-    fault = None if folder is None else _find_folder_fault(folder, _STAGING_MODE)
+    folder = find_folder(cluster, staging)
+    fault = None if folder is None else find_folder_fault(folder, _STAGING_MODE)
     if folder is not None and fault is not None:
         yield Complaint(
             path=("locations", "staging"),
@@ -200,7 +199,7 @@ def _ask_folders(outside: Outside, cluster: Cluster, staging: str) -> Iterator[C
         )
         return
     named = cluster.locations.working
-    working = _find_folder(cluster, named or f"{staging.rstrip('/')}/working")
+    working = find_folder(cluster, named or f"{staging.rstrip('/')}/working")
     if working is None:
         return
     if named is None and not working.exists():
@@ -209,7 +208,7 @@ def _ask_folders(outside: Outside, cluster: Cluster, staging: str) -> Iterator[C
                 working.mkdir()
                 working.chmod(_WORKING_MODE)
         return
-    fault = _find_folder_fault(working, _WORKING_MODE)
+    fault = find_folder_fault(working, _WORKING_MODE)
     if fault is not None:
         yield Complaint(
             path=("locations", "working" if named else "staging"),
@@ -442,74 +441,6 @@ def check_state(settings: Settings, environ: Mapping[str, str]) -> list[Issue]:
         )
         return [issue]
     return []
-
-
-class HdfsFolder:
-    """A folder of HDFS, with the calls of `Path` that these checks make."""
-
-    def __init__(self, url: str, options: Mapping[str, object]) -> None:
-        from feed_assets.storage.hdfs.client import HdfsClient
-
-        self._url = url
-        self._client = HdfsClient(url, {name: value for name, value in options.items() if name not in OWN_OPTIONS})
-
-    def __str__(self) -> str:
-        return self._url
-
-    def exists(self) -> bool:
-        return self._client.status("") is not None
-
-    def stat(self) -> os.stat_result:
-        if (found := self._client.status("")) is None:
-            raise FileNotFoundError(self._url)
-        kind = stat.S_IFDIR if found.isdir else stat.S_IFREG
-        return os.stat_result((kind | found.permission, *[0] * 9))
-
-    def mkdir(self) -> None:
-        self._client.make_folder("", parents=False)
-
-    def chmod(self, mode: int) -> None:
-        self._client.set_permission("", mode)
-
-
-def _find_folder(cluster: Cluster, folder: str) -> Path | HdfsFolder | None:
-    """Return a folder of this machine or of HDFS by its name below the storage; None if it is elsewhere."""
-    url = folder if "://" in folder else f"{cluster.storage.rstrip('/')}/{folder.lstrip('/')}"
-    if is_hdfs(url):
-        open_store(url, cluster.storage_options)  # which refuses options and a missing package
-        return HdfsFolder(url, cluster.storage_options)
-    return _find_local_folder(cluster.storage, folder)
-
-
-def _find_local_folder(storage: str, folder: str) -> Path | None:
-    """Return the local path of a folder below a storage; None if it is not on this machine.
-
-    >>> _find_local_folder("file:///data", "/apps/staging").as_posix(), _find_local_folder("s3://bucket", "staging")
-    ('/data/apps/staging', None)
-    """
-    if folder.startswith(_LOCAL):
-        return Path(folder.removeprefix(_LOCAL))
-    if "://" in folder or not storage.startswith(_LOCAL):
-        return None
-    return Path(storage.removeprefix(_LOCAL)) / folder.lstrip("/")
-
-
-def _find_folder_fault(folder: Path | HdfsFolder, mode: int) -> str | None:
-    """Return why a folder cannot be used; None if it exists with exactly these permissions.
-
-    >>> _find_folder_fault(Path("/nowhere"), 0o777)
-    'it does not exist'
-    """
-    try:
-        found = folder.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return "it does not exist"
-    except OSError as exc:
-        return f"it cannot be read: {exc.strerror or exc}"
-    if not stat.S_ISDIR(found.st_mode):
-        return "it is not a directory"
-    rights = stat.S_IMODE(found.st_mode)
-    return None if rights == mode else f"its permissions are {rights:o}, and must be {mode:o}"
 
 
 SECONDS = 30.0
