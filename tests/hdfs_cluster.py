@@ -17,7 +17,7 @@ from tests.java_start import LIGHT
 _JARS = Path(__file__).parent.parent / ".emulators" / "hadoop"
 _LIBRARIES = ("hadoop-client-*", "*slf4j*", "log4j-*", "snappy-java-*")
 _SETTINGS = {
-    "dfs.blocksize": "1048576",
+    "dfs.blocksize": "33554432",  # the library gives a file up whose last block is not counted yet
     "dfs.heartbeat.interval": "1",
     "dfs.namenode.acls.enabled": "true",
     "dfs.namenode.heartbeat.recheck-interval": "1000",

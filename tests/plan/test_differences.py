@@ -149,7 +149,7 @@ def test_a_definition_that_has_begun_nothing_is_corrected_from_its_start() -> No
         ({"clusters": {"primary": {"validity": {"start": START, "end": at("09")}}}}, False),
         ({"late_arrival": {"cut_off": "hours(6)"}}, False),
         ({"groups": ["logs"]}, False),
-        ({"columns": "id string"}, False),
+        ({"ddl": "id string"}, False),
         ({"tags": {"owner": "ops"}}, False),
     ],
 )

@@ -202,7 +202,7 @@ TRIGGERS: Mapping[str, Feed] = {
     ),
 }
 NO_TRIGGERS: Mapping[str, Feed] = {
-    "schema": feed("clicks", start=EARLY, columns="n int"),
+    "schema": feed("clicks", start=EARLY, ddl="n int"),
     "late arrival": feed("clicks", start=EARLY, late_arrival={"cut_off": "hours(1)"}),
     "groups": feed("clicks", start=EARLY, groups=["a"]),
     "partitions": feed("clicks", start=EARLY, partitions=("country",)),

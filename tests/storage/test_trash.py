@@ -289,8 +289,8 @@ def test_a_store_itself_cannot_take_an_instance_away() -> None:
     methods = {name for name, _ in inspect.getmembers(InstanceStore, inspect.isfunction) if not name.startswith("_")}
     reads = {
         "all_files", "check_root", "deliveries", "fetch", "find_obstacle", "find_publication", "listings", "local_path",
-        "look", "manifest", "mark", "measure", "place", "published_manifest", "reading", "require_root", "scan",
-        "snapshots", "spark_url", "staged_files", "staging_url", "standing", "standing_files", "survey", "survey_all",
-        "traces", "trash", "url", "walk", "walk_folders",
+        "look", "manifest", "mark", "measure", "place", "published_manifest", "reading", "receive_from", "require_root",
+        "scan", "snapshots", "spark_url", "staged_files", "staging_url", "standing", "standing_files", "survey",
+        "survey_all", "traces", "trash", "url", "walk", "walk_folders",
     }  # fmt: skip
     assert methods == takes | reads

@@ -91,7 +91,7 @@ def test_owner_group_list_blocks_and_replicas_are_kept_where_asked(hdfs_cluster:
     plain = hdfs_place(hdfs_cluster)
     Pair(source, plain).copy()
     assert not set(seen(plain)[:2]) & {"ann", "people"}
-    assert seen(plain)[3:6] == (2, MiB, ())
+    assert seen(plain)[3:6] == (2, 32 * MiB, ())
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ def settings_of(url: str, **more: Any) -> Settings:
 
 def harness_of(tmp_path: Path, state: str | None = None, **more: Any) -> LifecycleHarness:
     """A process that reads clicks of two hours, and writes counts."""
-    clicks = feed("clicks", columns=SCHEMA, tags={"team": "web"}, acl={"owner": "ann"}, description="What people click")
+    clicks = feed("clicks", ddl=SCHEMA, tags={"team": "web"}, acl={"owner": "ann"}, description="What people click")
     window = {"inputs": {"clicks": "now(-1,0) now(0,0)"}, "outputs": {"counts": "now(0,0)"}}
     work = process("daily", start=START + timedelta(hours=1), acl={"owner": "bob"}, **window, **more)
     lifecycle = LifecycleHarness.of(tmp_path, clicks, feed("counts"), work, state=state)

@@ -205,8 +205,8 @@ def test_a_quota_that_is_used_up_is_a_full_storage(store: HdfsStore, url: str, h
     hdfs_cluster.obey("quota", path, 3, -1)
     with pytest.raises(StorageFullError, match="quota"):
         stage(store, PATH, NEW, "run-2")
-    hdfs_cluster.obey("quota", path, -1, 8 << 20)
-    staging = stage(store, PATH, {"large": b"x" * (5 << 20)}, "run-3")
+    hdfs_cluster.obey("quota", path, -1, 80 << 20)
+    staging = stage(store, PATH, {"large": b"x" * (45 << 20)}, "run-3")
     with pytest.raises(StorageFullError, match="quota"):
         store.publish(staging, flag=None, guard=allow, extra={})
     assert read_all(store, PATH) == OLD
