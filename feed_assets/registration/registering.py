@@ -79,7 +79,10 @@ class Registrations(Agenda[Registration]):
 
 
 def open_table(connection: Connection, stores: StorePool, record: FeedRecord) -> CatalogTable:
-    """Open the table of a feed that has one; nothing is contacted. Raises `StoreUnknownError` if a package lacks."""
+    """Open the table of a feed that has one; nothing is contacted.
+
+    Raises `StoreUnknownError` if a package is missing.
+    """
     registration = record.registration
     assert registration is not None
     places = FeedPlaces(connection).every(record)
