@@ -81,6 +81,7 @@ FeedAssetsError
 │   └── SweepDamagedError     a stored sweep differs from its plan
 ├── LifecycleError            an instance cannot take its next step
 │   ├── InputsMissingError
+│   ├── NotNeededError        another run has made an instance before this one had its lease
 │   ├── TryRefusedError       what an instance does would not stay in a scratch place, or it has nothing to do
 │   ├── InputChangedError     a current instance changed while it was read, and again when it was read anew
 │   ├── NothingToCompareError the feed that has the values of a column has no instance yet

@@ -67,7 +67,7 @@ class AttemptContext(LifecycleContext):
     `current` is the plan of the current declaration; the plan of a release has only its own.
 
     `run_id` names a Dagster run, a simulation or a command (see `run_names`). `is_cancelled` tells whether somebody has
-    cancelled the run, when it is interrupted.
+    cancelled the run, when it is interrupted; `is_needed`, whether an instance whose lease is held still needs the run.
     """
 
     plan: Plan
@@ -75,6 +75,7 @@ class AttemptContext(LifecycleContext):
     release: int | None = None
     current: Plan | None = None
     is_cancelled: Callable[[], bool] = lambda: True
+    is_needed: Callable[[datetime], bool] = lambda _: True
 
     @property
     def origin(self) -> str:

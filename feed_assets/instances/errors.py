@@ -53,6 +53,14 @@ _NEXT = {
 _AGAIN = "Nothing was begun: the instance stays {}. When they are there, run it again."
 
 
+class NotNeededError(LifecycleError):
+    """An instance does not need the run any more: another one made it before this one had its lease."""
+
+    def __init__(self, *, process: str, nominal_time: datetime) -> None:
+        at = render_datetime(nominal_time)
+        super().__init__(f"{describe_process(process)} at {at} was made by another run meanwhile; nothing was begun")
+
+
 class TryRefusedError(LifecycleError):
     """An instance cannot be tried: what it does would not stay in a scratch place, or there is nothing to do."""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from threading import Barrier
 
@@ -13,6 +13,8 @@ from pyspark.sql import SparkSession
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.orchestration import names
+from feed_assets.orchestration.runs.remaining import Remaining
+from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.testing.projects import failure_of
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import LocationHarness
@@ -75,3 +77,27 @@ def test_a_condition_and_a_sensor_that_ask_at_the_same_moment_get_each_instance_
     assert attempts(harness) == [(ProcessInstanceStatus.SUCCEEDED, 1)] * HOURS
     assert publications(harness) == [key(hour) for hour in range(HOURS)]
     assert all("LeaseHeldError" in text for text in told if text), told
+
+
+@pytest.mark.parametrize("harness", [2], ids=["two at once"], indirect=True)
+def test_what_another_run_makes_after_a_run_has_looked_is_not_made_again(
+    harness: LocationHarness, made: Materializer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (request, *_) = harness.tick().run_requests or ()
+    first = request.partition_key or dict(request.tags)[names.RANGE_START]
+    last = dict(request.tags).get(names.RANGE_END)
+    looked: list[datetime] = []
+    is_needed = Remaining.is_needed
+
+    def overtaken(remaining: Remaining, timeline: ReleaseTimeline, nominal_time: datetime) -> bool:
+        needed = is_needed(remaining, timeline, nominal_time)
+        if not looked:
+            looked.append(nominal_time)
+            with ThreadPoolExecutor(1) as pool:  # Dagster knows one run in a thread
+                assert failure_of(pool.submit(made.run, key(0), key(HOURS - 1), AUTOMATED).result()) == ""
+        return needed
+
+    monkeypatch.setattr(Remaining, "is_needed", overtaken)
+    assert failure_of(made.run(first, last, dict(request.tags))) == ""
+    assert looked
+    assert attempts(harness) == [(ProcessInstanceStatus.SUCCEEDED, 1)] * HOURS

@@ -18,6 +18,7 @@ from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import Cause, FeedKey, ProcessInstance, ProcessInstanceStatus
 from feed_assets.orchestration.runs import remaining
 from feed_assets.testing.projects import failure_of
+from feed_assets.timing.dates import render_datetime
 from tests.log.samples import count_by_status
 from tests.orchestration.dagster_home import Home, materialized, sqlite_state
 from tests.orchestration.in_process import Materializer, materializer
@@ -105,7 +106,8 @@ def test_a_run_that_does_again_what_has_failed_keeps_what_has_succeeded_from_the
     assert [total(home.data, hour) for hour in range(4)] == [0, 1, 2, 30]
     said = [entry.user_message for entry in made.instance.all_logs(again.run_id)]
     kept = f"run {first.run_id} has made it, and its inputs and its release are the same"
-    assert [f"{key(hour)} is kept: {kept}. 'Re-execute all' makes it anew" in said for hour in (0, 1, 2)] == [
+    hours = [render_datetime(START + timedelta(hours=hour)) for hour in range(3)]
+    assert [f"{hour} is kept: {kept}. 'Re-execute all' makes it anew" in said for hour in hours] == [
         True,
         False,
         True,

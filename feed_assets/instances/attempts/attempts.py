@@ -31,7 +31,7 @@ from feed_assets.instances.attempts.attempt_inputs import (
     scan_late_inputs,
 )
 from feed_assets.instances.attempts.verdicts import Verdict
-from feed_assets.instances.errors import TRIED, InputChangedError, InputsMissingError
+from feed_assets.instances.errors import TRIED, InputChangedError, InputsMissingError, NotNeededError
 from feed_assets.instances.gates.end_messages import Ended, tell_ends
 from feed_assets.instances.leasing import HeldLeases, Leased
 from feed_assets.json_form import NominalTime
@@ -332,7 +332,10 @@ def start_attempt(context: AttemptContext, process: ProcessRecord, nominal_time:
 
     Raises:
         InputsMissingError: they are not; the instance stays as it is.
+        NotNeededError: the instance does not need the run any more.
     """
+    if not context.is_needed(nominal_time):
+        raise NotNeededError(process=process.process, nominal_time=nominal_time)
     now, inputs = context.clock.now(), None
     with context.database.read() as connection:
         row = ProcessInstances(connection).get(*process.key, nominal_time)
@@ -390,6 +393,8 @@ def leaves_running(error: Exception) -> bool:
     """Return whether an attempt ends as if its worker had died: the lease was taken over, or the record or Dagster's
     storage is away, perhaps for the code of the work. Its instance stays RUNNING, and is repeated. Or none has begun.
     """
+    if isinstance(error, NotNeededError):
+        return True
     if isinstance(error, InputsMissingError):
         return error.stays is not None
     return any(isinstance(each, FencedOutError | StateUnreachableError) for each in (error, error.__cause__))

@@ -155,6 +155,7 @@ class InstanceRunner:
 
         Raises:
             LeaseHeldError: another run works on the instance or on one of its outputs; nothing was changed.
+            NotNeededError: another run has made the instance meanwhile; nothing was changed.
             InputsMissingError: a mandatory input instance is missing; the error names the instance and its URL. What no
                 tick has requested stays as it is.
             OutputOutsideValidityError: an output's feed has no instance for this nominal time.

@@ -37,6 +37,7 @@ from feed_assets.errors import FeedAssetsError, describe_error, shorten
 from feed_assets.instances.attempts.attempts import Published, offer_approval
 from feed_assets.instances.attempts.execution import InstanceRunner
 from feed_assets.instances.attempts.verdicts import Verdict
+from feed_assets.instances.errors import NotNeededError
 from feed_assets.instances.steps.frames import AttemptStep, StepKind, StepPart
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import Cause, ProcessKey
@@ -276,6 +277,8 @@ class InstanceRun:
         errors: dict[datetime, Exception] = {}
 
         def end(label: str, outcome: tuple[Published, ...] | Exception) -> None:
+            if isinstance(outcome, NotNeededError):
+                return  # its line has been written
             self.remaining.ended.append(label)
             if not isinstance(outcome, Exception):
                 on_done(label, outcome)
@@ -315,7 +318,7 @@ class InstanceRun:
             try:
                 if self.remaining.gives_way(coming[position:]):
                     return
-                if not self.remaining.is_needed(timeline, label, nominal_time):
+                if not self.remaining.is_needed(timeline, nominal_time):
                     continue
                 outcome = self._run_one(timeline, nominal_time)
             except Exception as exc:  # noqa: BLE001 - `end` logs it
@@ -325,7 +328,7 @@ class InstanceRun:
 
     def _run_copies(self, timeline: ReleaseTimeline, times: Mapping[str, datetime], end: OnEnded) -> None:
         """Copy many instances at once, grouped by active release."""
-        requested = {label: time for label, time in times.items() if self.remaining.is_needed(timeline, label, time)}
+        requested = {label: time for label, time in times.items() if self.remaining.is_needed(timeline, time)}
         labels = {nominal_time: label for label, nominal_time in requested.items()}
         groups: dict[int, tuple[ActiveRelease, list[datetime]]] = {}
         for label, nominal_time in requested.items():
@@ -344,7 +347,7 @@ class InstanceRun:
         for active, found in groups.values():
             assert active.record.copy is not None
             runner = FlowRunner(
-                context=self._context_of(active),
+                context=self._context_of(timeline, active),
                 run_tasks=run_where_worth(self._session, is_remote=is_remote),
                 on_progress=self.log.progress,
                 gives_way=self.remaining.gives_way,
@@ -355,7 +358,7 @@ class InstanceRun:
     def _run_one(self, timeline: ReleaseTimeline, nominal_time: datetime) -> tuple[Published, ...]:
         active = self._find_release(timeline, nominal_time)
         runner = InstanceRunner(
-            context=self._context_of(active),
+            context=self._context_of(timeline, active),
             root=self.runtime.root,
             session=self._session,
             on_report=self._keep,
@@ -382,7 +385,7 @@ class InstanceRun:
         self.log.begin(nominal_time, None if newest is None else describe_active_release(active, newest.release))
         return active
 
-    def _context_of(self, active: ActiveRelease) -> AttemptContext:
+    def _context_of(self, timeline: ReleaseTimeline, active: ActiveRelease) -> AttemptContext:
         runtime = self.runtime
         return AttemptContext(
             database=runtime.database(self.context.instance),
@@ -394,6 +397,7 @@ class InstanceRun:
             release=active.release,
             current=runtime.plan,
             is_cancelled=partial(is_cancelled, self.context.instance, self.context.run.run_id),
+            is_needed=partial(self.remaining.is_needed, timeline),
         )
 
     def _session(self) -> "SparkSession":

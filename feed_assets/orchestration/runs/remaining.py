@@ -47,13 +47,13 @@ class Remaining:
         """The request of a sensor that the run serves; None if somebody started it, for example again."""
         return None if self.context.run.parent_run_id else self.context.run.tags.get(names.TAG_REQUEST)
 
-    def is_needed(self, timeline: ReleaseTimeline, label: str, nominal_time: datetime) -> bool:
+    def is_needed(self, timeline: ReleaseTimeline, nominal_time: datetime) -> bool:
         """Return whether an instance still needs the run: one that the sensor or an automation condition requested, or
         one that does again what has failed; always True for another run started by hand.
         """
         request = self.request
         if any(self.context.run.tags.get(tag) == "true" for tag in names.RESUMED):
-            return not self._is_kept(timeline, label, nominal_time)
+            return not self._is_kept(timeline, nominal_time)
         if request is None and names.TAG_AUTOMATED not in self.context.run.tags:
             return True
         with self.runtime.database(self.context.instance).read() as connection:
@@ -65,10 +65,10 @@ class Remaining:
         if request is None:
             is_requested = is_requested or not self._has_succeeded_since(row, self.context.run.run_id)
         if not is_requested:
-            self.say(logging.INFO, f"{label} no longer needs a run")
+            self.say(logging.INFO, f"{render_datetime(nominal_time)} no longer needs a run")
         return is_requested
 
-    def _is_kept(self, timeline: ReleaseTimeline, label: str, nominal_time: datetime) -> bool:
+    def _is_kept(self, timeline: ReleaseTimeline, nominal_time: datetime) -> bool:
         """Return whether an instance has succeeded since the first of the runs that this one repeats was requested, by
         the release and from the inputs that an attempt would have now.
         """
@@ -84,7 +84,7 @@ class Remaining:
         is_kept = is_same and self._has_succeeded_since(row, root)
         if is_kept:
             why = f"run {row.run_id} has made it, and its inputs and its release are the same"
-            self.say(logging.INFO, f"{label} is kept: {why}. 'Re-execute all' makes it anew")
+            self.say(logging.INFO, f"{render_datetime(nominal_time)} is kept: {why}. 'Re-execute all' makes it anew")
         return is_kept
 
     def _has_succeeded_since(self, row: ProcessInstance, run_id: str) -> bool:
