@@ -6,23 +6,27 @@ version that they know in their own entries.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from feed_assets.context.errors import EntityExistsError, EntityReferencedError, VerbRefusedError
 from feed_assets.context.safe_mode import require_update_mode
-from feed_assets.definitions.edits import Edit, Put, Remove, read_puts
+from feed_assets.definitions.edits import Put, Remove, read_puts
 from feed_assets.definitions.folder import digest_as_written, find_entity
-from feed_assets.definitions.store import Loaded
-from feed_assets.definitions.verbs.context import AppliedChange, EntityContext, find_kind, get_declared, make_change
+from feed_assets.definitions.store import Check, Loaded
+from feed_assets.definitions.verbs.context import (
+    AppliedChange,
+    EntityContext,
+    allow,
+    find_kind,
+    get_declared,
+    make_change,
+)
 from feed_assets.definitions.verbs.plan_effects import describe_left
 from feed_assets.definitions.verbs.schedules import (
-    DELETED,
-    TAKEN_OFF,
     end_work,
     find_held,
-    find_remains,
     keep_submitted,
     left_clusters,
     require_schedulable,
@@ -30,7 +34,7 @@ from feed_assets.definitions.verbs.schedules import (
     settle_releases,
 )
 from feed_assets.definitions.verbs.verb_results import EntityOutcome, EntityVerb, VerbOutcome, VerbResult
-from feed_assets.entities.bundle import AnyEntity, entity_digest
+from feed_assets.entities.bundle import AnyEntity, Bundle, entity_digest
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.datasource import Datasource
@@ -49,7 +53,6 @@ from feed_assets.log.definitions.schedules import ScheduleView
 from feed_assets.log.definitions.store import Definitions
 from feed_assets.log.records import ProcessInstance
 from feed_assets.plan.release_fingerprint import Weight, weigh
-from feed_assets.releases.decide_releases import ReleaseDecision
 from feed_assets.timing.dates import render_datetime
 from feed_assets.triggers.queue.inputs import TriggerInputs
 from feed_assets.validation.compatibility import find_dependents
@@ -192,10 +195,9 @@ def validate(context: EntityContext, files: Sequence[EntityFile]) -> VerbResult:
     Raises:
         DefinitionsError: a document, or an entity that depends on it, has errors; carries the issues.
     """
-    dry = replace(context, dry_run=True)
     documents = read_documents(context, files)
-    edits: list[Edit] = [put for put, _ in documents.values()]
-    made = make_change(dry, edits, documents.keys(), origin=EntityVerb.VALIDATE, refuse=_allow)
+    puts = [put for put, _ in documents.values()]
+    made = make_change(replace(context, dry_run=True), puts, documents.keys(), origin=EntityVerb.VALIDATE)
     outcomes = tuple(EntityOutcome(kind=kind, name=name, outcome=VerbOutcome.VALID) for kind, name in documents)
     return VerbResult(verb=EntityVerb.VALIDATE, outcomes=outcomes, warnings=made.warnings, dry_run=True)
 
@@ -215,13 +217,15 @@ def submit(
     """
     verb = EntityVerb.SUBMIT_AND_SCHEDULE if and_schedule else EntityVerb.SUBMIT
     loaded = context.load()
-    documents = read_documents(context, files)
-    new = {key: found for key, found in documents.items() if not _is_declared(loaded, key, *found)}
+    documents = {
+        key: (replace(put, folder=folder), each) for key, (put, each) in read_documents(context, files).items()
+    }
+    new = [key for key, found in documents.items() if not _is_declared(loaded, key, *found)]
 
     def refuse(before: LoadedBundle, _: LoadedBundle) -> None:
         for key in new:
             known = before.bundle.find(key)
-            is_same = known is not None and entity_digest(known) == entity_digest(new[key][1])
+            is_same = known is not None and entity_digest(known) == entity_digest(documents[key][1])
             if key in before.broken or (known is not None and not is_same):
                 source = before.sources.locate(key)
                 raise EntityExistsError(
@@ -231,21 +235,8 @@ def submit(
                     files=[file.name for file in files],
                 )
 
-    def accept() -> None:
-        keep_submitted(context, [entity for _, entity in new.values()], loaded.bundle.bundle)
-
-    made = AppliedChange(before=loaded.bundle.bundle, after=loaded.bundle)
-    if new:
-        edits: list[Edit] = [replace(put, folder=folder) for put, _ in new.values()]
-        made = make_change(context, edits, new.keys(), origin=verb, refuse=refuse, accept=accept)
-        if not made.is_done(context):
-            new = {}  # another command has submitted the same meanwhile
-    outcomes = tuple(
-        _outcome(made, loaded, key, entity, VerbOutcome.SUBMITTED if key in new else VerbOutcome.UNCHANGED)
-        for key, (_, entity) in documents.items()
-    )
-    result = _finished(context, made, verb, outcomes)
-    return _scheduled(context, made, documents, new, result) if and_schedule else result
+    after, result = _declare(context, verb, loaded, documents, new, VerbOutcome.SUBMITTED, refuse)
+    return _scheduled(context, after, documents, result) if and_schedule else result
 
 
 def update(context: EntityContext, files: Sequence[EntityFile]) -> VerbResult:
@@ -261,42 +252,43 @@ def update(context: EntityContext, files: Sequence[EntityFile]) -> VerbResult:
         VerbRefusedError: an update may not make this change.
         SafeModeError: safe mode forbids the update, or the update needs it.
     """
-    documents = read_documents(context, files)
+    documents = {**read_documents(context, files)}
     loaded = context.load()
-    changed: dict[EntityKey, tuple[Put, AnyEntity]] = {}
+    changed = []
     for key, (put, entity) in documents.items():
         before = loaded.bundle.bundle.find(key)
         if before is None and key not in loaded.bundle.broken:
             suggestions = loaded.bundle.bundle.suggest(Kind(key[0]), key[1])
             raise EntityNotFoundError(kind=key[0], name=key[1], suggestions=suggestions)
-        put, entity = with_next_version(put, before, entity, context.store.values)
+        documents[key] = put, entity = with_next_version(put, before, entity, context.store.values)
         if not _is_declared(loaded, key, put, entity):
             require_update_mode(context.database, is_cluster=entity.kind is Kind.CLUSTER)
             require_updatable(context, before, entity)
-            changed[key] = (put, entity)
-    made = AppliedChange(before=loaded.bundle.bundle, after=loaded.bundle)
-    if changed:
-        edits: list[Edit] = [put for put, _ in changed.values()]
-        made = make_change(
-            context,
-            edits,
-            changed.keys(),
-            origin=EntityVerb.UPDATE,
-            refuse=_allow,
-            accept=lambda: keep_submitted(context, [entity for _, entity in changed.values()], loaded.bundle.bundle),
-        )
-        if not made.is_done(context):
-            changed = {}
-    stopped = [
-        row
-        for key, (_, entity) in changed.items()
-        for row in end_work(context, Kind(key[0]), key[1], left_clusters(made.before.find(key), entity), TAKEN_OFF)
-    ]
-    outcomes = tuple(
-        _outcome(made, loaded, key, entity, VerbOutcome.UPDATED if key in changed else VerbOutcome.UNCHANGED)
-        for key, (_, entity) in {**documents, **changed}.items()
-    )
-    return _finished(context, made, EntityVerb.UPDATE, outcomes, stopped)
+            changed.append(key)
+    return _declare(context, EntityVerb.UPDATE, loaded, documents, changed, VerbOutcome.UPDATED)[1]
+
+
+def update_cluster_dependents(context: EntityContext, name: str) -> VerbResult:
+    """Write the version of a cluster into every feed and process that names another version, all or none. Processes get
+    a new release if the cluster differs for them. Repeating it changes nothing.
+
+    Raises:
+        EntityNotFoundError: there is no such cluster.
+        DefinitionsError: a feed or process would have errors; carries the issues.
+    """
+    loaded = context.load()
+    cluster = get_declared(loaded, Kind.CLUSTER, name)
+    assert isinstance(cluster, Cluster)
+    entities = {entity.key: entity for entity in loaded.bundle.bundle.entities}
+    documents = {}
+    for key in find_outdated(cluster, entities):
+        document = loaded.documents[key]
+        put = Put(text=document.text, format=document.format, source=document.file)
+        documents[key] = with_cluster_version(put, entities[key], name, cluster.version, context.store.values)
+    verb = EntityVerb.UPDATE_CLUSTER_DEPENDENTS
+    if not documents:
+        return finish(context, verb, [EntityOutcome(kind=cluster.kind, name=name, outcome=VerbOutcome.UNCHANGED)])
+    return _declare(context, verb, loaded, documents, documents.keys(), VerbOutcome.UPDATED)[1]
 
 
 def delete(context: EntityContext, kind: Kind | None, names: Sequence[str]) -> VerbResult:
@@ -316,29 +308,25 @@ def delete(context: EntityContext, kind: Kind | None, names: Sequence[str]) -> V
         for key, referrers in find_dependents(before.bundle, declared).items():
             raise EntityReferencedError(kind=key[0], name=key[1], referrers=[label_of(each) for each in referrers])
 
-    made = AppliedChange(before=loaded.bundle.bundle)
-    if declared:
-        edits: list[Edit] = [Remove(key=key) for key in declared]
-        made = make_change(context, edits, declared, origin=EntityVerb.DELETE, refuse=refuse)
+    made = make_change(
+        context, [Remove(key=key) for key in declared], declared, origin=EntityVerb.DELETE, refuse=refuse
+    )
     stopped: list[ProcessInstance] = []
     outcomes = []
-    for key in keys:
-        of_kind, name = key
-        entity = made.before.find(key)
-        clusters = set(entity.clusters) if isinstance(entity, Feed | Process) else set()
-        concerned = sorted(clusters.union(find_remains(context, of_kind, name)))
+    for of_kind, name in keys:
         with context.database.read() as connection:
             marks = TriggerInputs(connection).of_process(name) if of_kind is Kind.PROCESS else []
-            left = list(describe_left(connection, [mark for mark in marks if mark.cluster in concerned]))
-        killed = end_work(context, of_kind, name, concerned, DELETED)
+            left = list(describe_left(connection, marks))
+        killed = end_work(context, of_kind, name, left_clusters(made.before.find((of_kind, name)), None), is_gone=True)
         stopped += killed
-        notes = [] if key in declared else ["it is not declared: nothing to do"]
+        is_declared = (of_kind, name) in declared
+        notes = [] if is_declared else ["it is not declared: nothing to do"]
         notes += find_held(context, name) if of_kind is Kind.FEED else []
         notes += [f"killed unfinished instances: {len(killed)}"] if killed else []
         notes += [f"{message}. {remedy}" for message, remedy in left]
-        outcome = VerbOutcome.DELETED if key in declared else VerbOutcome.MISSING
+        outcome = VerbOutcome.DELETED if is_declared else VerbOutcome.MISSING
         outcomes.append(EntityOutcome(kind=of_kind, name=name, outcome=outcome, notes=tuple(notes)))
-    return _finished(context, made, EntityVerb.DELETE, tuple(outcomes), stopped)
+    return finish(context, EntityVerb.DELETE, outcomes, made, stopped)
 
 
 def read_documents(context: EntityContext, files: Sequence[EntityFile]) -> KeyedDocuments:
@@ -368,97 +356,112 @@ def read_documents(context: EntityContext, files: Sequence[EntityFile]) -> Keyed
     return found
 
 
-def _allow(_before: LoadedBundle, _after: LoadedBundle) -> None:
-    """Accept every change: this verb has no check of its own."""
-
-
 def _is_declared(loaded: Loaded, key: EntityKey, put: Put, entity: AnyEntity) -> bool:
     """Return whether a document equals the declared one, with references to outside values unresolved."""
     known = loaded.documents.get(key)
     return known is not None and known.digest == digest_as_written(entity, put.text, put.format)
 
 
-def _outcome(
-    made: AppliedChange, loaded: Loaded, key: EntityKey, entity: AnyEntity, outcome: VerbOutcome
-) -> EntityOutcome:
-    before = made.before.find(key)
-    changes = diff_entities(before, entity) if outcome is VerbOutcome.UPDATED else ()
-    notes, recorded = _notes(made, entity, outcome), loaded.newest.get(key)
-    in_files = loaded.documents.get(key) if outcome is VerbOutcome.UNCHANGED else None
-    if in_files is not None and (recorded is None or recorded.digest != in_files.digest):
-        notes = ("the files say so already, and the next tick or `apply` records it",)
-    return EntityOutcome(kind=key[0], name=key[1], outcome=outcome, changes=changes, notes=notes)
+def _declare(
+    context: EntityContext,
+    verb: EntityVerb,
+    loaded: Loaded,
+    documents: KeyedDocuments,
+    changed: Collection[EntityKey],
+    outcome: VerbOutcome,
+    refuse: Check = allow,
+) -> tuple[Bundle, VerbResult]:
+    """Declare those documents that have `changed`, and end the work on clusters that they leave; the others stay as
+    they are. New clusters wait for `schedule`. Returns the declared entities after the change, too.
+    """
+
+    def accept() -> None:
+        keep_submitted(context, [documents[key][1] for key in changed], loaded.bundle.bundle)
+
+    puts = [documents[key][0] for key in changed]
+    made = make_change(context, puts, changed, origin=verb, refuse=refuse, accept=accept)
+    outcomes: list[EntityOutcome] = []
+    stopped: list[ProcessInstance] = []
+    for key, (_, entity) in documents.items():
+        kind, name = Kind(key[0]), key[1]
+        if key not in changed or not made.is_done:  # or another command has made the same change meanwhile
+            notes = _unrecorded(loaded, key)
+            outcomes.append(EntityOutcome(kind=kind, name=name, outcome=VerbOutcome.UNCHANGED, notes=notes))
+            continue
+        before = made.before.find(key)
+        stopped += end_work(context, kind, name, left_clusters(before, entity))
+        changes = diff_entities(before, entity) if outcome is VerbOutcome.UPDATED else ()
+        notes = () if before is None else tuple(_iter_notes(made.before, before, entity))
+        outcomes.append(EntityOutcome(kind=kind, name=name, outcome=outcome, changes=changes, notes=notes))
+    return made.after.bundle, finish(context, verb, outcomes, made, stopped)
 
 
-def _notes(made: AppliedChange, entity: AnyEntity, outcome: VerbOutcome) -> tuple[str, ...]:
-    before = made.before.find(entity.key)
-    if outcome is not VerbOutcome.UPDATED or before is None:
+def _unrecorded(loaded: Loaded, key: EntityKey) -> tuple[str, ...]:
+    """Return a sentence on a document that the files have already, and the record has not."""
+    recorded, in_files = loaded.newest.get(key), loaded.documents.get(key)
+    if in_files is None or (recorded is not None and recorded.digest == in_files.digest):
         return ()
-    notes = []
+    return ("the files say so already, and the next tick or `apply` records it",)
+
+
+def _iter_notes(bundle: Bundle, before: AnyEntity, entity: AnyEntity) -> Iterator[str]:
+    """Yield what an update of an entity leads to; `bundle` has the entities before it."""
     added, left = left_clusters(entity, before), left_clusters(before, entity)
     if added:
-        notes.append(f"on {', '.join(added)} it waits to be scheduled")
+        yield f"on {', '.join(added)} it waits to be scheduled"
     if left:
-        notes.append(f"its work on {', '.join(left)} ends")
+        yield f"its work on {', '.join(left)} ends"
     if entity.kind is Kind.CLUSTER and entity.version != before.version:
-        notes.append(f"its version is {entity.version}; update-cluster-dependents applies it to feeds and processes")
+        yield f"its version is {entity.version}; update-cluster-dependents applies it to feeds and processes"
     if entity.kind is Kind.DATASOURCE and entity.version != before.version:
-        users = find_dependents(made.before, [entity.key]).get(entity.key, ())
-        notes.append(f"its version is {entity.version}")
-        notes += [f"{label_of(user)} imports or exports by it from now on" for user in users]
-    return tuple(notes)
+        yield f"its version is {entity.version}"
+        for user in find_dependents(bundle, [entity.key]).get(entity.key, ()):
+            yield f"{label_of(user)} imports or exports by it from now on"
 
 
-def _finished(
+def finish(
     context: EntityContext,
-    made: AppliedChange,
     verb: EntityVerb,
-    outcomes: tuple[EntityOutcome, ...],
+    outcomes: Sequence[EntityOutcome],
+    made: AppliedChange | None = None,
     stopped: Sequence[ProcessInstance] = (),
+    *,
+    digest: str | None = None,
 ) -> VerbResult:
-    """Number the versions, begin releases, and write the audit entry."""
-    releases = settle_releases(context, made.after) if made.change is not None else ()
+    """Begin the releases of a change that was made, number the versions, and write an audit entry for each entity with
+    the id of the change, or the `digest` of its plan.
+    """
+    is_made = made is not None and made.is_done and not context.dry_run
+    releases = settle_releases(context, made.after) if made is not None and is_made else ()
     with context.database.read() as connection:
-        definitions = Definitions(connection)
-        newest = {(each.kind, each.name): definitions.find_newest(each.kind, each.name) for each in outcomes}
+        newest = {each.label: Definitions(connection).find_newest(each.kind, each.name) for each in outcomes}
     numbered = []
     for each in outcomes:
-        is_done = made.change is not None and each.outcome not in (VerbOutcome.UNCHANGED, VerbOutcome.MISSING)
-        is_known = is_done or each.outcome is VerbOutcome.UNCHANGED
-        known = newest[each.kind, each.name] if is_known else None
-        number = known.version if known else None
-        numbered.append(replace(each, version=number))
-        if is_done and made.change is not None:
-            context.audit(verb.value, each.label, **numbered[-1].audited, change=made.change.change_id)
+        is_changed = is_made and each.outcome not in (VerbOutcome.UNCHANGED, VerbOutcome.MISSING)
+        known = newest[each.label] if is_changed or each.outcome is VerbOutcome.UNCHANGED else None
+        numbered.append(replace(each, version=known.version if known else None))
+        if is_changed and made is not None:
+            of = {"change": made.change.change_id} if made.change is not None and digest is None else {"digest": digest}
+            context.audit(verb, each.label, outcome=each.outcome, **numbered[-1].audited, **of)
     return VerbResult(
-        verb=verb.value,
+        verb=verb,
         outcomes=tuple(numbered),
-        warnings=made.warnings,
+        warnings=made.warnings if made is not None else (),
         releases=releases,
         stopped=tuple(stopped),
-        reload_needed=made.change is not None,
+        reload_needed=is_made,
         dry_run=context.dry_run,
     )
 
 
-def _scheduled(
-    context: EntityContext, made: AppliedChange, documents: KeyedDocuments, new: KeyedDocuments, result: VerbResult
-) -> VerbResult:
+def _scheduled(context: EntityContext, after: Bundle, documents: KeyedDocuments, result: VerbResult) -> VerbResult:
     """Schedule the submitted entities, including those that were submitted before and still wait."""
-    assert made.after is not None
     entities = [entity for _, entity in documents.values() if isinstance(entity, Feed | Process)]
     for entity in entities:
-        require_schedulable(made.after.bundle, entity, list(entity.clusters))
-    outcomes = {(each.kind, each.name): each for each in result.outcomes}
-    view = context.schedules()
+        require_schedulable(after, entity, list(entity.clusters))
+    outcomes, view = {(each.kind, each.name): each for each in result.outcomes}, context.schedules()
     for entity in entities:
-        concerned = [
-            name
-            for name in entity.clusters
-            if entity.key in new or view.state(entity.kind, entity.name, name) is ScheduleState.SUBMITTED
-        ]
-        done = set_state(context, view, entity, concerned, ScheduleState.SCHEDULED, EntityVerb.SUBMIT_AND_SCHEDULE)
-        before = outcomes[entity.key]
+        done, before = set_state(context, view, entity, entity.clusters, EntityVerb(result.verb)), outcomes[entity.key]
         outcome = done.outcome if before.outcome is VerbOutcome.UNCHANGED else before.outcome
         outcomes[entity.key] = replace(before, outcome=outcome, clusters=done.clusters)
     return replace(result, outcomes=tuple(outcomes.values()))
@@ -509,49 +512,3 @@ def _matters(kind: Kind, change: FieldChange, cluster: str) -> bool:
     if change.path[0] == "clusters" and change.path[1:2] != (cluster,):
         return False
     return weigh(kind, change.path, change.before, change.after) is not Weight.SOFT
-
-
-def update_cluster_dependents(context: EntityContext, name: str) -> VerbResult:
-    """Write the version of a cluster into every feed and process that names another version, all or none. Processes get
-    a new release if the cluster differs for them. Repeating it changes nothing.
-
-    Raises:
-        EntityNotFoundError: there is no such cluster.
-        DefinitionsError: a feed or process would have errors; carries the issues.
-    """
-    loaded = context.load()
-    cluster = get_declared(loaded, Kind.CLUSTER, name)
-    assert isinstance(cluster, Cluster)
-    entities = {entity.key: entity for entity in loaded.bundle.bundle.entities}
-    changed: dict[EntityKey, tuple[Put, AnyEntity]] = {}
-    for key in find_outdated(cluster, entities):
-        document = loaded.documents[key]
-        put = Put(text=document.text, format=document.format, source=document.file)
-        changed[key] = with_cluster_version(put, entities[key], name, cluster.version, context.store.values)
-    outcomes = tuple(
-        EntityOutcome(
-            kind=kind, name=each, outcome=VerbOutcome.UPDATED, notes=(f"version {cluster.version} of {name}",)
-        )
-        for kind, each in changed
-    )
-    if not changed:
-        unchanged = EntityOutcome(kind=cluster.kind, name=name, outcome=VerbOutcome.UNCHANGED)
-        return VerbResult(
-            verb=EntityVerb.UPDATE_CLUSTER_DEPENDENTS.value, outcomes=(unchanged,), dry_run=context.dry_run
-        )
-    edits: list[Edit] = [put for put, _ in changed.values()]
-    made = make_change(context, edits, changed.keys(), origin=EntityVerb.UPDATE_CLUSTER_DEPENDENTS.value, refuse=_allow)
-    releases: tuple[ReleaseDecision, ...] = ()
-    if made.change is not None:
-        releases = settle_releases(context, made.after)
-        context.audit(
-            EntityVerb.UPDATE_CLUSTER_DEPENDENTS.value, cluster.label, version=cluster.version, entities=len(changed)
-        )
-    return VerbResult(
-        verb=EntityVerb.UPDATE_CLUSTER_DEPENDENTS.value,
-        outcomes=outcomes,
-        warnings=made.warnings,
-        releases=releases,
-        reload_needed=made.change is not None,
-        dry_run=context.dry_run,
-    )

@@ -1,7 +1,7 @@
 """The context of entity verbs: definition store, state, settings, and the circumstances of a command."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 from feed_assets.context.safe_mode import is_safe_mode
@@ -128,20 +128,21 @@ def get_declared(loaded: Loaded, kind: Kind | None, name: str) -> AnyEntity:
     raise EntityNotFoundError(kind=kind, name=name, suggestions=loaded.bundle.bundle.suggest(kind, name))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class AppliedChange:
     """A change that was made, or that a dry run would make: the declared entities before and after it, and its
-    warnings.
+    warnings. It is not `is_done` if the files have its content already.
     """
 
-    before: Bundle = field(default_factory=lambda: Bundle(entities=()))
-    after: LoadedBundle | None = None
+    before: Bundle
+    after: LoadedBundle
     warnings: tuple[Issue, ...] = ()
     change: Change | None = None
+    is_done: bool = False
 
-    def is_done(self, context: EntityContext) -> bool:
-        """Return whether the change was made, or would be; False if the files already have this content."""
-        return context.dry_run or self.change is not None
+
+def allow(_before: LoadedBundle, _after: LoadedBundle) -> None:
+    """Accept every change: the verb has no check of its own."""
 
 
 def make_change(
@@ -150,15 +151,15 @@ def make_change(
     keys: Collection[EntityKey],
     *,
     origin: str,
-    refuse: Check,
+    refuse: Check = allow,
     accept: Callable[[], None] = lambda: None,
 ) -> AppliedChange:
     """Check a change of the store, then make it. The checks are the verb's own, every rule for the given entities, and
-    the dependents. A dry run does everything except the change.
+    the dependents; first without the lock, since what is outside may take its time. A dry run makes no change.
 
     Args:
         context: the definitions to change.
-        edits: the changes.
+        edits: the changes; without any nothing is done.
         keys: the entities to check.
         origin: the verb, for the record.
         refuse: raises if the verb does not allow the change; receives the declared entities before and after.
@@ -167,25 +168,27 @@ def make_change(
     Raises:
         DefinitionsError: the definitions would have errors; carries the issues.
     """
-    made = AppliedChange()
-    if not context.skip_checks:
-        preview = context.store.preview(edits, now=context.now)
-        refuse(preview.before.bundle, preview.after)
-        require_valid(context, preview.before.bundle, preview.after, keys)
-        require_reachable(context, preview.after, keys)
+    preview = context.store.preview(edits, now=context.now)
+    made = AppliedChange(before=preview.before.bundle.bundle, after=preview.after)
+    if not edits:
+        return made
 
     def check(before: LoadedBundle, after: LoadedBundle) -> None:
         made.before, made.after = before.bundle, after
         refuse(before, after)
         made.warnings = require_valid(context, before, after, keys)
-        if not context.dry_run:
-            accept()
 
-    if context.dry_run:
-        preview = context.store.preview(edits, now=context.now)
+    def check_and_accept(before: LoadedBundle, after: LoadedBundle) -> None:
+        check(before, after)
+        accept()
+
+    if context.dry_run or not context.skip_checks:
         check(preview.before.bundle, preview.after)
-    else:
-        made.change = context.store.change(edits, author=context.author, origin=origin, now=context.now, check=check)
+        require_reachable(context, preview.after, keys)
+    if not context.dry_run:
+        author, now = context.author, context.now
+        made.change = context.store.change(edits, author=author, origin=origin, now=now, check=check_and_accept)
+    made.is_done = context.dry_run or made.change is not None
     return made
 
 

@@ -26,8 +26,8 @@ from feed_assets.definitions.folder import (
 from feed_assets.definitions.ownership import is_mass_deletion
 from feed_assets.definitions.recording import find_renamed, is_in_folder
 from feed_assets.definitions.store import Loaded
-from feed_assets.definitions.verbs.changes import read_documents, require_updatable, with_next_version
-from feed_assets.definitions.verbs.context import EntityContext, find_new_issues, make_change
+from feed_assets.definitions.verbs.changes import finish, read_documents, require_updatable, with_next_version
+from feed_assets.definitions.verbs.context import AppliedChange, EntityContext, find_new_issues, make_change
 from feed_assets.definitions.verbs.plan_effects import (
     find_claimed_metadata,
     find_first_batches,
@@ -37,7 +37,7 @@ from feed_assets.definitions.verbs.plan_effects import (
     find_stranded,
     find_unseen_feeds,
 )
-from feed_assets.definitions.verbs.schedules import DELETED, TAKEN_OFF, end_work, settle_releases
+from feed_assets.definitions.verbs.schedules import end_work, settle_releases
 from feed_assets.definitions.verbs.verb_results import EntityOutcome, EntityVerb, VerbOutcome, VerbResult
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.common import Kind, label_of
@@ -52,7 +52,6 @@ from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.definitions.schedules import ScheduleView, load_schedules
 from feed_assets.log.definitions.store import Definitions
 from feed_assets.log.instances.process_instances import ProcessInstances
-from feed_assets.log.records import ProcessInstance
 from feed_assets.log.removals.holds import Holds
 from feed_assets.plan.differences import (
     AffectedProcess,
@@ -480,31 +479,19 @@ def apply_planned(context: EntityContext, planned: PlannedChanges, *, may_delete
         require_update_mode(context.database)
     if not may_delete_all:
         _require_few_deleted(context, planned)
-    if planned.edits:
-        _change(context, planned)
-    else:
-        _record(context, planned)
-    stopped = _end_work(context, planned)
-    releases = settle_releases(context)
+    made = _change(context, planned) if planned.edits else _record(context, planned)
+    made.warnings = planned.issues
+    outcomes: list[EntityOutcome] = []
+    stopped: list[ProcessInstance] = []
+    for entity in planned.difference.entities:
+        kind, name = Kind(entity.key[0]), entity.key[1]
+        stopped += end_work(context, kind, name, entity.left, is_gone=entity.change is EntityChange.REMOVED)
+        changes = tuple(field.change for field in entity.fields) if entity.change is EntityChange.CHANGED else ()
+        outcomes.append(EntityOutcome(kind=kind, name=name, outcome=_OUTCOMES[entity.change], changes=changes))
+    result = finish(context, EntityVerb.APPLY, outcomes, made, stopped, digest=planned.digest)
     if not planned.keys:
         _finish_changed_files(context, planned)
-    newest = context.store.load(context.now).newest
-    outcomes = []
-    for entity in planned.difference.entities:
-        kind, name = entity.key
-        number = newest[entity.key].version
-        changes = tuple(field.change for field in entity.fields) if entity.change is EntityChange.CHANGED else ()
-        done = EntityOutcome(kind=kind, name=name, outcome=_OUTCOMES[entity.change], version=number, changes=changes)
-        context.audit(EntityVerb.APPLY, entity.label, turn=entity.change.value, **done.audited, digest=planned.digest)
-        outcomes.append(done)
-    return VerbResult(
-        verb=EntityVerb.APPLY,
-        outcomes=tuple(outcomes),
-        warnings=planned.issues,
-        releases=releases,
-        stopped=tuple(stopped),
-        reload_needed=True,
-    )
+    return result
 
 
 def require_digest(planned: str, digest: str) -> None:
@@ -536,7 +523,7 @@ def _require_mode(context: EntityContext, entity: EntityDifference) -> None:
             require_update_mode(context.database, is_cluster=entity.key[0] == Kind.CLUSTER)
 
 
-def _change(context: EntityContext, planned: PlannedChanges) -> None:
+def _change(context: EntityContext, planned: PlannedChanges) -> AppliedChange:
     removed = [edit.key for edit in planned.edits if isinstance(edit, Remove)]
 
     def refuse(before: LoadedBundle, after: LoadedBundle) -> None:
@@ -544,7 +531,7 @@ def _change(context: EntityContext, planned: PlannedChanges) -> None:
         if digest_change(before, after, removed, computed) != planned.digest:
             raise PlanOutdatedError(digest=planned.digest)
 
-    make_change(context, planned.edits, planned.keys, origin=EntityVerb.APPLY, refuse=refuse)
+    return make_change(context, planned.edits, planned.keys, origin=EntityVerb.APPLY, refuse=refuse)
 
 
 def _require_few_deleted(context: EntityContext, planned: PlannedChanges) -> None:
@@ -553,12 +540,14 @@ def _require_few_deleted(context: EntityContext, planned: PlannedChanges) -> Non
         raise MassDeletionError(location=place, deleted=planned.removed, declared=planned.declared)
 
 
-def _record(context: EntityContext, planned: PlannedChanges) -> None:
+def _record(context: EntityContext, planned: PlannedChanges) -> AppliedChange:
     def check(found: LoadedBundle) -> None:
         if found.digest != planned.bundle_digest:
             raise PlanOutdatedError(digest=planned.digest)
 
     context.store.record_found(context.now, context.author, check=check, may_delete_all=True)
+    found = context.load().bundle
+    return AppliedChange(before=found.bundle, after=found, is_done=True)
 
 
 def _finish_changed_files(context: EntityContext, planned: PlannedChanges) -> None:
@@ -569,12 +558,3 @@ def _finish_changed_files(context: EntityContext, planned: PlannedChanges) -> No
         files = [cause.key[1] for cause in process.causes]
         target = label_of((Kind.PROCESS, process.process))
         context.audit(EntityVerb.APPLY, target, cluster=process.cluster, files=files, digest=planned.digest)
-
-
-def _end_work(context: EntityContext, planned: PlannedChanges) -> list[ProcessInstance]:
-    stopped: list[ProcessInstance] = []
-    for entity in planned.difference.entities:
-        if entity.left:
-            reason = DELETED if entity.change is EntityChange.REMOVED else TAKEN_OFF
-            stopped.extend(end_work(context, Kind(entity.key[0]), entity.key[1], entity.left, reason))
-    return stopped

@@ -12,7 +12,6 @@ from feed_assets.alerts.deadlines.checks import apply_pause
 from feed_assets.alerts.deadlines.records import SlaPause
 from feed_assets.catalog.describing import apply_schedule_description
 from feed_assets.context.errors import NotSchedulableError, NotScheduledError, VerbRefusedError
-from feed_assets.definitions.store import Loaded
 from feed_assets.definitions.verbs.context import EntityContext, get_declared, require_reachable
 from feed_assets.definitions.verbs.states import works_here
 from feed_assets.definitions.verbs.verb_results import EntityOutcome, EntityVerb, VerbOutcome, VerbResult
@@ -46,8 +45,8 @@ from feed_assets.timing.dates import render_datetime
 from feed_assets.triggers.queue.inputs import TriggerInputs
 from feed_assets.triggers.queue.store import QueueEnds
 
-DELETED = "its process was deleted"
-TAKEN_OFF = "its process was taken off the cluster"
+_DELETED = "its process was deleted"
+_TAKEN_OFF = "its process was taken off the cluster"
 
 _FAILED = frozenset({ProcessInstanceStatus.FAILED, ProcessInstanceStatus.TIMEDOUT})
 
@@ -217,19 +216,23 @@ def left_clusters(before: AnyEntity | None, after: AnyEntity | None) -> tuple[st
 
 
 def end_work(
-    context: EntityContext, kind: Kind, name: str, clusters: Collection[str], reason: str
+    context: EntityContext, kind: Kind, name: str, left: Collection[str], *, is_gone: bool = False
 ) -> tuple[ProcessInstance, ...]:
-    """End an entity's work on clusters. Returns the killed instances, as they were before."""
+    """End an entity's work on the clusters that it has left; if it `is_gone`, wherever there is something of it still.
+    Returns the killed instances, as they were before.
+    """
+    clusters = sorted({*left, *_find_remains(context, kind, name)}) if is_gone else left
     if not clusters:
         return ()
     if context.dry_run:
         return _unended(context, kind, name, clusters)
+    reason = _DELETED if is_gone else _TAKEN_OFF
     with context.database.begin() as connection:
         lock_for_lineage(connection)
         return apply_end_of_work(connection, kind, name, clusters, reason=reason, now=context.now)
 
 
-def find_remains(context: EntityContext, kind: Kind, name: str) -> tuple[str, ...]:
+def _find_remains(context: EntityContext, kind: Kind, name: str) -> tuple[str, ...]:
     """Return the clusters on which an undeclared entity still has schedules, unfinished instances, or a queue."""
     with context.database.read() as connection:
         clusters = set(Schedules(connection).of(kind, name))
@@ -256,7 +259,12 @@ def _unended(context: EntityContext, kind: Kind, name: str, clusters: Collection
         return tuple(row for cluster in clusters for row in instances.unended(name, cluster))
 
 
-_ACTIONS = {EntityVerb.SUSPEND: EntityAction.SUSPEND, EntityVerb.RESUME: EntityAction.RESUME}
+_LEADS_TO = {
+    EntityVerb.SCHEDULE: (ScheduleState.SCHEDULED, EntityAction.SCHEDULE, VerbOutcome.SCHEDULED),
+    EntityVerb.SUSPEND: (ScheduleState.SUSPENDED, EntityAction.SUSPEND, VerbOutcome.SUSPENDED),
+    EntityVerb.RESUME: (ScheduleState.SCHEDULED, EntityAction.RESUME, VerbOutcome.RESUMED),
+}
+"""The state that a verb leads to, its message and its outcome; other verbs schedule."""
 
 
 def schedule(
@@ -274,7 +282,11 @@ def schedule(
     for entity in entities:
         require_schedulable(loaded.bundle.bundle, entity, _clusters_of(entity, clusters))
     require_reachable(context, loaded.bundle, [entity.key for entity in entities])
-    return _set(context, loaded, entities, clusters, ScheduleState.SCHEDULED, EntityVerb.SCHEDULE)
+    view = context.schedules()
+    outcomes = [
+        set_state(context, view, entity, _clusters_of(entity, clusters), EntityVerb.SCHEDULE) for entity in entities
+    ]
+    return VerbResult(verb=EntityVerb.SCHEDULE, outcomes=tuple(outcomes), dry_run=context.dry_run)
 
 
 def suspend(
@@ -289,7 +301,7 @@ def suspend(
         NotScheduledError: one is not scheduled on any cluster.
         NotSchedulableError: clusters and datasources have no schedule.
     """
-    return _change_scheduled(context, kind, names, clusters, ScheduleState.SUSPENDED, EntityVerb.SUSPEND)
+    return _change_scheduled(context, kind, names, clusters, EntityVerb.SUSPEND)
 
 
 def resume(
@@ -301,7 +313,7 @@ def resume(
     Raises:
         NotScheduledError: one is not scheduled on any cluster.
     """
-    return _change_scheduled(context, kind, names, clusters, ScheduleState.SCHEDULED, EntityVerb.RESUME)
+    return _change_scheduled(context, kind, names, clusters, EntityVerb.RESUME)
 
 
 def _change_scheduled(
@@ -309,49 +321,27 @@ def _change_scheduled(
     kind: Kind | None,
     names: Sequence[str],
     clusters: Collection[str] | None,
-    target: ScheduleState,
     verb: EntityVerb,
 ) -> VerbResult:
-    loaded = context.load()
-    entities = [get_declared(loaded, kind, name) for name in names]
-    view = context.schedules()
-    for entity in entities:
-        if not _active_on(view, loaded.bundle.bundle, entity, _clusters_of(entity, clusters)):
+    loaded, view, concerned = context.load(), context.schedules(), []
+    for entity in [get_declared(loaded, kind, name) for name in names]:
+        active = _active_on(view, loaded.bundle.bundle, entity, _clusters_of(entity, clusters))
+        if not active:
             require_schedulable(loaded.bundle.bundle, entity, ())
             raise NotScheduledError(kind=entity.kind, name=entity.name)
-    return _set(context, loaded, entities, clusters, target, verb)
-
-
-def _set(
-    context: EntityContext,
-    loaded: Loaded,
-    entities: Sequence[AnyEntity],
-    clusters: Collection[str] | None,
-    target: ScheduleState,
-    verb: EntityVerb,
-) -> VerbResult:
-    view = context.schedules()
-    outcomes = []
-    for entity in entities:
-        named = _clusters_of(entity, clusters)
-        if verb is EntityVerb.SCHEDULE:
-            concerned = [name for name in named if not _is_active(view, entity, name)]
-        else:
-            concerned = _active_on(view, loaded.bundle.bundle, entity, named)
-        outcomes.append(set_state(context, view, entity, concerned, target, verb))
-    return VerbResult(verb=verb.value, outcomes=tuple(outcomes), dry_run=context.dry_run)
+        concerned.append((entity, active))
+    outcomes = tuple(set_state(context, view, entity, active, verb) for entity, active in concerned)
+    return VerbResult(verb=verb, outcomes=outcomes, dry_run=context.dry_run)
 
 
 def set_state(
-    context: EntityContext,
-    view: ScheduleView,
-    entity: AnyEntity,
-    clusters: Collection[str],
-    target: ScheduleState,
-    verb: EntityVerb,
+    context: EntityContext, view: ScheduleView, entity: AnyEntity, clusters: Collection[str], verb: EntityVerb
 ) -> EntityOutcome:
-    """Set the state of an entity on clusters, and write the audit entry; `view` has the schedules before."""
+    """Give an entity the state that a verb leads to on those of the clusters where it has another one, and write the
+    audit entry; `view` has the schedules before.
+    """
     assert isinstance(entity, Feed | Process)
+    target, action, done = _LEADS_TO.get(verb, _LEADS_TO[EntityVerb.SCHEDULE])
 
     def differing(known: ScheduleView) -> list[str]:
         found = {name: known.state(entity.kind, entity.name, name) for name in clusters}
@@ -370,7 +360,7 @@ def set_state(
             rows = decide_schedules(known, entity.kind, entity.name, changed, target, author=author, now=now)
             apply_schedules(connection, known, rows, now)
             if changed:
-                Outbox(connection).append_many([_message_of(entity, verb, sorted(changed), author, now)])
+                Outbox(connection).append_many([_message_of(entity, action, sorted(changed), author, now)])
             states = {name: known.state(entity.kind, entity.name, name) for name in entity.clusters}
             apply_schedule_description(
                 connection,
@@ -381,22 +371,17 @@ def set_state(
                 now,
             )
         if changed:
-            context.audit(verb.value, entity.label, clusters=sorted(changed))
+            context.audit(verb, entity.label, clusters=sorted(changed))
     found = {name: view.state(entity.kind, entity.name, name).value for name in entity.clusters}
     found.update((cluster, target.value) for cluster in changed)
-    done = {
-        EntityVerb.SUSPEND: VerbOutcome.SUSPENDED,
-        EntityVerb.RESUME: VerbOutcome.RESUMED,
-    }.get(verb, VerbOutcome.SCHEDULED)
     return EntityOutcome(
         kind=entity.kind, name=entity.name, outcome=done if changed else VerbOutcome.UNCHANGED, clusters=found
     )
 
 
 def _message_of(
-    entity: Feed | Process, verb: EntityVerb, clusters: Sequence[str], author: str, now: datetime
+    entity: Feed | Process, action: EntityAction, clusters: Sequence[str], author: str, now: datetime
 ) -> OutboxMessage:
-    action = _ACTIONS.get(verb, EntityAction.SCHEDULE)
     return OutboxMessage(
         recorded_at=now,
         payload=EntityPayload(
@@ -506,7 +491,7 @@ def touch(
                 decisions.append(touch_process(context.database, timeline, key, context.now, effective_from))
     if decisions:
         begins = {each.cluster: each.effective_from and render_datetime(each.effective_from) for each in decisions}
-        context.audit(EntityVerb.TOUCH.value, entity.label, effective_from=begins)
+        context.audit(EntityVerb.TOUCH, entity.label, effective_from=begins)
     is_done = bool(decisions) or (context.dry_run and not notes)
     outcome = EntityOutcome(
         kind=entity.kind,
@@ -514,6 +499,4 @@ def touch(
         outcome=VerbOutcome.TOUCHED if is_done else VerbOutcome.UNCHANGED,
         notes=tuple(notes),
     )
-    return VerbResult(
-        verb=EntityVerb.TOUCH.value, outcomes=(outcome,), releases=tuple(decisions), dry_run=context.dry_run
-    )
+    return VerbResult(verb=EntityVerb.TOUCH, outcomes=(outcome,), releases=tuple(decisions), dry_run=context.dry_run)
