@@ -1,7 +1,7 @@
 """The documents of entities with another name of a feed or process: only names change, and comments stay."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import yaml
 
@@ -80,28 +80,46 @@ def _renamed(key: EntityKey, content: Content, path: FieldPath, renaming: Renami
 
 
 def _renamed_yaml(text: str, key: EntityKey, renaming: Renaming, hidden: frozenset[str]) -> str:
-    root = yaml.compose(text, Loader=_Loader)
-    places = {
-        (node.start_mark.index, node.end_mark.index, node.value)
-        for path, node in _iter_scalars(root, ())
-        if _is_name(key, path, node.value, renaming, hidden)
-    }
-    for start, end, value in sorted(places, reverse=True):
-        new = renaming.new + value[len(renaming.old) :]
-        text = text[:start] + (new if parse_scalar(new) == new else f'"{new}"') + text[end:]
+    return edit_scalars(
+        text,
+        (
+            (node, written(renaming.new + node.value[len(renaming.old) :]))
+            for path, node, is_key in iter_scalars(text)
+            if not is_key and _is_name(key, path, node.value, renaming, hidden)
+        ),
+    )
+
+
+def iter_scalars(text: str) -> Iterator[tuple[FieldPath, yaml.ScalarNode, bool]]:
+    """Yield the keys and values of a YAML document with their paths, and whether each is a key."""
+    yield from _iter_below(yaml.compose(text, Loader=_Loader), ())
+
+
+def _iter_below(node: yaml.Node | None, path: FieldPath) -> Iterator[tuple[FieldPath, yaml.ScalarNode, bool]]:
+    match node:
+        case yaml.ScalarNode():
+            yield path, node, False
+        case yaml.SequenceNode():
+            for place, item in enumerate(node.value):
+                yield from _iter_below(item, (*path, place))
+        case yaml.MappingNode():
+            for name, value in node.value:
+                below = (*path, name.value)
+                yield from ((below, key, True) for _, key, _ in _iter_below(name, below))
+                yield from _iter_below(value, below)
+
+
+def edit_scalars(text: str, edits: Iterable[tuple[yaml.ScalarNode, str]]) -> str:
+    """Return a YAML document with other texts in the place of some keys and values; a node may occur repeatedly."""
+    places = {(node.start_mark.index, node.end_mark.index, new) for node, new in edits}
+    for start, end, new in sorted(places, reverse=True):
+        text = text[:start] + new + text[end:]
     return text
 
 
-def _iter_scalars(node: yaml.Node | None, path: FieldPath) -> Iterator[tuple[FieldPath, yaml.ScalarNode]]:
-    match node:
-        case yaml.ScalarNode():
-            yield path, node
-        case yaml.SequenceNode():
-            for place, item in enumerate(node.value):
-                yield from _iter_scalars(item, (*path, place))
-        case yaml.MappingNode():
-            for name, value in node.value:
-                yield from _iter_scalars(value, (*path, name.value))
+def written(name: str) -> str:
+    """Return a name as a YAML document has it: in quotes if it would be no text else."""
+    return name if parse_scalar(name) == name else f'"{name}"'
 
 
 def _renamed_xml(text: str, key: EntityKey, renaming: Renaming) -> str:

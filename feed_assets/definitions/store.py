@@ -8,7 +8,7 @@ change, or undoes it if somebody edited the same files meanwhile. So a change is
 
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeAlias, TypeVar
 
@@ -153,7 +153,14 @@ class DefinitionStore:
         return Preview(before=loaded, after=after.loaded, documents=after.documents, files=files)
 
     def change(
-        self, edits: Iterable[Edit], *, author: str, origin: str, now: datetime, check: Check | None = None
+        self,
+        edits: Iterable[Edit],
+        *,
+        author: str,
+        origin: str,
+        now: datetime,
+        check: Check | None = None,
+        rename: Rename | None = None,
     ) -> Change | None:
         """Make all edits or none, and return the change; None if the files already match the edits.
 
@@ -166,6 +173,8 @@ class DefinitionStore:
             origin: the command, for the record.
             now: the time of the change.
             check: receives the declared entities before and after; raises to refuse.
+            rename: the edits give an entity another name, and so does the change in all that is recorded. Earlier edits
+                are not recorded first. None is returned if the record has the name already.
 
         Raises:
             DefinitionsError: a text cannot be read as an entity; carries the issues.
@@ -176,19 +185,25 @@ class DefinitionStore:
         with self._database.changing_definitions():
             self._recover(now)
             contents, newest = self._read()
+            if rename is not None and is_gone(newest.get((rename.kind, rename.former))):
+                return None
             after, keys, files = self._edited(contents, edits)
-            if not files:
+            if not files and rename is None:
                 return None
             require_demanded()
             if check is not None:
                 check(contents.loaded, after.loaded)
-            if self._record(contents, newest, now, None):
+            if rename is None and self._record(contents, newest, now, None):
                 newest = self._newest()
             self._refuse_foreign_edits(files)
             change_id = uuid.uuid4().hex
+            if rename is not None:
+                keys, newest = [(rename.kind, rename.name)], {}
             versions = decide_versions(
                 after, newest, keys, author_of=lambda _: author, origin=origin, now=now, change_id=change_id
             )
+            if rename is not None:
+                versions = [replace(each, action=DefinitionAction.RENAMED) for each in versions]
             change = Change(
                 change_id=change_id,
                 number=0,
@@ -198,54 +213,9 @@ class DefinitionStore:
                 begun_at=now,
                 files=files,
                 versions=tuple(versions),
+                rename=rename,
             )
             return self._make(change, now)
-
-    def rename(
-        self, edits: Sequence[Edit], rename: Rename, *, origin: str, check: Check | None = None
-    ) -> Change | None:
-        """Give an entity another name in the files and in all that is recorded; None if that is done. Other edits that
-        were made outside the store are not recorded yet. See `change`.
-        """
-        new, now = (rename.kind, rename.name), rename.renamed_at
-        with self._database.changing_definitions():
-            self._recover(now)
-            contents, newest = self._read()
-            if is_gone(newest.get((rename.kind, rename.former))):
-                return None
-            after, _, files = self._edited(contents, edits)
-            require_demanded()
-            if check is not None:
-                check(contents.loaded, after.loaded)
-            self._refuse_foreign_edits(files)
-            document, change_id = after.documents[new], uuid.uuid4().hex
-            version = NewDefinition(
-                kind=rename.kind,
-                name=rename.name,
-                action=DefinitionAction.RENAMED,
-                digest=document.digest,
-                text=document.text,
-                format=document.format,
-                file=document.file,
-                author=rename.author,
-                origin=origin,
-                recorded_at=now,
-                change_id=change_id,
-            )
-            return self._make(
-                Change(
-                    change_id=change_id,
-                    number=0,
-                    state=ChangeState.PREPARED,
-                    author=rename.author,
-                    origin=origin,
-                    begun_at=now,
-                    files=files,
-                    versions=(version,),
-                    rename=rename,
-                ),
-                now,
-            )
 
     def read_whole(self, read: Callable[[], _Found], now: datetime) -> _Found:
         """Return what is read of files and record, never in the middle of a change; finish or undo an interrupted one
@@ -510,15 +480,14 @@ def record_declared(
     return appended
 
 
-def _found(entity: AnyEntity, newest: Mapping[EntityKey, DefinitionVersion], as_of: datetime) -> NewDefinition | None:
-    text = render_yaml(entity)
+def _found(entity: AnyEntity, newest: Newest, as_of: datetime) -> NewDefinition | None:
+    text, last = render_yaml(entity), newest.get(entity.key)
     digest = digest_as_written(entity, text, DocumentFormat.YAML)
-    last = newest.get(entity.key)
-    if last is None or is_gone(last):
-        return _version(*entity.key, DefinitionAction.SUBMITTED, as_of, digest, text)
-    if last.digest == digest:
+    is_new = last is None or is_gone(last)
+    if last is not None and not is_new and last.digest == digest:
         return None
-    return _version(*entity.key, DefinitionAction.UPDATED, as_of, digest, text)
+    action = DefinitionAction.SUBMITTED if is_new else DefinitionAction.UPDATED
+    return _version(*entity.key, action, as_of, digest, text)
 
 
 def _version(

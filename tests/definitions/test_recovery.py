@@ -195,7 +195,7 @@ def test_a_reader_sees_all_of_a_change_or_nothing(harness: DefinitionsHarness, d
 def _rename(harness: DefinitionsHarness, old: str = "a", new: str = "z") -> None:
     text = feed_text("a", comment="all of it").replace("name: a", f"name: {new}")
     change = Rename(kind="feed", former=old, name=new, renamed_at=NOW, author="me")
-    harness.store.rename([Put(text=text, replaces=("feed", old))], change, origin="a test")
+    harness.store.change([Put(text=text, replaces=("feed", old))], author="me", origin="a test", now=NOW, rename=change)
 
 
 def _watermarks(harness: DefinitionsHarness) -> set[str]:

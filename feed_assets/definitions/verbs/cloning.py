@@ -1,13 +1,12 @@
 """Clone an entity: declare a new one that is defined as another one is, with its comments and its order."""
 
-from collections.abc import Iterator, Sequence
-
-import yaml
+from collections.abc import Sequence
 
 from feed_assets.context.errors import EntityExistsError, VerbRefusedError
 from feed_assets.definitions.contents import StoredDocument
 from feed_assets.definitions.errors import DefinitionStoreError
 from feed_assets.definitions.folder import find_entity
+from feed_assets.definitions.renamed_texts import edit_scalars, iter_scalars, written
 from feed_assets.definitions.verbs.changes import submit
 from feed_assets.definitions.verbs.context import EntityContext, get_declared
 from feed_assets.definitions.verbs.verb_results import VerbResult
@@ -15,12 +14,8 @@ from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.errors import Fault
 from feed_assets.loading.entity_files import EntityFile
-from feed_assets.loading.yaml_nodes import parse_scalar
 from feed_assets.loading.yaml_writer import render_yaml
 from feed_assets.log.definitions.records import DocumentFormat
-
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_NAME = "name"
 
 
 def clone(
@@ -76,42 +71,24 @@ def clone_text(document: StoredDocument, name: str, replacements: Sequence[tuple
         if entity is None:
             raise _refusal(document, "its XML is valid only with values from outside", "Write it as YAML first.")
         text = render_yaml(entity, has_references=True)
-    scalars = sorted(set(_iter_scalars(yaml.compose(text, Loader=_Loader))), reverse=True)
-    names = [text[start:end] for start, end, is_name in scalars if is_name]
+    names, unused, edits = [], dict(replacements), []
+    for path, node, is_key in iter_scalars(text):
+        old = new = text[node.start_mark.index : node.end_mark.index]
+        if path == ("name",) and not is_key:
+            names.append(old)
+            new = written(name)
+        elif is_key or path != ("kind",):
+            for before, after in replacements:
+                if before in new:
+                    new = new.replace(before, after)
+                    unused.pop(before, None)
+        edits.append((node, new))
     if not names or names[0].startswith("&"):
         raise _refusal(document, "its name stands in an anchor", "Write the name itself.")
-    unused = dict(replacements)
-    for start, end, is_name in scalars:
-        old = new = text[start:end]
-        for before, after in () if is_name else replacements:
-            if before in new:
-                new = new.replace(before, after)
-                unused.pop(before, None)
-        if is_name:
-            new = name if parse_scalar(name) == name else f'"{name}"'
-        if new != old:
-            text = text[:start] + new + text[end:]
     if unused:
         remedy = "Write a text that its keys or values have."
         raise _refusal(document, f"{', '.join(map(repr, unused))} does not occur in its definition", remedy)
-    return text
-
-
-def _iter_scalars(node: yaml.Node | None, *, is_top: bool = True) -> Iterator[tuple[int, int, bool]]:
-    """Yield the places of the keys and values of a document, and whether each is the name of the entity."""
-    match node:
-        case yaml.ScalarNode():
-            yield node.start_mark.index, node.end_mark.index, False
-        case yaml.SequenceNode():
-            for item in node.value:
-                yield from _iter_scalars(item, is_top=False)
-        case yaml.MappingNode():
-            for key, value in node.value:
-                yield from _iter_scalars(key, is_top=False)
-                if is_top and key.value == _NAME and isinstance(value, yaml.ScalarNode):
-                    yield value.start_mark.index, value.end_mark.index, True
-                elif not (is_top and key.value == "kind"):
-                    yield from _iter_scalars(value, is_top=False)
+    return edit_scalars(text, edits)
 
 
 def _refusal(document: StoredDocument, reason: str, next_step: str) -> DefinitionStoreError:

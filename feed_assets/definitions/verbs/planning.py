@@ -52,6 +52,7 @@ from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.definitions.schedules import ScheduleView, load_schedules
 from feed_assets.log.definitions.store import Definitions
 from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import ProcessInstance
 from feed_assets.log.removals.holds import Holds
 from feed_assets.plan.differences import (
     AffectedProcess,

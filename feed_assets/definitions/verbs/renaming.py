@@ -138,7 +138,14 @@ def rename(context: EntityContext, kind: Kind | None, old: str, new: str, digest
         check(preview.before.bundle, preview.after)
         return replace(renamed, warnings=tuple(warnings))
     change = Rename(kind=kind, former=old, name=new, renamed_at=context.now, author=context.author)
-    made = context.store.rename([put for _, put in edits], change, origin=f"{EntityVerb.RENAME} of {old}", check=check)
+    made = context.store.change(
+        [put for _, put in edits],
+        author=context.author,
+        origin=f"{EntityVerb.RENAME} of {old}",
+        now=context.now,
+        check=check,
+        rename=change,
+    )
     if made is None:
         return replace(renamed, is_change=False)
     settle_releases(context)
