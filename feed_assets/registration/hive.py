@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 
 from feed_assets.entities.content.columns import parse_columns, parse_nested
 from feed_assets.entities.feed import FeedFormat
 from feed_assets.plan.records import FeedRecord, RegistrationRecord
 from feed_assets.registration.port import OWNER, CatalogTable, OwnPlaces, Registered, RegisteredPlace, plain_url
+from feed_assets.storage.table.copies import why_not_plain
 from feed_assets.storage.table.metastore import Metastore, Partition, Table, TableFormat
 from feed_assets.storage.table.partition_names import PartitionSpec, parse_partition
 from feed_assets.storage.table.partitions import plain_location
@@ -34,14 +36,21 @@ class HiveTable(CatalogTable):
     def put(self, places: Sequence[RegisteredPlace]) -> Mapping[datetime, str]:
         table = self._require(self._find_table() or self._make(places[0]))
         found, refused = self._find(table, places), dict[datetime, str]()
+        new: dict[tuple[str, ...], str] = {}
         for each in places:
             partition = found.get(each.nominal_time)
-            if self._state(each, partition) is Registered.FOREIGN:
-                assert partition is not None
-                at = f"points to {partition.location}, which is not a place of the feed"
-                refused[each.nominal_time] = f"the partition {table.render(partition.values)} {at}"
-            elif partition is None or not self._metastore.alter_partition(table, partition, each.location):
-                self._metastore.add_partition(table, self._spec(table, each).values, each.location)
+            match self._state(each, partition):
+                case Registered.MISSING:
+                    new[self._spec(table, each).values] = each.location
+                case Registered.FOREIGN:
+                    assert partition is not None
+                    at = f"points to {partition.location}, which is not a place of the feed"
+                    refused[each.nominal_time] = f"the partition {table.render(partition.values)} {at}"
+                case state:
+                    assert partition is not None
+                    if state is Registered.OTHER or partition.has_statistics:
+                        self._metastore.alter_partition(table, partition, each.location)
+        self._metastore.add_partitions(table, new)
         return refused
 
     def drop(self, places: Sequence[RegisteredPlace]) -> None:
@@ -50,7 +59,8 @@ class HiveTable(CatalogTable):
             found = self._find(table, places)
             there = [(found[each.nominal_time], each) for each in places if each.nominal_time in found]
             own = [partition for partition, each in there if self._state(each, partition) is not Registered.FOREIGN]
-            self._metastore.drop_partitions(table, own)
+            with suppress(LookupError):  # the table is gone
+                self._metastore.drop_partitions(table, own)
 
     def _find_table(self) -> Table | None:
         return self._metastore.find_table(self._registration.table.database, self._registration.table.name)
@@ -76,11 +86,11 @@ class HiveTable(CatalogTable):
     def _require(self, table: Table) -> Table:
         """Return a table that only this feed fills; mark it, if it is not marked."""
         name = self._registration.name
+        if (reason := why_not_plain(table)) is not None:
+            raise self._refused(f"of {name}, {reason}", "Use a plain external table.")
         if table.kind != _EXTERNAL:
             kind = table.kind.lower().replace("_", " ")
             raise self._refused(f"{name} is a {kind}, whose files are Hive's own", "Use an external table.")
-        if table.parameters.get("transactional", "").lower() == "true" or table.buckets:
-            raise self._refused(f"{name} has transactions or buckets", "Use a plain external table.")
         if table.parameters.get(OWNER) != self._owner:
             for partition in self._metastore.find_partitions(table, self._metastore.partition_names(table, {})):
                 location = plain_url(plain_location(partition.location))
@@ -102,6 +112,8 @@ class HiveTable(CatalogTable):
             reason = f"there is no table {self._registration.name}, and none is made for {self._record.format.value}"
             raise self._refused(reason, "Make the table, with the SerDe of these files.")
         described = self._registration.table
+        if self._metastore.find_location(described.database) is None:
+            raise self._no_database()
         self._metastore.make_table(
             described.database,
             described.name,

@@ -7,13 +7,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+from io import StringIO
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError
-from pyiceberg.io.pyarrow import parquet_file_to_data_file
-from pyiceberg.manifest import DataFile, DataFileContent
+from pyiceberg.io.pyarrow import (
+    UnsupportedPyArrowTypeException,
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+    pyarrow_to_schema,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
-from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.schema import Schema, _SchemaCompatibilityVisitor, assign_fresh_schema_ids, pre_order_visit
 from pyiceberg.table import TableProperties
 from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform, MonthTransform, Transform
 from pyiceberg.types import (
@@ -34,11 +43,13 @@ from pyiceberg.types import (
     TimestampType,
     TimestamptzType,
 )
+from rich.console import Console
 
 from feed_assets.entities.content.columns import parse_columns, parse_nested
+from feed_assets.errors import render_some
 from feed_assets.plan.records import FeedRecord, RegistrationRecord
 from feed_assets.registration.port import OWNER, CatalogTable, OwnPlaces, Registered, RegisteredPlace
-from feed_assets.storage.errors import StorageError
+from feed_assets.storage.errors import StorageAwayError, StorageError
 from feed_assets.storage.iceberg.catalogs import LakeCatalog
 from feed_assets.timing.templates import WHOLE_TABLE
 
@@ -91,7 +102,7 @@ class IcebergTable(CatalogTable):
         table = self._find_table()
         with self._catalog.translated():
             live = {} if table is None else self._live(table)
-        return {each.nominal_time: _state(_files(each), live.get(each.url, ())) for each in places}
+        return {each.nominal_time: _state(_find_files(each), live.get(each.url, ())) for each in places}
 
     def put(self, places: Sequence[RegisteredPlace]) -> Mapping[datetime, str]:
         if self._find_table() is None:
@@ -148,8 +159,11 @@ class IcebergTable(CatalogTable):
             known = {each.file_path: each for each in live.get(place.url, ())}
             try:
                 found = {path: self._describe(table, place, path) for path in _files(place)}
-            except ValueError as exc:
-                changes.refused[place.nominal_time] = str(exc).partition("\n")[0]
+            except StorageAwayError:
+                raise
+            except (ValueError, StorageError) as exc:
+                changes.refused[place.nominal_time] = str(exc)
+                changes.removed += known.values()  # readers of the whole table would look for files that are gone
                 continue
             same = {path for path, each in found.items() if path in known and _is_same(known[path], each)}
             changes.removed += [each for path, each in known.items() if path not in same]
@@ -171,16 +185,54 @@ class IcebergTable(CatalogTable):
 
     def _describe(self, table: "Table", place: RegisteredPlace, path: str) -> DataFile:
         """Return a file for the table. Raises `ValueError` if the table cannot have it."""
-        found = parquet_file_to_data_file(table.io, table.metadata, path)
-        name, values = path.rpartition("/")[2], self._values(place)
+        name, schema = path.rpartition("/")[2], table.schema()
+        try:
+            file = table.io.new_input(path)
+            with file.open() as opened:
+                head = pq.read_metadata(opened)
+            columns = head.schema.to_arrow_schema()
+            _require_columns(schema, columns)
+            found = data_file_statistics_from_parquet_metadata(
+                parquet_metadata=head,
+                stats_columns=compute_statistics_plan(schema, table.properties),
+                parquet_column_mapping=parquet_path_to_id_mapping(schema),
+            )
+            partition = found.partition(table.spec(), schema)
+            if head.num_rows:
+                self._require_partition(table, place, columns, found, partition)
+        except KeyError as exc:
+            raise ValueError(f"the file {name}: its column {exc} is not laid out as Iceberg knows it") from exc
+        except (ValueError, FileNotFoundError, PermissionError) as exc:
+            raise ValueError(f"the file {name}: {str(exc).partition(chr(10))[0]}") from exc
+        return DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=path,
+            file_format=FileFormat.PARQUET,
+            partition=partition,
+            file_size_in_bytes=len(file),
+            sort_order_id=None,
+            spec_id=table.metadata.default_spec_id,
+            equality_ids=None,
+            key_metadata=None,
+            **found.to_serialized_dict(),
+        )
+
+    def _require_partition(
+        self, table: "Table", place: RegisteredPlace, columns: pa.Schema, found: Any, partition: Any
+    ) -> None:
+        """Raise `ValueError` unless all rows are in one partition, that of the instance."""
+        values = self._values(place)
         for at, each in enumerate(table.spec().fields):
-            column, kind = table.schema().find_field(each.source_id), table.schema().find_type(each.source_id)
-            if found.record_count and each.source_id not in (found.value_counts or {}):
-                raise ValueError(f"the file {name} lacks the column {column.name!r}, by which the table is partitioned")
-            value = each.transform.to_human_string(kind, found.partition[at])
-            if found.record_count and values.get(each.name.lower(), value) != value:
-                raise ValueError(f"the file {name} has rows of {each.name}={value}, not of {values[each.name.lower()]}")
-        return found
+            column, nulls = table.schema().find_field(each.source_id), found.null_value_counts.get(each.source_id)
+            if column.name not in columns.names:
+                raise ValueError(f"it lacks the column {column.name!r}, by which the table is partitioned")
+            if partition[at] is None and nulls != found.record_count:
+                raise ValueError(f"it has no statistics of {column.name!r}, by which the table is partitioned")
+            if partition[at] is not None and nulls:
+                raise ValueError(f"{nulls} of its rows have no {column.name!r}, by which the table is partitioned")
+            value = each.transform.to_human_string(column.field_type, partition[at])
+            if values.get(each.name.lower(), value) != value:
+                raise ValueError(f"it has rows of {each.name}={value}, not of {values[each.name.lower()]}")
 
     def _values(self, place: RegisteredPlace) -> dict[str, str]:
         """Return the values of a partition that the feed names, by field in lower case."""
@@ -203,7 +255,7 @@ class IcebergTable(CatalogTable):
                     names, schema, partition_spec=spec, properties={OWNER: self._owner}
                 )
             except NoSuchNamespaceError as exc:
-                raise self._refused(f"there is no database {names[0]!r} in the catalog", "Create it there.") from exc
+                raise self._no_database() from exc
             except ValueError as exc:
                 step = "Write warehouse in catalog_options of the cluster, or make the table."
                 raise self._refused(f"no table can be made: {exc}", step) from exc
@@ -234,11 +286,43 @@ def _files(place: RegisteredPlace) -> dict[str, int]:
     return {f"{place.url}/{each.path}": each.size for each in found.files}
 
 
-def _state(files: Mapping[str, int], known: Iterable[DataFile]) -> Registered:
+def _find_files(place: RegisteredPlace) -> dict[str, int] | None:
+    """Return the same; None if the instance cannot be listed, for example as a link leads out of the storage."""
+    try:
+        return _files(place)
+    except StorageAwayError:
+        raise
+    except StorageError:
+        return None
+
+
+def _state(files: Mapping[str, int] | None, known: Iterable[DataFile]) -> Registered:
     there = {each.file_path: each.file_size_in_bytes for each in known}
     if not there:
-        return Registered.MISSING if files else Registered.CURRENT
+        return Registered.EMPTY if files == {} else Registered.MISSING
     return Registered.CURRENT if there == files else Registered.OTHER
+
+
+def _require_columns(schema: Schema, columns: pa.Schema) -> None:
+    """Raise `ValueError` unless readers of a table find these columns by their names, with types that it can have."""
+    numbers = {each.name: each.field_id for each in schema.fields}
+    if others := tuple(sorted(set(columns.names) - numbers.keys())):
+        raise ValueError(f"the table has no {render_some(others)}; add it there, or leave it out")
+    ids = {each.name: (each.metadata or {}).get(b"PARQUET:field_id") for each in columns}
+    if any(ids.values()) and any(int(ids[name] or 0) != numbers[name] for name in columns.names):
+        raise ValueError("its columns have ids of another table, by which readers would mix them up; write it without")
+    try:
+        checked = _SchemaCompatibilityVisitor(pyarrow_to_schema(columns, name_mapping=schema.name_mapping))
+    except UnsupportedPyArrowTypeException as exc:
+        step = "; times are microseconds there: spark.sql.parquet.outputTimestampType: TIMESTAMP_MICROS"
+        raise ValueError(f"{exc}{step if '[ns' in str(exc) else ''}") from exc
+    checked.console = Console(file=StringIO(), record=True)  # it would print
+    try:
+        pre_order_visit(schema, checked)
+    except ValueError as exc:
+        rows = zip(*(column.cells for column in checked.rich_table.columns), strict=True)
+        wrong = tuple(f"{given} (the table has {wanted})" for mark, wanted, given in rows if mark == "❌")
+        raise ValueError(f"it has {render_some(wrong)}") from exc
 
 
 def _is_same(one: DataFile, other: DataFile) -> bool:

@@ -16,9 +16,12 @@ OWNER = "feed-assets.feed"
 
 
 class Registered(StrEnum):
-    """What a table has of an instance: nothing, its files, other files of the feed, or what is not the feed's."""
+    """What a table has of an instance: nothing, nothing as there are no files, its files, other files of the feed, or
+    what is not the feed's.
+    """
 
     MISSING = "missing"
+    EMPTY = "empty"
     CURRENT = "current"
     OTHER = "other files"
     FOREIGN = "foreign"
@@ -118,6 +121,10 @@ class CatalogTable(ABC):
     def _no_schema(self) -> TableRefusedError:
         reason = f"there is no table {self._registration.name}, and the feed has no schema to make it from"
         return self._refused(reason, "Write schema at the feed, or make the table.")
+
+    def _no_database(self) -> TableRefusedError:
+        name = self._registration.table.database
+        return self._refused(f"there is no database {name!r} in the catalog", "Create it there.")
 
     def _filled_by_others(self, what: str) -> TableRefusedError:
         table, feed = self._registration.name, self._record.feed

@@ -71,8 +71,7 @@ def _check_on(scope: Scope, feed: Feed, cluster: Cluster, path: FieldPath) -> It
             yield Complaint(path=path, message=message, remedy=remedy)
     elif not cluster.is_lake:
         yield Complaint(path=path, message=f"{text!r} names no partition", remedy=f"Write it as {_FORM}.")
-    filling = scope.tables[cluster.catalog or "", address.name]
-    others = [each for each in filling if each != (feed.name, cluster.name)]
+    others = [each for each in scope.find_fillers(cluster, address.name) if each != (feed.name, cluster.name)]
     if others:
         other = f"feed {others[0][0]!r} on {others[0][1]}"
         message = f"the table {address.name} is that of {other}, too: only one feed fills a table"

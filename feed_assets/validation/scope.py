@@ -26,6 +26,7 @@ from feed_assets.entities.locations.overlaps import (
     describe_overlaps,
     iter_locations,
     iter_mirror_locations,
+    iter_tables,
 )
 from feed_assets.entities.process import Process
 from feed_assets.issues import EntityKey, FieldPath, Severity, Source, SourceMap, split_error
@@ -302,17 +303,21 @@ class Scope:
                         found[feed.name].append((first, name))
         return found
 
+    def find_fillers(self, cluster: Cluster, table: str) -> list[tuple[str, str]]:
+        """Return the feeds that are a table of the cluster's catalog, or fill it, and their clusters."""
+        return list(dict.fromkeys(each for url in iter_tables(cluster, table) for each in self._tables[url]))
+
     @cached_property
-    def tables(self) -> Mapping[tuple[str, str], list[tuple[str, str]]]:
-        """Catalog and table → the feeds that are the table, or fill it, and their clusters."""
-        found: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
+    def _tables(self) -> Mapping[str, list[tuple[str, str]]]:
+        found: dict[str, list[tuple[str, str]]] = defaultdict(list)
         for feed in self.bundle.feeds:
             for name in feed.clusters:
                 cluster = self.bundle.find_cluster(name)
                 text = None if cluster is None else feed.table_on(name) or feed.catalog_table_on(cluster)
                 with suppress(TableAddressError):
                     if cluster is not None and text is not None:
-                        found[cluster.catalog or "", parse_table_address(text).name].append((feed.name, name))
+                        for url in iter_tables(cluster, parse_table_address(text).name):
+                            found[url].append((feed.name, name))
         return found
 
     @cached_property

@@ -260,6 +260,23 @@ def test_a_publication_is_registered_before_it_is_recorded(
     assert "numRows" not in registering.find("hour=00").described.parameters
 
 
+def test_where_no_plain_table_can_be_it_is_said(registering: Registering, tmp_path: Path) -> None:
+    harness, keys = registering.lifecycle, [("ds", "string"), ("hour", "int")]
+    harness.land("clicks", START)
+    parameters = {"table_type": "ICEBERG"}
+    registering.catalog.make_table(registering.database, "clicks", tmp_path / "x", keys, parameters=parameters)
+    said = []
+    for database in (registering.database, "nowhere"):
+        harness.declare(clicks(TABLE.format(database=database)))
+        bulkheads = Bulkheads("primary", FrozenClock(ONE))
+        apply_arrivals(harness.open_tick(ONE, bulkheads=bulkheads))
+        apply_registrations(harness.open_tick(ONE, bulkheads=bulkheads))
+        said.append(registering.planned()[START] or "")
+    assert "it is a table of Iceberg" in said[0]
+    assert "there is no database 'nowhere' in the catalog" in said[1]
+    assert registering.partitions() == {}
+
+
 @pytest.mark.parametrize("kind", ["EXTERNAL_TABLE", "MANAGED_TABLE"])
 def test_a_table_that_others_fill_is_refused(registering: Registering, tmp_path: Path, kind: str) -> None:
     harness, catalog, keys = registering.lifecycle, registering.catalog, [("ds", "string"), ("hour", "int")]

@@ -22,6 +22,7 @@ from feed_assets.definitions.store import record_declared
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed
 from feed_assets.instances.arrival.polling import apply_arrivals
+from feed_assets.instances.arrival.recording import Announcement, apply_announcements
 from feed_assets.log.agenda import AgendaKind
 from feed_assets.log.records import FeedInstanceStatus
 from feed_assets.log.removals.records import ItemOutcome
@@ -123,7 +124,7 @@ def test_row_154_files_are_rows_of_the_table_while_the_instance_is_there(lake: L
     lake.retention.now = at("03T12")
     sweep = lake.retention.sweep_now("sales")
     assert lake.retention.outcomes(sweep) == {ItemOutcome.EVICTED: 1}
-    assert lake.rows() == [(date(2013, 11, 2), 3)]
+    assert (lake.rows(), lake.verify()) == ([(date(2013, 11, 2), 3)], [])
     lake.retention.undo(sweep)
     assert (lake.rows(), lake.verify()) == (first, [])
     commits = lake.commits()
@@ -151,11 +152,65 @@ def test_other_content_is_one_commit_and_what_differs_is_named_and_repaired(lake
 
 
 def test_files_that_the_table_cannot_have_are_refused(lake: Lake) -> None:
-    lake.land(START, 1, day=[])
-    lake.land(NEXT, 2, day=[date(2013, 11, 5)])
-    reasons = lake.arrive(NEXT)
-    assert "lacks the column 'day', by which the table is partitioned" in reasons
-    assert "has rows of day=2013-11-05, not of 2013-11-02" in reasons
+    def numbered(time: datetime, *numbers: int) -> pa.Table:
+        rows = pa.table({"day": [time.date()], "amount": [1]})
+        fields = [rows.field(at).with_metadata({"PARQUET:field_id": str(each)}) for at, each in enumerate(numbers)]
+        return rows.cast(pa.schema(fields))
+
+    def write(time: datetime, table: pa.Table, name: str = "a.parquet", **options: bool) -> None:
+        folder = lake.lifecycle.folder("sales", time)
+        folder.mkdir(parents=True)
+        pq.write_table(table, folder / name, **options)
+
+    days = [at(f"{day:02}") for day in range(1, 11)]
+    lake.land(days[0], 1, day=[])
+    lake.land(days[1], 2, day=[date(2013, 11, 5)])
+    lake.land(days[2], 3, 4, day=[days[2].date(), None])
+    write(days[3], numbered(days[3], 11, 12))
+    write(days[4], pa.table({"day": [days[4].date()], "amount": ["five"]}))
+    write(
+        days[5],
+        pa.table({"day": [days[5].date()], "amount": [days[5]]}),
+        use_deprecated_int96_timestamps=True,
+    )
+    write(days[6], pa.table({"day": [days[6].date()], "amount": [7], "n": [7]}))
+    write(days[7], pa.table({"day": [days[7].date()], "amount": [8]}), write_statistics=False)
+    lake.land(days[8], 9)
+    (lake.lifecycle.folder("sales", days[8]) / "b").symlink_to("/dev/null")
+    write(days[9], numbered(days[9], 1, 2), "good.parquet")
+    reasons = lake.arrive(days[9])
+    for reason in (
+        "lacks the column 'day', by which the table is partitioned",
+        "has rows of day=2013-11-05, not of 2013-11-02",
+        "1 of its rows have no 'day'",
+        "ids of another table",
+        "2: amount: optional string (the table has 2: amount: optional long)",
+        "spark.sql.parquet.outputTimestampType: TIMESTAMP_MICROS",
+        "the table has no n;",
+        "has no statistics of 'day'",
+        "a symbolic link leads out of the storage root",
+    ):
+        assert reason in reasons
+    assert lake.rows() == [(date(2013, 11, 10), 1)]
+
+    folder = lake.lifecycle.folder("sales", days[9])
+    (folder / "good.parquet").unlink()
+    lake.land(days[9], 11, day=[None])
+    repair_registrations(lake.lifecycle.context(at("11")), EVERYTHING, author="ann")
+    assert lake.rows() == []  # it would have a file that is gone
+
+
+def test_what_the_checks_of_its_producer_refuse_is_no_partition_any_more(lake: Lake) -> None:
+    lake.land(START, 1)
+    lake.lifecycle.tick(START + timedelta(hours=1))
+    lake.land(START, 2)
+    refused = Announcement(
+        record=lake.lifecycle.feed("sales"), nominal_time=START, origin="run:1", refused="the check 'rows' has failed"
+    )
+    tick = lake.lifecycle.open_tick(START + timedelta(hours=2))
+    apply_announcements(tick, [refused], ("reader", "1"))
+    apply_registrations(tick)
+    assert lake.lifecycle.feed_statuses("sales")[START] is FeedInstanceStatus.PARTIAL
     assert lake.rows() == []
 
 

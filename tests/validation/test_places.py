@@ -69,6 +69,13 @@ def tables(one: str, other: str) -> Changes:
     }
 
 
+def filled(one: str, other: str) -> Changes:
+    """A table, and the same table by other metastores, in which a feed on files is registered."""
+    registered = feed("other", f"/other/{DAY}", "backup")
+    registered["feed other"]["catalog_table"] = "catalog:WEB:Sums#day=${YEAR}-${MONTH}-${DAY}"
+    return {**tables(one, other), **registered}
+
+
 SUMMARY, OTHER, OLD, MODELS = ("feed", "summary"), ("feed", "other"), ("feed", "old"), ("process", "models")
 TMP = "file://TMP"
 LINKED: Changes = cluster("primary", f"{TMP}/data")
@@ -104,6 +111,7 @@ CASES: dict[str, tuple[Changes, set[EntityKey]]] = {
     "a bucket around a path in it": (both("s3://box", "s3a://box/2015/01/02"), {SUMMARY}),
     "a table by the port of its metastore": (tables("thrift://one:9083", "thrift://ONE"), {SUMMARY}),
     "a table by one of its metastores": (tables("thrift://one:9083,two:9083", "thrift://two:9083"), {SUMMARY}),
+    "a table by one of its metastores, filled": (filled("thrift://one:9083,two:9083", "thrift://two"), {OTHER}),
     "a table of another metastore": (tables("thrift://one:9083", "thrift://two:9083"), set()),
     "a table at another port": (tables("thrift://one:9083", "thrift://one:9084"), set()),
     "an archive at written data": (archived(f"/summary/{DAY}"), {OLD, SUMMARY}),

@@ -386,8 +386,13 @@ def _iter_partitions(cluster: Cluster, text: str) -> Iterator[str]:
         partition = _for_cluster(cluster, keys or WHOLE_TABLE)
     except (TableAddressError, TemplateError):
         return
+    yield from (f"{table}/{partition}" for table in iter_tables(cluster, address.name))
+
+
+def iter_tables(cluster: Cluster, name: str) -> Iterator[str]:
+    """Yield the URL of a table, `database.table`, by each address of the cluster's catalog; alike for equal tables."""
     for host in cluster.metastores or ("",):
-        yield f"thrift://{host.removesuffix(_METASTORE_PORT)}/{address.name}/".lower() + partition
+        yield f"thrift://{host.removesuffix(_METASTORE_PORT)}/{name}".lower()
 
 
 def _key_of(item: tuple[str, PathTemplate]) -> str:

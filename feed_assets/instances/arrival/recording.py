@@ -32,6 +32,7 @@ from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.feed_places import FeedPlaces
 from feed_assets.log.records import MESSAGE, FeedEventKind, FeedInstanceStatus, FeedKey, NewFeedEvent
 from feed_assets.plan.records import FeedRecord, Plan
+from feed_assets.registration.registering import Registrations
 from feed_assets.sql.database import lock_log
 
 SEARCHED_AT_ONCE = 64
@@ -179,6 +180,8 @@ def apply_announcements(
     seen = [each for each in seen if each.key not in held]
     with tick.database.begin() as connection:
         hold_refused(connection, refused)
+        registered = [key for key in sorted(held) if latest[key].record.registration is not None]
+        Registrations(connection).plan(registered, tick.as_of)
         passed = [each.key for each in new if each.refused is None and not each.record.is_judged]
         QualityChecks(connection).remove(AgendaKey(AgendaKind.QUALITY, *key) for key in passed)
         arrived = record_poll_results(connection, seen) + len(record_signals(connection, signals, tick.as_of))

@@ -33,8 +33,8 @@ def why_not_written(table: Table) -> str | None:
     return None
 
 
-def _why_not_copied(table: Table) -> str | None:
-    """Return why the files of a table, copied, would not be its rows."""
+def why_not_plain(table: Table) -> str | None:
+    """Return why files that are laid into a table are not its rows, as a clause; None if they are."""
     kinds = {table.parameters.get(name, "").lower() for name in ("table_type", "spark.sql.sources.provider")}
     if found := kinds & _OTHER_FORMATS:
         return f"it is a table of {found.pop().capitalize()}, whose own files say which files are its rows"
@@ -47,7 +47,7 @@ def _why_not_copied(table: Table) -> str | None:
 
 def require_copyable(table: Table, store: str, what: str) -> None:
     """Raise `TableRefusedError` unless copied files of this table, the source or the target, are its rows."""
-    if (reason := _why_not_copied(table)) is not None:
+    if (reason := why_not_plain(table)) is not None:
         raise TableRefusedError(
             store=store,
             path="",

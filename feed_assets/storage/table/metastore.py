@@ -29,10 +29,12 @@ from feed_assets.storage.table.partition_names import render_partition
 _CONNECT_MILLISECONDS = 8_000
 _ANSWER_MILLISECONDS = 300_000
 _NAMES_A_CALL = 500
+_ADDED_A_CALL = 100
 _MOST_CONNECTIONS = 8
 _CHANGED = "transient_lastDdlTime"
 # Statistics of the old content, which readers would apply to the new content.
 _STATISTICS = ("COLUMN_STATS_ACCURATE", "numRows", "rawDataSize", "totalSize", "numFiles", "numFilesErasureCoded")
+_ROW_STATISTICS = ("COLUMN_STATS_ACCURATE", "numRows", "rawDataSize")
 _SPARK_STATISTICS = "spark.sql.statistics."
 _SPARK_SCHEMA = "spark.sql.sources.schema"
 _SPARK_PATH = "path"  # where Spark looks for the location of a table that it has made
@@ -80,6 +82,12 @@ class Partition:
     location: str
     changed_at: datetime | None
     described: Any = field(repr=False, compare=False)
+
+    @property
+    def has_statistics(self) -> bool:
+        """Whether readers find figures of its rows here, such as the answer to `COUNT(*)`."""
+        told = self.described.parameters or {}
+        return any(name in told for name in _ROW_STATISTICS) or any(each.startswith(_SPARK_STATISTICS) for each in told)
 
     def pack(self) -> str:
         """Serialize the complete definition as text, from which `Metastore.put_back` restores the partition."""
@@ -218,17 +226,20 @@ class Metastore:
         """Add a partition in the table's current format, or as described by `Partition.describe`; return False if one
         with these values exists.
         """
-        found = _unpack(description) if description else None
-        described = ttypes.Partition(
-            values=list(values),
-            dbName=table.database,
-            tableName=table.name,
-            createTime=0,
-            lastAccessTime=0,
-            sd=_storage(found or table.described, location),
-            parameters=found.parameters if found else {},
-        )
-        return self._add(described)
+        return self._add(_new_partition(table, values, location, _unpack(description) if description else None))
+
+    def add_partitions(self, table: Table, places: Mapping[tuple[str, ...], str]) -> None:
+        """Add partitions by their values, each at a location, in the table's current format; those that exist stay."""
+        described = [_new_partition(table, values, location) for values, location in places.items()]
+        for start in range(0, len(described), _ADDED_A_CALL):
+            request = ttypes.AddPartitionsRequest(
+                dbName=table.database,
+                tblName=table.name,
+                parts=described[start : start + _ADDED_A_CALL],
+                ifNotExists=True,
+                needResult=False,
+            )
+            self._request(partial(_add_partitions, request=request))
 
     def alter_partition(self, table: Table, partition: Partition, location: str, description: str = "") -> bool:
         """Point a partition to another location, in the table's current format, or as described by
@@ -297,8 +308,6 @@ class Metastore:
         )
         try:
             self._request(lambda client: client.create_table(described))
-        except _Missing as exc:
-            raise self._refused(f"there is no database {database!r} for the table {name!r}") from exc
         except _Existing:
             return
 
@@ -434,6 +443,22 @@ class _Connection:
 
 def _get_partitions(client: Any, table: Table, names: list[str]) -> Any:
     return client.get_partitions_by_names(table.database, table.name, names)
+
+
+def _new_partition(table: Table, values: Sequence[str], location: str, like: Any = None) -> Any:
+    return ttypes.Partition(
+        values=list(values),
+        dbName=table.database,
+        tableName=table.name,
+        createTime=0,
+        lastAccessTime=0,
+        sd=_storage(like or table.described, location),
+        parameters=like.parameters if like else {},
+    )
+
+
+def _add_partitions(client: Any, request: Any) -> None:
+    client.add_partitions_req(request)
 
 
 def _drop_partitions(client: Any, request: Any) -> None:
