@@ -93,7 +93,7 @@ def measure_runs(folder: Path, scale: Scale) -> Iterator[Figure]:
     days, repeats, singles = scale.choose((DAYS, 3, 8), (DAYS, 1, 6), (2, 1, 2))
     flights = [delivery for delivery in read_deliveries() if delivery.path.startswith("flights/")]
     for delivery in flights[:days]:
-        delivery.land(folder)
+        delivery.land(folder.as_uri())
     source = folder / "flights"
     cold, warm, theirs = [], [], []
     landings: list[Mapping[str, float]] = []

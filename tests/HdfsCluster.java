@@ -6,8 +6,9 @@ import org.apache.hadoop.fs.SafeModeAction;
 import org.apache.hadoop.hdfs.HdfsConfiguration;
 import org.apache.hadoop.hdfs.MiniDFSCluster;
 import org.apache.hadoop.hdfs.MiniDFSCluster.DataNodeProperties;
+import org.apache.hadoop.hdfs.MiniDFSNNTopology;
 
-/** A name node and two data nodes on loopback; obeys one command a line, and ends with its input. */
+/** A name node, or two with "ha", and two data nodes on loopback; obeys one command a line, and ends with its input. */
 public class HdfsCluster {
     public static void main(String[] arguments) throws Exception {
         HdfsConfiguration settings = new HdfsConfiguration();
@@ -15,8 +16,14 @@ public class HdfsCluster {
             String[] parts = arguments[i].split("=", 2);
             settings.set(parts[0], parts[1]);
         }
-        MiniDFSCluster cluster = new MiniDFSCluster.Builder(settings, new File(arguments[0])).numDataNodes(2).build();
-        System.out.println("port " + cluster.getNameNodePort());
+        boolean isTwofold = settings.getBoolean("ha", false);
+        MiniDFSCluster.Builder builder = new MiniDFSCluster.Builder(settings, new File(arguments[0])).numDataNodes(2);
+        MiniDFSCluster cluster =
+            (isTwofold ? builder.nnTopology(MiniDFSNNTopology.simpleHATopology()) : builder).build();
+        if (isTwofold) {
+            cluster.transitionToActive(0);
+        }
+        System.out.println("port " + cluster.getNameNodePort(0) + (isTwofold ? " " + cluster.getNameNodePort(1) : ""));
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
         DataNodeProperties stopped = null;
         for (String line; (line = commands.readLine()) != null;) {
@@ -24,6 +31,10 @@ public class HdfsCluster {
             switch (words[0]) {
                 case "stop-data-node" -> stopped = cluster.stopDataNode(0);
                 case "start-data-node" -> cluster.restartDataNode(stopped, true);
+                case "fail-over" -> {
+                    cluster.shutdownNameNode(0);
+                    cluster.transitionToActive(1);
+                }
                 case "stop-name-node" -> cluster.shutdownNameNode(0);
                 case "start-name-node" -> cluster.restartNameNode(0, true);
                 case "safe-mode" -> cluster.getFileSystem().setSafeMode(SafeModeAction.valueOf(words[1]));

@@ -41,6 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=ROOT / ".demo", help="where everything is put (%(default)s)")
     parser.add_argument("--port", type=int, default=3000, help="port of the UI (%(default)s)")
+    parser.add_argument(
+        "--storage", help="where both clusters are, such as hdfs://namenode:8020/demo (local files, and S3 in memory)"
+    )
     parser.add_argument("--seconds", type=float, default=150, help="how long the month takes (%(default)s)")
     parser.add_argument(
         "--keep-open", action="store_true", help="leave the UI and the pages open at the end, until Ctrl-C"
@@ -48,7 +51,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         with object_storage() as s3:
-            demo = Demo(folder=options.folder.resolve(), port=options.port, seconds=options.seconds, s3=s3)
+            demo = Demo(
+                folder=options.folder.resolve(),
+                port=options.port,
+                seconds=options.seconds,
+                s3=s3,
+                storage=options.storage,
+            )
             run(demo, keep_open=options.keep_open)
     except DemoError as exc:
         console.print(f"[red]The demo failed:[/red] {exc}")
@@ -196,7 +205,7 @@ def land(demo: Demo, deliveries: Sequence[Delivery], clock: Clock, server: subpr
                 progress.update(task, description=f"landing {now:%d %b %H}h")
                 _require_running(server, demo)
                 time.sleep(0.1)
-            delivery.land(demo.data)
+            delivery.land(demo.source)
             progress.advance(task)
 
 
@@ -206,7 +215,7 @@ def land_late(
     """Land the retained hours once their day has been processed; return the number of attempts until then."""
     attempts = wait_for_attempt(database, location, 1, Patience(demo, server))
     for delivery in deliveries:
-        delivery.land(demo.data)
+        delivery.land(demo.source)
     day = LATE_DAY.astimezone(NEW_YORK)
     console.print(f"{len(deliveries)} weather hours of {day:%d %B} land late: {LATE_PROCESS} of that day has run")
     return attempts

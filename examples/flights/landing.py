@@ -14,6 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+from upath import UPath
+
 NEW_YORK = ZoneInfo("America/New_York")
 MONTH_START = date(2013, 11, 1)
 MONTH_END = date(2013, 12, 1)
@@ -39,15 +41,16 @@ class Delivery:
     rows: tuple[Mapping[str, str], ...]
     is_late: bool = False
 
-    def land(self, root: Path) -> None:
-        """Write the file, then the flag that marks it as complete."""
-        folder = root / self.path
+    def land(self, root: str) -> None:
+        """Write the file, then the flag that marks it as complete. `root` is a URL."""
+        folder = UPath(root) / self.path
         folder.mkdir(parents=True, exist_ok=True)
-        with (folder / "data.csv").open("w", newline="") as file:
-            writer = csv.DictWriter(file, fieldnames=list(self.rows[0]))
-            writer.writeheader()
-            writer.writerows(self.rows)
-        (folder / FLAG).touch()
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, fieldnames=list(self.rows[0]))
+        writer.writeheader()
+        writer.writerows(self.rows)
+        (folder / "data.csv").write_bytes(text.getvalue().encode())
+        (folder / FLAG).write_bytes(b"")
 
 
 def read_deliveries() -> list[Delivery]:

@@ -1,5 +1,6 @@
 """The folders, the clock and the environment of the demo."""
 
+import re
 import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,6 +18,8 @@ UNTIL = datetime(2013, 12, 2, tzinfo=UTC)
 """The end of the clock: the month has arrived, and data older than 20 days have expired."""
 START_UP = timedelta(seconds=12)
 LATE_PROCESS = "daily-delays"
+ENTITIES = "examples/flights/entities"
+_STORAGE = re.compile(r"^storage: (file|s3)://.*\n(storage_options: .*\n)?", re.MULTILINE)
 
 console = Console()
 
@@ -27,16 +30,29 @@ class DemoError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demo:
-    """The folders of one demo, and the addresses of the UI and of the object storage for copies."""
+    """The folders of one demo, and the addresses of the UI and of the object storage for copies.
+
+    With `storage`, a URL, both clusters are below it.
+    """
 
     folder: Path
     port: int
     seconds: float
     s3: str
+    storage: str | None = None
 
     @property
     def data(self) -> Path:
         return self.folder / "data"
+
+    @property
+    def source(self) -> str:
+        """The URL of the storage in which the producers lay their files."""
+        return f"{self.storage}/primary" if self.storage else self.data.as_uri()
+
+    @property
+    def entities(self) -> str:
+        return str(self.folder / "entities") if self.storage else ENTITIES
 
     @property
     def home(self) -> Path:
@@ -63,7 +79,7 @@ class Demo:
         speed = (LAST_DELIVERY - ORIGIN).total_seconds() / self.seconds
         return {
             "DAGSTER_HOME": str(self.home),
-            "FEED_ASSETS_ENTITIES": "examples/flights/entities",
+            "FEED_ASSETS_ENTITIES": self.entities,
             "FEED_ASSETS_PREVIEWS": "true",
             "FEED_ASSETS_SERVER__URL": self.pages,
             "FEED_ASSETS_WEBSERVER": self.address,
@@ -86,4 +102,10 @@ class Demo:
         self.data.mkdir(parents=True)
         self.home.mkdir()
         (self.folder / MARKER).touch()
+        if self.storage:
+            places = {"file": f"storage: {self.source}\n", "s3": f"storage: {self.storage}/backup\n"}
+            for file in (ROOT / ENTITIES).iterdir():
+                text = _STORAGE.sub(lambda found: places[found[1]], file.read_text("utf-8"))
+                (self.folder / "entities").mkdir(exist_ok=True)
+                (self.folder / "entities" / file.name).write_text(text, "utf-8")
         (self.home / "dagster.yaml").write_text(read_dagster_yaml(is_postgres=False), "utf-8")

@@ -31,11 +31,25 @@ SCHEMA_FILE = "entities.schema.json"
 _PRODUCTS = ("coffee", "tea", "cocoa")
 DATA = "data"
 DELIVERY = "deliver_orders.py"
-_REMOTE = "  # credentials into .env, endpoint and region into entities/cluster.yaml: README.md says which"
+_REMOTE = "  # README.md says what .env and entities/cluster.yaml need"
 LOCAL_STORAGE = "file://${DATA_ROOT}"
 _SHOWN = 5
-_S3_OPTIONS = "# storage_options: {region: eu-central-1, endpoint_url: https://s3.example}\n"
-_EXTRAS = {"s3": "s3", "s3a": "s3", "sftp": "sftp"}
+_S3 = (
+    "# storage_options: {region: eu-central-1, endpoint_url: https://s3.example}\n",
+    "The environment or `.env` needs the credentials: `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, unless the\n"
+    "machine has a role. The region, and the endpoint of a server of your own, are `storage_options` in\n"
+    "`entities/cluster.yaml`.",
+)
+_HDFS = (
+    '# storage_options: {dfs.replication: "2"}\n',
+    "In the environment or `.env`, `HADOOP_CONF_DIR` is the folder of the `core-site.xml` and `hdfs-site.xml` of the\n"
+    "cluster, and `HADOOP_USER_NAME` the user, unless Kerberos says it. Other properties of Hadoop are\n"
+    "`storage_options` in `entities/cluster.yaml`.",
+)
+_OTHER = ("", "Its credentials are in the environment or `.env`, or `storage_options` in `entities/cluster.yaml`.")
+_ACCESS = {"s3": _S3, "s3a": _S3, "hdfs": _HDFS, "viewfs": _HDFS}
+"""By scheme, a comment on options for the cluster, and what the README says of access."""
+_EXTRAS = {"s3": "s3", "s3a": "s3", "sftp": "sftp", "hdfs": "hdfs", "viewfs": "hdfs"}
 _CLOUDS = {"gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "abfss": "adlfs", "az": "adlfs"}
 """The extra, or the package, by which a program writes into a storage."""
 
@@ -223,6 +237,10 @@ class ExampleEntities:
         return self.storage.startswith("file://")
 
     @property
+    def access(self) -> tuple[str, str]:
+        return _ACCESS.get(self.storage.partition("://")[0], ("", "") if self.is_local else _OTHER)
+
+    @property
     def days(self) -> list[str]:
         """The days whose orders have arrived, oldest first, as in `2013-11-03`."""
         return [f"{self.as_of - timedelta(days=back):%Y-%m-%d}" for back in range(DAYS, 0, -1)]
@@ -234,7 +252,7 @@ def iter_entity_files(example: ExampleEntities, schema: str | None) -> Iterator[
         "cluster": CLUSTER,
         "storage": example.storage,
         "data": "local files" if example.is_local else f"data in {example.storage}",
-        "options": _S3_OPTIONS if example.storage.startswith("s3") else "",
+        "options": example.access[0],
         "jobs": example.jobs,
         "start": f"{example.days[0]}T00:00Z",
         "schema": schema or "",
@@ -279,6 +297,7 @@ def iter_project_files(
         "extras": ",".join(filter(None, [extra, "server"])),
         "dependencies": ", ".join(f'"{each}"' for each in needed),
         "storage": example.storage,
+        "access": example.access[1],
         "postgres": " --postgres URL" if postgres else "",
         "data": "the storage of the cluster" if example.is_local else f"the example; the storage is {example.storage}",
     }

@@ -144,24 +144,31 @@ def test_a_storage_that_nothing_can_open_is_refused(
     assert contents(tmp_path) == {}
 
 
-def test_a_project_on_s3_says_s3_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    steps = must("init", str(tmp_path / "shop"), "--storage", "s3://lake/feeds").stdout.partition("Now:\n")[2]
-    assert "endpoint and region into entities/cluster.yaml" in steps
+@pytest.mark.parametrize(
+    ("storage", "access"), [("s3://lake/feeds", "AWS_ACCESS_KEY_ID"), ("hdfs://lake/feeds", "HADOOP_CONF_DIR")]
+)
+def test_a_project_elsewhere_says_so_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storage: str, access: str
+) -> None:
+    steps = must("init", str(tmp_path / "shop"), "--storage", storage).stdout.partition("Now:\n")[2]
+    assert "README.md says what .env and entities/cluster.yaml need" in steps
     assert steps.splitlines()[2:] == ["  feed-assets validate --live", "  python deliver_orders.py", "  dagster dev"]
     monkeypatch.chdir(tmp_path / "shop")
     monkeypatch.syspath_prepend(str(tmp_path / "shop"))
     must("validate", "--strict")
     made = contents(tmp_path / "shop")
-    assert "One machine, data in s3://lake/feeds and an embedded Spark." in made["entities/cluster.yaml"]
-    assert 'dependencies = ["feed-assets[s3]"]' in made["pyproject.toml"]
+    extra = storage.partition(":")[0]
+    assert f"One machine, data in {storage} and an embedded Spark." in made["entities/cluster.yaml"]
+    assert f'dependencies = ["feed-assets[{extra}]"]' in made["pyproject.toml"]
     for said in (
-        '[s3,server]"',
+        f'[{extra},server]"',
         "python deliver_orders.py",
-        "`s3://lake/feeds/daily-revenue`",
-        "AWS_ACCESS_KEY_ID",
+        f"`{storage}/daily-revenue`",
+        access,
         "`storage_options` in",
     ):
         assert said in made["README.md"]
+    assert access == "AWS_ACCESS_KEY_ID" or "AWS" not in made["README.md"]
 
 
 def test_a_folder_that_is_not_empty_is_refused_and_stays_as_it_was(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_a_copy_follows_its_source_and_a_flipped_byte_is_found(hdfs_pair: Pair) 
     assert hdfs_pair.target.read() == {**DATA, "late.csv": b"late"}
 
 
-def test_owner_group_list_blocks_and_replicas_are_kept_where_asked(hdfs_cluster: HdfsCluster) -> None:
+def test_row_65_owner_group_list_blocks_and_replicas_are_kept_where_asked(hdfs_cluster: HdfsCluster) -> None:
     source, target = hdfs_place(hdfs_cluster), hdfs_place(hdfs_cluster)
     client = Client(hdfs_cluster.url)
     path = f"{source.address.url.removeprefix(hdfs_cluster.url)}/{PATH}"
@@ -91,7 +91,7 @@ def test_owner_group_list_blocks_and_replicas_are_kept_where_asked(hdfs_cluster:
     plain = hdfs_place(hdfs_cluster)
     Pair(source, plain).copy()
     assert not set(seen(plain)[:2]) & {"ann", "people"}
-    assert seen(plain)[3:6] == (2, 32 * MiB, ())
+    assert seen(plain)[3:6] == (2, 4 * MiB, ())
 
 
 @pytest.fixture

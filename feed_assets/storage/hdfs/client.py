@@ -9,6 +9,7 @@ lease.
 import errno
 import os
 import re
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -46,6 +47,8 @@ _DEFAULTS = {  # the library would try for minutes
 _IDENTITY = ("kerberos_principal", "kerberos_keytab", "kerberos_cache")
 _WRITING = f"{CONTROL_FOLDER}/staging/writing"
 PUBLISHING_FOLDER = f"{CONTROL_FOLDER}/publishing"
+_LEAST_BLOCK = 1 << 20
+"""Bytes of the smallest block that a name node allows as it comes."""
 _PIECES = 16
 """Pieces of a file that make one chunk; the library yields 64 KiB each."""
 _BATCH = 10_000
@@ -239,8 +242,12 @@ class HdfsClient(ObjectClient):
             summary = self._ask(lambda client: client.get_content_summary(path))
         except FileNotFoundError:
             return 0
-        self._delete(key, recursive=True)
+        self.remove_whole(key)
         return summary.file_count
+
+    def remove_whole(self, key: str) -> None:
+        """Remove a file or a folder with all that is in it, atomically."""
+        self._delete(key, recursive=True)
 
     def remove_folder(self, key: str) -> bool:
         """Remove an empty folder; return False if nothing is there. Raises `OSError` with ENOTEMPTY or ENOTDIR."""
@@ -262,10 +269,7 @@ class HdfsClient(ObjectClient):
         folder = f"{_WRITING}/{uuid4().hex}"
         draft, target = self._path(f"{folder}/file"), self._path(key)
         try:
-            writer = self._ask(lambda client: client.create(draft, WriteOptions(block_size=block_size)))
-            for chunk in chunks:
-                self._ask(partial(_write, writer, chunk), _NODE)
-            self._ask(lambda _: writer.close(), _NODE)
+            self._write_blocks(draft, chunks, WriteOptions(block_size=block_size))
             try:
                 self._ask(lambda client: client.rename(draft, target, overwrite))
             except FileNotFoundError:
@@ -274,6 +278,22 @@ class HdfsClient(ObjectClient):
         finally:
             with suppress(OSError):
                 self._delete(folder, recursive=True)
+
+    def _write_blocks(self, path: str, chunks: Iterable[bytes | memoryview], options: WriteOptions) -> None:
+        """Write a file, closed after each block: only then the library waits until the name node counts the block."""
+        writer, written, block = self._ask(lambda client: client.create(path, options)), 0, 0
+        for chunk in chunks:
+            rest = memoryview(chunk)
+            while rest:
+                if not block and written + len(rest) > _LEAST_BLOCK:
+                    block = self._ask(lambda client: client.get_file_info(path).blocksize) or sys.maxsize
+                if block and written and written % block == 0:
+                    self._ask(partial(_close, writer), _NODE)
+                    writer = self._ask(lambda client: client.append(path))
+                piece = rest[: block - written % block] if block else rest
+                self._ask(partial(_write, writer, piece), _NODE)
+                written, rest = written + len(piece), rest[len(piece) :]
+        self._ask(partial(_close, writer), _NODE)
 
     def _delete(self, key: str, *, recursive: bool) -> bool:
         path = self._path(key)
@@ -300,6 +320,8 @@ class HdfsClient(ObjectClient):
     def _batches(self, items: Iterator[Answer], most: int, node: str = "") -> Iterator[Sequence[Answer]]:
         while batch := self._ask(lambda _: [*islice(items, most)], node):
             yield batch
+            if len(batch) < most:
+                break
 
     def _path(self, key: str) -> str:
         return f"{self._root}/{key}".rstrip("/") or "/"
@@ -364,8 +386,12 @@ class HdfsClient(ObjectClient):
         return RootAwayError(reason, f"Start the name node, correct the cluster's storage, or {_NO_CONFIGURATION}.")
 
 
-def _write(writer: FileWriter, chunk: bytes, _: Client) -> int:
+def _write(writer: FileWriter, chunk: memoryview, _: Client) -> int:
     return writer.write(chunk)
+
+
+def _close(writer: FileWriter, _: Client) -> None:
+    writer.close()
 
 
 def _fulfil(future: "Future[Answer]", ask: Callable[[Client], Answer], opened: Callable[[int], Client]) -> None:

@@ -5,6 +5,9 @@ folder to the path of the instance. A marker in the hidden folder exists meanwhi
 renames learns that a publication is under way, and `recover` can finish it. The first of the two renames happens once:
 `old` in the staging is then there, also if there was nothing to rename. So a publisher that stood still, and whose
 publication another process has finished, moves nothing.
+
+A staging is taken over by renaming its folder of files to that of the next generation, which one process can do. What
+the former writer wanted to publish is then no longer there.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +29,7 @@ from feed_assets.storage.hdfs.trash import HdfsTrash
 from feed_assets.storage.listing import Listing, View, nanoseconds
 from feed_assets.storage.manifests import render_manifest
 from feed_assets.storage.object.client import UnusableKeyError, each
-from feed_assets.storage.object.staged_objects import HEADER, STAGING_PREFIX, Intent, StagedObjects
+from feed_assets.storage.object.staged_objects import INTENT, STAGING_PREFIX, Intent, StagedObjects
 from feed_assets.storage.object.staging import ObjectStaging
 from feed_assets.storage.object.store import ObjectReading, ObjectStore
 from feed_assets.storage.paths import MANIFEST_NAME, SINGLE_FILE
@@ -45,6 +48,26 @@ class HdfsFolders(StagedObjects):
     def hdfs(self) -> HdfsClient:
         assert isinstance(self.client, HdfsClient)
         return self.client
+
+    def make(self, names: object = None) -> None:  # noqa: ARG002
+        super().make()
+        self.hdfs.make_folder(self.data(1))
+
+    def take_over(self) -> int | None:
+        if self.read_generation() is None:
+            return None
+        former = self._newest()
+        try:
+            self.hdfs.move(self.data(former), self.data(former + 1))
+        except (FileNotFoundError, FileExistsError):
+            raise self._take_over_conflict() from None
+        self.write_header(former + 1)
+        self.client.remove([f"{self.prefix}/{INTENT}"])
+        return former + 1
+
+    def _newest(self) -> int:
+        """Return the number of the generation that has the files."""
+        return max(map(int, self.hdfs.children(f"{self.prefix}/data").folders), default=0)
 
     def content(self, intent: Intent) -> str:
         """Return the folder that becomes the instance."""
@@ -69,14 +92,13 @@ class HdfsFolders(StagedObjects):
         content = self.content(intent)
         guard()
         try:
-            self._move_in(f"{content}/{SINGLE_FILE}" if SINGLE_FILE in intent.files else content)
+            self._move_in(f"{content}/{SINGLE_FILE}" if SINGLE_FILE in intent.files else content, intent)
         except FileExistsError:
             raise PlaceOccupiedError(store=self.store, path=self.path) from None
         self.remove()
 
     def remove(self, names: object = None) -> None:  # noqa: ARG002
-        self.client.remove([f"{self.prefix}/{HEADER}"])
-        self.hdfs.remove_tree(self.prefix)
+        self.hdfs.remove_whole(self.prefix)
         with suppress(OSError):  # other stagings of this token
             self.hdfs.remove_folder(self.prefix.rpartition("/")[0])
 
@@ -93,6 +115,7 @@ class HdfsFolders(StagedObjects):
         """Rename the old instance away and the new one to its path, from any intermediate state."""
         content, old, hdfs = self.content(intent), f"{self.prefix}/{_OLD}", self.hdfs
         if hdfs.status(content) is None:  # an earlier try has come so far
+            self._require_own(intent)
             return
         try:
             hdfs.move(self.path, old)
@@ -104,27 +127,45 @@ class HdfsFolders(StagedObjects):
             with suppress(FileNotFoundError, FileExistsError):
                 hdfs.move(f"{old}/{name}", f"{content}/{name}")
         try:
-            self._move_in(content)
+            self._move_in(content, intent)
         except FileExistsError:
             reason = "something else has come in its place while it was published"
             raise InstanceChangingError(store=self.store, path=self.path, reason=reason) from None
 
-    def _move_in(self, key: str) -> None:
+    def _move_in(self, key: str, intent: Intent) -> None:
         """Rename what is staged to the path of the instance; it is no error if another process has done so."""
         try:
             self.hdfs.move(key, self.path)
         except FileNotFoundError:  # the parents, or it
             if self.hdfs.status(key) is None:
+                self._require_own(intent)
                 return
             if parent := self.path.rpartition("/")[0]:
                 self.hdfs.make_folder(parent)
             self.hdfs.move(key, self.path)
+
+    def _require_own(self, intent: Intent) -> None:
+        """Let the old instance come back and raise `InstanceChangingError` if the staging has been taken over."""
+        if not intent.files or self._newest() <= max(intent.files.values()):
+            return
+        old = f"{self.prefix}/{_OLD}"
+        if self.client.list(old).files:
+            with suppress(FileExistsError, FileNotFoundError):
+                self.hdfs.move(old, self.path)
+        if self.read_intent() is None:
+            self.client.remove([self.client.marker(self.path)])
+        reason = "another process has taken over its staging"
+        raise InstanceChangingError(store=self.store, path=self.path, reason=reason)
 
 
 class HdfsStaging(ObjectStaging):
     """A staging on HDFS; what it adopts moves to the new content while the old one is away, and is not copied."""
 
     objects: HdfsFolders
+
+    def seal(self) -> None:
+        super().seal()
+        self._files, self._names = {}, None
 
     def prepare(self, prepared: Prepared) -> None:
         with self._translated():
@@ -156,7 +197,7 @@ class HdfsStaging(ObjectStaging):
         """Move the files of earlier generations to those of this one."""
         self._find_files(self._list_names())
         for file, generation in self._files.items():
-            if generation != self._generation:
+            if 0 < generation != self._generation:
                 to = f"{self.objects.data(self._generation)}/{file}"
                 self.objects.hdfs.make_folder(to.rpartition("/")[0])
                 self.objects.hdfs.move(f"{self.objects.data(generation)}/{file}", to, overwrite=True)

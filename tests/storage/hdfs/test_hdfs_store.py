@@ -23,7 +23,8 @@ from feed_assets.storage.hdfs.client import HdfsClient
 from feed_assets.storage.hdfs.store import HdfsStore
 from feed_assets.storage.records import Availability, Outcome
 from feed_assets.storage.registry import open_store
-from tests.hdfs_cluster import HdfsCluster
+from tests.definitions.checks.test_reachability import _cluster
+from tests.hdfs_cluster import HdfsCluster, name_service, run_hdfs, write_configuration
 from tests.storage.harnesses import allow, client_of, publish, read_all, stage
 from tests.storage.trees import Died
 
@@ -205,8 +206,8 @@ def test_a_quota_that_is_used_up_is_a_full_storage(store: HdfsStore, url: str, h
     hdfs_cluster.obey("quota", path, 3, -1)
     with pytest.raises(StorageFullError, match="quota"):
         stage(store, PATH, NEW, "run-2")
-    hdfs_cluster.obey("quota", path, -1, 80 << 20)
-    staging = stage(store, PATH, {"large": b"x" * (45 << 20)}, "run-3")
+    hdfs_cluster.obey("quota", path, -1, 20 << 20)
+    staging = stage(store, PATH, {"large": b"x" * (9 << 20)}, "run-3")
     with pytest.raises(StorageFullError, match="quota"):
         store.publish(staging, flag=None, guard=allow, extra={})
     assert read_all(store, PATH) == OLD
@@ -233,6 +234,21 @@ def test_what_a_user_may_not_do_is_refused(store: HdfsStore, url: str, monkeypat
     assert read_all(other, PATH) == OLD
 
 
+def test_row_8_staging_and_working_folders_are_checked_on_hdfs(store: HdfsStore, url: str) -> None:
+    def found(*, prepare: bool = False) -> list[str]:
+        return _cluster({"storage": url, "locations": {"staging": "/apps/staging"}}, prepare=prepare)
+
+    store._hdfs.make_folder("apps/staging")
+    assert "apps/staging cannot be used: its permissions are 755, and must be 777" in found()[0]
+    store._hdfs.set_permission("apps/staging", 0o777)
+    assert found() == []
+    assert store._hdfs.status("apps/staging/working") is None
+    assert found(prepare=True) == []
+    working = store._hdfs.status("apps/staging/working")
+    assert working is not None
+    assert working.permission == 0o755
+
+
 def test_a_name_that_hdfs_refuses_is_a_path_that_is_refused(store: HdfsStore) -> None:
     with pytest.raises(PathRefusedError, match="HDFS refuses this name"):
         publish(store, "at/10:30", OLD)
@@ -249,6 +265,39 @@ def test_a_name_node_that_is_away_or_silent_is_told_soon(monkeypatch: pytest.Mon
         silent.listen()
         with pytest.raises(StorageAwayError, match=r"it has not answered within 0\.5 seconds"):
             open_store(f"hdfs://127.0.0.1:{silent.getsockname()[1]}/data", {}).check_root()
+
+
+def test_a_name_service_and_a_mount_are_found_in_the_configuration(
+    store: HdfsStore, url: str, hdfs_cluster: HdfsCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mount = {f"fs.viewfs.mounttable.all.{name}": url for name in ("link./lake", "linkFallback")}
+    write_configuration(tmp_path, **name_service(1, *hdfs_cluster.ports), **mount)  # nobody answers at port 1
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    path = url.removeprefix(hdfs_cluster.url)
+    publish(open_store(f"hdfs://lake{path}", {}), PATH, OLD)
+    assert read_all(store, PATH) == OLD
+    mounted = open_store("viewfs://all/lake", {})
+    publish(mounted, PATH, NEW, token="run-2")
+    assert read_all(store, PATH) == NEW
+    assert mounted.trash().put("sweep-1", [PATH])[0].outcome is Outcome.MOVED
+    assert mounted.trash().restore("sweep-1", [PATH])[0].outcome is Outcome.MOVED
+    assert read_all(mounted, PATH) == NEW
+
+
+@pytest.mark.drill
+def test_the_other_name_node_takes_over_between_the_two_renames(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with run_hdfs(ha="true") as cluster:
+        write_configuration(tmp_path, **name_service(*cluster.ports))
+        monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+        store = open_store("hdfs://lake/data", {})
+        publish(store, PATH, OLD)
+        staging = stage(store, PATH, NEW, "run-2")
+        at_move(monkeypatch, ".feed-assets/staging/run-2", lambda: cluster.obey("fail-over"))
+        store.publish(staging, flag="_SUCCESS", guard=allow, extra={})
+        assert read_all(store, PATH) == NEW
+        assert not client_of(store).list(".feed-assets").files
 
 
 def test_what_no_configuration_knows_says_what_to_write() -> None:
