@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError
+from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, ResolveError
 from pyiceberg.io.pyarrow import (
     UnsupportedPyArrowTypeException,
     compute_statistics_plan,
@@ -22,7 +21,7 @@ from pyiceberg.io.pyarrow import (
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
-from pyiceberg.schema import Schema, _SchemaCompatibilityVisitor, assign_fresh_schema_ids, pre_order_visit
+from pyiceberg.schema import Schema, assign_fresh_schema_ids, promote
 from pyiceberg.table import TableProperties
 from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform, MonthTransform, Transform
 from pyiceberg.types import (
@@ -43,7 +42,6 @@ from pyiceberg.types import (
     TimestampType,
     TimestamptzType,
 )
-from rich.console import Console
 
 from feed_assets.entities.content.columns import parse_columns, parse_nested
 from feed_assets.errors import render_some
@@ -191,7 +189,7 @@ class IcebergTable(CatalogTable):
             with file.open() as opened:
                 head = pq.read_metadata(opened)
             columns = head.schema.to_arrow_schema()
-            _require_columns(schema, columns)
+            require_columns(schema, columns)
             found = data_file_statistics_from_parquet_metadata(
                 parquet_metadata=head,
                 stats_columns=compute_statistics_plan(schema, table.properties),
@@ -303,7 +301,7 @@ def _state(files: Mapping[str, int] | None, known: Iterable[DataFile]) -> Regist
     return Registered.CURRENT if there == files else Registered.OTHER
 
 
-def _require_columns(schema: Schema, columns: pa.Schema) -> None:
+def require_columns(schema: Schema, columns: pa.Schema) -> None:
     """Raise `ValueError` unless readers of a table find these columns by their names, with types that it can have."""
     numbers = {each.name: each.field_id for each in schema.fields}
     if others := tuple(sorted(set(columns.names) - numbers.keys())):
@@ -312,17 +310,35 @@ def _require_columns(schema: Schema, columns: pa.Schema) -> None:
     if any(ids.values()) and any(int(ids[name] or 0) != numbers[name] for name in columns.names):
         raise ValueError("its columns have ids of another table, by which readers would mix them up; write it without")
     try:
-        checked = _SchemaCompatibilityVisitor(pyarrow_to_schema(columns, name_mapping=schema.name_mapping))
+        given = pyarrow_to_schema(columns, name_mapping=schema.name_mapping)
     except UnsupportedPyArrowTypeException as exc:
         step = "; times are microseconds there: spark.sql.parquet.outputTimestampType: TIMESTAMP_MICROS"
         raise ValueError(f"{exc}{step if '[ns' in str(exc) else ''}") from exc
-    checked.console = Console(file=StringIO(), record=True)  # it would print
+    if wrong := tuple(_iter_misfits(schema, given)):
+        raise ValueError(f"it has {render_some(wrong)}")
+
+
+def _iter_misfits(schema: Schema, given: Schema) -> Iterator[str]:
+    """Yield what readers of a table would not understand of the columns of a file, with those below columns."""
+    for name in schema.column_names:
+        wanted, parent = schema.find_field(name), name.rpartition(".")[0]
+        if wanted.field_id in given.field_ids:
+            found = given.find_field(wanted.field_id)
+            if not (_is_readable(found.field_type, wanted.field_type) and found.required >= wanted.required):
+                yield f"{found} (the table has {wanted})"
+        elif wanted.required and (not parent or schema.find_field(parent).field_id in given.field_ids):
+            yield f"no {name} (the table has {wanted})"
+
+
+def _is_readable(found: IcebergType, wanted: IcebergType) -> bool:
+    if not (found.is_primitive and wanted.is_primitive):
+        return type(found) is type(wanted)  # what is below is compared by itself
+    if isinstance(found, DecimalType) and isinstance(wanted, DecimalType) and found.scale != wanted.scale:
+        return False  # `promote` compares precisions only
     try:
-        pre_order_visit(schema, checked)
-    except ValueError as exc:
-        rows = zip(*(column.cells for column in checked.rich_table.columns), strict=True)
-        wrong = tuple(f"{given} (the table has {wanted})" for mark, wanted, given in rows if mark == "❌")
-        raise ValueError(f"it has {render_some(wrong)}") from exc
+        return found == wanted or promote(found, wanted) == wanted
+    except ResolveError:
+        return False
 
 
 def _is_same(one: DataFile, other: DataFile) -> bool:
