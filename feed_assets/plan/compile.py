@@ -44,7 +44,7 @@ from feed_assets.entities.triggers import OnUpdate
 from feed_assets.issues import EntityKey, SourceMap
 from feed_assets.plan.copy_records import CopyOptions, Directory, MirrorRecord, OnError, StoreAddress
 from feed_assets.plan.edges import InputEdge, Key, OutputEdge, Pending, compile_trigger
-from feed_assets.plan.places import address_of, locate, locate_table
+from feed_assets.plan.places import address_of, lake_of, locate, locate_table
 from feed_assets.plan.records import (
     ClusterRecord,
     CopyRecord,
@@ -528,6 +528,7 @@ def _cluster(cluster: Cluster) -> ClusterRecord:
         spark_conf=tuple(cluster.spark.conf.items()),
         spark_submit=tuple(cluster.spark.submit.items()),
         properties=tuple(cluster.properties.items()),
+        lake=lake_of(cluster),
     )
 
 

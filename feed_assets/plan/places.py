@@ -60,17 +60,23 @@ def _plain(template: PathTemplate) -> PathTemplate:
     return parse_path_template(scheme + separator + "/".join([first, *filter(None, following)]))
 
 
+def lake_of(cluster: Cluster) -> StoreAddress | None:
+    """Return the Iceberg catalog of a cluster, with what opens it; None if it has none."""
+    if not cluster.is_lake:
+        return None
+    options: dict[str, object] = {"catalog": cluster.catalog, "catalog_options": cluster.catalog_options}
+    options |= {"storage": cluster.storage, "storage_options": cluster.storage_options}
+    return StoreAddress(url=plain_address(cluster.catalog or ""), options=FrozenMap(options))
+
+
 def locate_table(feed: Feed, cluster: Cluster, text: str) -> tuple[StoreAddress, PathTemplate, TableRecord]:
     """Return a table, `catalog:database:table#partition`, as a store of partitions and their template in it."""
     address = parse_table_address(text)
     options: dict[str, object] = {"storage": cluster.storage, "storage_options": cluster.storage_options}
-    if cluster.is_lake:
-        catalog = url = plain_address(cluster.catalog or "")
-        options |= {
-            "catalog": cluster.catalog,
-            "catalog_options": cluster.catalog_options,
-            "columns": feed.columns.value,
-        }
+    lake = lake_of(cluster)
+    if lake is not None:
+        catalog = url = lake.url
+        options = {**lake.options, "columns": feed.columns.value}
     else:
         hosts = cluster.metastores
         catalog, url = ",".join(f"thrift://{host}" for host in hosts), f"thrift://{','.join(hosts)}"

@@ -189,7 +189,8 @@ class RegistrationRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterRecord:
-    """A cluster: its storage, its Spark, and the metastores of its catalog (as in `TableRecord`).
+    """A cluster: its storage, its Spark, and the metastores of its catalog (as in `TableRecord`), or its `lake`, an
+    Iceberg catalog.
 
     With `keeps_server`, sessions are those of a Spark Connect server that has the `spark_master`.
     """
@@ -204,6 +205,7 @@ class ClusterRecord:
     spark_conf: tuple[tuple[str, str], ...]
     spark_submit: tuple[tuple[str, str], ...]
     properties: tuple[tuple[str, str], ...]
+    lake: StoreAddress | None = None
 
     @property
     def uses_connect(self) -> bool:

@@ -62,6 +62,27 @@ class HiveTable(CatalogTable):
             with suppress(LookupError):  # the table is gone
                 self._metastore.drop_partitions(table, own)
 
+    def find_others(
+        self, places: Sequence[RegisteredPlace], first: datetime, last: datetime, *, drop: bool = False
+    ) -> Mapping[str, datetime]:
+        table = self._find_table()
+        if table is None:
+            return {}
+        known, found = (
+            {values for each in places for values in self._spec(table, each).spellings},
+            dict[str, datetime](),
+        )
+        others = []
+        for partition in self._metastore.find_partitions(table, self._metastore.partition_names(table, {})):
+            location = plain_url(plain_location(partition.location))
+            own = None if partition.values in known else self._own.find(location)
+            if own is not None and own[0] == location and first <= own[1] <= last:
+                found[table.render(partition.values)] = own[1]
+                others.append(partition)
+        if drop:
+            self._metastore.drop_partitions(table, others)
+        return found
+
     def _find_table(self) -> Table | None:
         return self._metastore.find_table(self._registration.table.database, self._registration.table.name)
 

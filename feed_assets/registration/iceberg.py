@@ -111,6 +111,20 @@ class IcebergTable(CatalogTable):
         if self._find_table() is not None:
             self._change(partial(self._removals, places))
 
+    def find_others(
+        self, places: Sequence[RegisteredPlace], first: datetime, last: datetime, *, drop: bool = False
+    ) -> Mapping[str, datetime]:
+        known, found = {each.url for each in places}, dict[str, datetime]()
+
+        def decide(_: "Table", live: Mapping[str, list[DataFile]]) -> _Changes:
+            others = {url: own[1] for url in live.keys() - known if (own := self._own.find(url)) is not None}
+            found.update({url: time for url, time in others.items() if first <= time <= last})
+            return _Changes(removed=[each for url in found for each in live[url]] if drop else [])
+
+        if self._find_table() is not None:
+            self._change(decide)
+        return found
+
     def _change(self, decide: "Callable[[Table, Mapping[str, list[DataFile]]], _Changes]") -> _Changes:
         """Make one commit of what is decided for the table as it is; decide anew if others were faster."""
         for _ in range(_TRIES):

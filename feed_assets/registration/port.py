@@ -71,6 +71,11 @@ class OwnPlaces:
 
     def find_instance(self, url: str) -> str | None:
         """Return the directory of the instance in which a file or directory is; None if it is in none of the feed."""
+        found = self.find(url)
+        return None if found is None else found[0]
+
+    def find(self, url: str) -> tuple[str, datetime] | None:
+        """Return the same, and the time that its path names."""
         url = plain_url(url)
         for root, record in self.places:
             base = f"{plain_url(root).rstrip('/')}/"
@@ -78,8 +83,9 @@ class OwnPlaces:
             depth = len(record.path(record.sequence.start).split("/"))
             path = "/".join(parts[:depth])
             named = f"/{path}" if record.template.text.startswith("/") else path
-            if len(parts) >= depth and record.template.parse(named) is not None:
-                return f"{base}{path}"
+            time = record.template.parse(named) if len(parts) >= depth else None
+            if time is not None:
+                return f"{base}{path}", time
         return None
 
 
@@ -109,6 +115,14 @@ class CatalogTable(ABC):
     @abstractmethod
     def drop(self, places: Sequence[RegisteredPlace]) -> None:
         """Let instances be partitions no longer. No file is touched."""
+
+    @abstractmethod
+    def find_others(
+        self, places: Sequence[RegisteredPlace], first: datetime, last: datetime, *, drop: bool = False
+    ) -> Mapping[str, datetime]:
+        """Return what the table has in the feed's own places but for some instances, between two times, by partition or
+        directory. With `drop` it has them no longer.
+        """
 
     @property
     def _owner(self) -> str:

@@ -5,27 +5,34 @@ again; so does one for each event of the log. To settle an instance twice change
 leaves nothing wrong for long.
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
 from sqlalchemy import Connection
 
 from feed_assets.context.operation import LifecycleContext
+from feed_assets.entities.maps import EMPTY
 from feed_assets.errors import describe_error
 from feed_assets.log.agenda import Agenda, AgendaKey, AgendaKind, AgendaRows
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.feed_places import FeedPlaces
 from feed_assets.log.records import FeedInstance, FeedInstanceStatus, FeedKey
-from feed_assets.plan.records import FeedRecord, RegistrationRecord
+from feed_assets.plan.copy_records import StoreAddress
+from feed_assets.plan.records import FeedRecord, Plan, RegistrationRecord, TableRecord
 from feed_assets.registration.port import CatalogTable, OwnPlaces, RegisteredPlace
+from feed_assets.releases.timeline import BEGINNING
 from feed_assets.storage.iceberg.catalogs import not_installed, open_catalog
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.registry import open_metastore
+from feed_assets.timing.dates import NEVER
+from feed_assets.timing.templates import parse_path_template
 
 UNSETTLED = timedelta(minutes=1)
 """When what is written or removed just now is looked at again."""
+_AT_ONCE = 500
+_MOMENT = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +128,55 @@ def place_of(stores: StorePool, record: FeedRecord, there: FeedRecord, nominal_t
         path=there.path(nominal_time),
         flag=there.flag,
     )
+
+
+def iter_places(
+    context: LifecycleContext, record: FeedRecord, first: datetime, last: datetime
+) -> Iterator[tuple[list[FeedInstance], list[RegisteredPlace]]]:
+    """Yield the recorded instances of a feed between two times, oldest first, with their places for its table."""
+    while True:
+        with context.database.read() as connection:
+            rows = FeedInstances(connection).find_between(*record.key, first, last, limit=_AT_ONCE)
+            places = FeedPlaces(connection)
+            there = [places.at_place(record, row) for row in rows]
+        if rows:
+            at = zip(there, rows, strict=True)
+            yield rows, [place_of(context.stores, record, each, row.nominal_time) for each, row in at]
+        if len(rows) < _AT_ONCE:
+            return
+        first = rows[-1].nominal_time + _MOMENT
+
+
+def find_former(plan: Plan, record: FeedRecord, address: str) -> FeedRecord | None:
+    """Return a feed with the table that it had, by its address; None if that is in another catalog."""
+    (url, _, template), cluster = address.partition("#"), plan.clusters[record.cluster]
+    catalog, database, name = url.rsplit("/", 2)
+    scheme, _, hosts = catalog.partition("://")
+    if cluster.lake is not None:
+        is_same, options = catalog == cluster.lake.url, cluster.lake.options
+    else:
+        catalog = ",".join(f"{scheme}://{host}" for host in hosts.split(","))
+        is_same, options = catalog == cluster.catalog, EMPTY
+    if not is_same:
+        return None
+    table, store = TableRecord(catalog=catalog, database=database, name=name), StoreAddress(url=url, options=options)
+    path = parse_path_template(template)
+    return replace(record, registration=RegistrationRecord(table=table, store=store, template=path))
+
+
+def drop_former(context: LifecycleContext, record: FeedRecord, former: FeedRecord) -> None:
+    """Drop what a feed has registered in a table that it had, or in its own by other names.
+
+    Raises:
+        StorageError: the catalog is away, or refuses.
+    """
+    assert former.registration is not None
+    is_own = record.registration is not None and record.registration.store.url == former.registration.store.url
+    sliced = iter_places(context, record, BEGINNING, NEVER) if is_own else ()
+    known = [each for _, places in sliced for each in places]
+    with context.database.read() as connection:
+        table = open_table(connection, context.stores, record if is_own else former)
+    table.find_others(known, BEGINNING, NEVER, drop=True)
 
 
 def settle(context: LifecycleContext, record: FeedRecord, times: Collection[datetime]) -> Mapping[datetime, str]:

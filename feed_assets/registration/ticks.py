@@ -19,7 +19,14 @@ from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.leases import find_held
 from feed_assets.log.records import FeedKey
 from feed_assets.plan.records import FeedRecord
-from feed_assets.registration.registering import UNSETTLED, Registration, Registrations, settle
+from feed_assets.registration.registering import (
+    UNSETTLED,
+    Registration,
+    Registrations,
+    drop_former,
+    find_former,
+    settle,
+)
 from feed_assets.timing.dates import NEVER
 
 _EVENTS_AT_ONCE = 5_000
@@ -31,21 +38,27 @@ _REFUSED = timedelta(minutes=10)
 
 @tick_step(TickStep.REGISTRATIONS, otherwise=None)
 def apply_registrations(tick: Tick) -> None:
-    """Register what has come, and drop what has gone, since the last tick; try again what has failed. Without a feed
-    that has a table nothing is read.
+    """Register what has come, and drop what has gone, since the last tick; try again what has failed. On a cluster
+    without a catalog nothing is read.
     """
     feeds = {each.feed: each for each in tick.plan.registered_on(tick.cluster)}
-    if feeds:
+    cluster = tick.plan.clusters.get(tick.cluster)
+    if cluster is not None and (cluster.catalog or cluster.lake):
         _follow(tick, feeds)
+    if feeds:
         work_off(tick, RegistrationHandler())
 
 
 def _follow(tick: Tick, feeds: dict[str, FeedRecord]) -> None:
-    """Put what the log has told on the agenda, and all of a feed whose table is new."""
+    """Put what the log has told on the agenda, and all of a feed whose table is new; drop what is left in the former
+    one.
+    """
     name = f"registration/{tick.cluster}"
     tables = {feed: each.registration.address for feed, each in feeds.items() if each.registration is not None}
     with tick.database.read() as connection:
         log, kept = EventLog(connection), Cursors(connection).get(name)
+        if kept is None and not feeds:
+            return
         known: dict[str, Any] = json.loads(kept) if kept else {"seq": log.last_seq(), "tables": {}}
         events = log.read(known["seq"], _EVENTS_AT_ONCE, clusters=[tick.cluster])
         keys = {event.key for event in events if event.cluster == tick.cluster and event.feed in feeds}
@@ -54,10 +67,32 @@ def _follow(tick: Tick, feeds: dict[str, FeedRecord]) -> None:
                 times = FeedInstances(connection).available_times(feed, tick.cluster, feeds[feed].sequence.start, NEVER)
                 keys |= {FeedKey(feed, tick.cluster, time) for time in times}
     seq = events[-1].seq if events else known["seq"]
-    if keys or known != {"seq": seq, "tables": tables} or kept is None:
+    former = {(feed, table) for feed, table in known["tables"].items() if tables.get(feed, "") != table}
+    absent = {feed: table for feed, table in former if (feed, tick.cluster) not in tick.plan.feeds}
+    former |= {(feed, table) for feed, table in known.get("former", ()) if tables.get(feed) != table}
+    left = [each for each in sorted(former - absent.items()) if not _drop_former(tick, *each)]
+    now = {"seq": seq, "tables": absent | tables} | ({"former": left} if left else {})
+    if keys or kept is None or json.loads(json.dumps(now)) != known:
         with tick.database.begin() as connection:
             Registrations(connection).plan(sorted(keys), tick.as_of)
-            Cursors(connection).put(name, json.dumps({"seq": seq, "tables": tables}))
+            Cursors(connection).put(name, json.dumps(now))
+
+
+def _drop_former(tick: Tick, feed: str, table: str) -> bool:
+    """Drop what a feed has in a table that it had; return whether that is done, or the table out of reach."""
+    record = tick.plan.feeds.get((feed, tick.cluster))
+    former = None if record is None else find_former(tick.plan, record, table)
+    if record is None or former is None or former.registration is None:
+        return True
+    address, call = former.registration.store, partial(drop_former, tick.context, record, former)
+
+    def ask() -> bool:
+        answer = ask_by_store({address: call}, tick.bulkheads)[address]
+        if isinstance(answer, Exception):
+            raise answer
+        return True
+
+    return tick.bulkheads.run_unit(TickStep.REGISTRATIONS, table, False, ask)
 
 
 class RegistrationHandler(Handler[Registration, int]):

@@ -3,19 +3,19 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext, note_target
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.errors import FeedAssetsError, describe_error
 from feed_assets.json_form import NominalTime, shown
-from feed_assets.log.instances.feed_instances import FeedInstances
-from feed_assets.log.instances.feed_places import FeedPlaces
-from feed_assets.log.records import FeedInstance, FeedInstanceStatus, FeedKey
+from feed_assets.log.records import FeedInstanceStatus, FeedKey
 from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import counted
-from feed_assets.registration.port import Registered
-from feed_assets.registration.registering import Registrations, open_table, place_of, settle
+from feed_assets.registration.port import CatalogTable, Registered, RegisteredPlace
+from feed_assets.registration.registering import Registrations, iter_places, open_table, settle
+from feed_assets.releases.timeline import BEGINNING
 
 COLUMNS = "cluster, table, instance=nominal_time, reason, repaired"
 _AT_ONCE = 500
@@ -92,9 +92,11 @@ def verify_registrations(context: OperationContext, query: RegistrationQuery) ->
     """
     compared, found = 0, list[Difference]()
     for record in _find_feeds(context, query):
-        for rows in _slices(context, record, query):
-            compared += len(rows)
-            found += _compare(context, record, rows)
+        for each in _compare(context, record, query):
+            if isinstance(each, int):
+                compared += each
+            else:
+                found.append(each)
     return VerifiedRegistrations(feed=query.feed, instances=compared, differences=tuple(found))
 
 
@@ -113,6 +115,8 @@ def repair_registrations(
         due = [each for each in verified.differences if each.cluster == record.cluster]
         for start in range(0, len(due), _AT_ONCE):
             done += _repair(context, record, due[start : start + _AT_ONCE])
+        if due:
+            _drop_others(context, record, query)
     return VerifiedRegistrations(feed=query.feed, instances=verified.instances, differences=tuple(done))
 
 
@@ -136,6 +140,13 @@ def _repair(context: OperationContext, record: FeedRecord, due: list[Difference]
         )
 
 
+def _drop_others(context: OperationContext, record: FeedRecord, query: RegistrationQuery) -> None:
+    assert record.registration is not None
+    span, table = _span(context, query), _open(context, record)
+    known = [each for _, places in iter_places(context, record, *span) for each in places]
+    context.stores.ask(record.registration.store, lambda: table.find_others(known, *span, drop=True))
+
+
 def _find_feeds(context: OperationContext, query: RegistrationQuery) -> list[FeedRecord]:
     records = context.feeds_of(query.feed, query.cluster)
     registered = [each for each in records if each.registration is not None]
@@ -148,34 +159,33 @@ def _find_feeds(context: OperationContext, query: RegistrationQuery) -> list[Fee
     return registered
 
 
-def _slices(context: OperationContext, record: FeedRecord, query: RegistrationQuery) -> Iterator[list[FeedInstance]]:
-    """Yield the recorded instances of a range, oldest first."""
-    first, last = query.start or record.sequence.start, (query.end or context.as_of + _MOMENT) - _MOMENT
-    while True:
-        with context.read() as connection:
-            rows = FeedInstances(connection).find_between(*record.key, first, last, limit=_AT_ONCE)
-        if rows:
-            yield rows
-        if len(rows) < _AT_ONCE:
-            return
-        first = rows[-1].nominal_time + _MOMENT
+def _span(context: OperationContext, query: RegistrationQuery) -> tuple[datetime, datetime]:
+    """Return the first and the last time that is asked for."""
+    return query.start or BEGINNING, (query.end or context.as_of + _MOMENT) - _MOMENT
 
 
-def _compare(context: OperationContext, record: FeedRecord, rows: list[FeedInstance]) -> Iterator[Difference]:
-    registration = record.registration
-    assert registration is not None
+def _open(context: OperationContext, record: FeedRecord) -> CatalogTable:
     with context.read() as connection:
-        places = FeedPlaces(connection)
-        there = [places.at_place(record, row) for row in rows]
-        table = open_table(connection, context.stores, record)
-    wanted = [place_of(context.stores, record, at, row.nominal_time) for at, row in zip(there, rows, strict=True)]
-    found = context.stores.ask(registration.store, lambda: table.find(wanted))
-    for row in rows:
-        reason = _describe(row.status, found[row.nominal_time])
-        if reason is not None:
-            yield Difference(
-                cluster=record.cluster, table=registration.name, nominal_time=row.nominal_time, reason=reason
-            )
+        return open_table(connection, context.stores, record)
+
+
+def _compare(context: OperationContext, record: FeedRecord, query: RegistrationQuery) -> Iterator[Difference | int]:
+    """Yield how many instances were compared, and what differs."""
+    registration, table, known = record.registration, _open(context, record), list[RegisteredPlace]()
+    assert registration is not None
+
+    def differs(time: datetime, reason: str) -> Difference:
+        return Difference(cluster=record.cluster, table=registration.name, nominal_time=time, reason=reason)
+
+    for rows, places in iter_places(context, record, *_span(context, query)):
+        yield len(rows)
+        known += places
+        found = context.stores.ask(registration.store, partial(table.find, places))
+        told = [(row.nominal_time, _describe(row.status, found[row.nominal_time])) for row in rows]
+        yield from (differs(time, reason) for time, reason in told if reason is not None)
+    others = context.stores.ask(registration.store, lambda: table.find_others(known, *_span(context, query)))
+    for name, time in sorted(others.items()):
+        yield differs(time, f"{name} is in a place of the feed, and no instance that is recorded there")
 
 
 def _describe(status: FeedInstanceStatus, found: Registered) -> str | None:

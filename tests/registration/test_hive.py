@@ -174,6 +174,45 @@ def test_what_the_table_has_else_is_named_and_repaired(registering: Registering,
     assert "points to" in (registering.planned()[ONE] or "")
 
 
+def test_partitions_that_the_record_does_not_have_are_named_and_dropped(registering: Registering) -> None:
+    harness, root = registering.lifecycle, registering.lifecycle.root / "primary/clicks"
+    harness.land("clicks", START, ONE)
+    harness.tick(TWO)
+    table, catalog = registering.table(), registering.catalog
+    catalog.add_partition(table, ["2013-11-01", "07"], (root / "2013-11-01/07").as_uri())
+    catalog.add_partition(table, ["once more", "01"], (root / "2013-11-01/01").as_uri())
+    catalog.add_partition(table, ["elsewhere", "01"], root.as_uri())
+    told = "is in a place of the feed, and no instance that is recorded there"
+    found = [(at("01T07"), f"ds=2013-11-01/hour=07 {told}"), (ONE, f"ds=once more/hour=01 {told}")]
+    assert registering.verify(at("01T08")) == found
+    assert registering.verify(at("01T06")) == found[1:]
+    assert not repair_registrations(harness.context(at("01T08")), EVERYTHING, author="ann").has_failed
+    assert registering.verify(at("01T08")) == []
+    assert list(registering.partitions()) == ["ds=2013-11-01/hour=00", "ds=2013-11-01/hour=01", "ds=elsewhere/hour=01"]
+
+
+def test_of_a_table_that_a_feed_had_nothing_of_its_own_is_left(registering: Registering) -> None:
+    harness, table = registering.lifecycle, TABLE.format(database=registering.database)
+
+    def declare(text: str | None, *names: str) -> list[list[str]]:
+        harness.declare(*([clicks(text)] if text != "none" else []))
+        tick = harness.open_tick(TWO)
+        apply_arrivals(tick)
+        apply_registrations(tick)
+        found = [registering.catalog.find_table(registering.database, name) for name in names]
+        return [registering.catalog.partition_names(each, {}) for each in found if each is not None]
+
+    harness.land("clicks", START)
+    first, others = ["ds=2013-11-01/hour=00"], ["ds=others/hour=1"]
+    assert declare(table, "clicks") == [first]
+    registering.catalog.add_partition(registering.table(), ["others", "1"], (harness.root / "others").as_uri())
+    assert declare("none", "clicks") == [[*first, *others]]  # a feed that is deleted keeps its files, too
+    assert declare(table.replace(":clicks", ":other"), "clicks", "other") == [others, first]
+    assert declare(table.replace(":clicks#ds=", ":other#ds=day "), "other") == [["ds=day 2013-11-01/hour=00"]]
+    assert declare(None, "other") == [[]]
+    assert declare(table.replace(":clicks", ":other"), "other") == [first]
+
+
 def test_a_catalog_that_is_away_keeps_nobody_waiting_and_is_tried_again(tmp_path: Path, metastore_port: int) -> None:
     address = f"thrift://127.0.0.1:{free_port()}"
     registering = Registering(tmp_path, metastore_port, address=address)

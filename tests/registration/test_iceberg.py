@@ -44,11 +44,11 @@ class Lake:
     """A feed of Parquet files with a table in a SQL catalog, and what moves it."""
 
     def __init__(self, root: Path, **more: object) -> None:
-        table = "catalog:web:sales#day=${YEAR}-${MONTH}-${DAY}"
+        self.table = "catalog:web:sales#day=${YEAR}-${MONTH}-${DAY}"
         address, warehouse = f"sqlite:///{root}/catalog.db", (root / "warehouse").as_uri()
         self.catalog = SqlCatalog("default", uri=address, warehouse=warehouse)
         self.catalog.create_namespace("web")
-        cluster = Cluster.model_validate(
+        self._cluster = Cluster.model_validate(
             {
                 "name": "primary",
                 "storage": f"file://{root}/primary",
@@ -56,6 +56,12 @@ class Lake:
                 "catalog_options": {"warehouse": warehouse},
             }
         )
+        self.lifecycle = LifecycleHarness.of(root)
+        self.declare(**more)
+        self.retention = RetentionHarness(lifecycle=self.lifecycle)
+        self._numbers = itertools.count()
+
+    def declare(self, **more: object) -> None:
         feed = Feed.model_validate(
             {
                 "name": "sales",
@@ -64,16 +70,13 @@ class Lake:
                 "locations": {"data": "/sales/${YEAR}/${MONTH}/${DAY}"},
                 "clusters": {"primary": {"validity": {"start": START}, "retention": {"limit": "days(2)"}}},
                 "late_arrival": {"cut_off": "hours(12)"},
-                "catalog_table": table,
+                "catalog_table": self.table,
             }
             | more
         )
-        self.lifecycle = LifecycleHarness.of(root)
-        location = declare_location([cluster, feed], START)
+        location = declare_location([self._cluster, feed], START)
         record_declared(self.lifecycle.database, location.declared or (), START, Settings())
         self.lifecycle.use(location.plan)
-        self.retention = RetentionHarness(lifecycle=self.lifecycle)
-        self._numbers = itertools.count()
 
     def land(self, time: datetime, *amounts: int, **columns: list[object]) -> None:
         """A file of an instance, as another program writes it."""
@@ -83,11 +86,11 @@ class Lake:
         table = pa.table({name: values for name, values in made.items() if values})
         pq.write_table(table, folder / f"part-{next(self._numbers)}.parquet")
 
-    def rows(self) -> list[tuple[date, int]]:
-        """What DuckDB reads of the table."""
+    def rows(self, table: str = "sales") -> list[tuple[date, int]]:
+        """What DuckDB reads of a table."""
         with duckdb.connect(config={"extension_directory": str(EXTENSIONS)}) as connection:
             connection.execute("LOAD avro; LOAD iceberg")
-            metadata = self.catalog.load_table("web.sales").metadata_location
+            metadata = self.catalog.load_table(f"web.{table}").metadata_location
             return connection.execute(f"SELECT day, amount FROM iceberg_scan('{metadata}') ORDER BY ALL").fetchall()
 
     def commits(self) -> int:
@@ -222,6 +225,18 @@ def test_a_table_with_rows_of_others_is_refused(lake: Lake) -> None:
     lake.land(START, 1)
     assert "others fill the table web.sales: its file" in lake.arrive(NEXT)
     assert lake.rows() == [(date(2012, 1, 1), 7)]
+
+
+def test_a_table_that_a_feed_had_has_nothing_of_it_when_its_files_go(lake: Lake) -> None:
+    lake.land(START, 1)
+    lake.land(NEXT, 2)
+    lake.lifecycle.tick(NEXT)
+    lake.declare(catalog_table=lake.table.replace(":sales", ":other"))
+    lake.lifecycle.tick(NEXT)
+    assert [len(lake.rows(name)) for name in ("sales", "other")] == [0, 2]
+    lake.declare(catalog_table=None)
+    lake.lifecycle.tick(NEXT)
+    assert (lake.rows("other"), lake.planned()) == ([], [])
 
 
 def test_late_data_are_registered_in_place_of_what_was_there(lake: Lake) -> None:
