@@ -56,7 +56,7 @@ def _quality(facts: FeedFacts) -> Iterator[Reason]:
 def _registration(facts: FeedFacts) -> Iterator[Reason]:
     """Yield that an instance is no partition of its table yet, and when that is tried again."""
     pending, registration = facts.registration, facts.record.registration
-    if pending is None or registration is None:
+    if pending is None or registration is None or pending.is_to_come:
         return
     reason = "the next tick looks at it" if pending.reason is None else pending.reason.rstrip(".")
     again = None if pending.due_at is None else rendered(pending.due_at)

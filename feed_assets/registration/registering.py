@@ -48,6 +48,11 @@ class Registration:
     kind: AgendaKind = AgendaKind.REGISTRATION
 
     @property
+    def is_to_come(self) -> bool:
+        """Whether it is looked at as somebody is at work there, not because a try has failed."""
+        return self.reason is None and self.due_at != self.planned_at
+
+    @property
     def key(self) -> AgendaKey:
         """What is registered."""
         return AgendaKey(self.kind, self.name, self.cluster, self.nominal_time)
@@ -203,6 +208,16 @@ def _is_there(row: FeedInstance | None) -> bool:
     return row is not None and row.status is FeedInstanceStatus.AVAILABLE
 
 
+def look_later(context: LifecycleContext, declared: FeedRecord | None, times: Collection[datetime]) -> None:
+    """Let instances be looked at in a while, as they are about to be written or removed: whoever does so may die
+    before the table and the record have what is there.
+    """
+    if declared is not None and declared.registration is not None:
+        now = context.clock.now()
+        with context.database.begin() as connection:
+            Registrations(connection).plan([FeedKey(*declared.key, time) for time in times], now, now + UNSETTLED)
+
+
 def try_register(
     context: LifecycleContext, declared: FeedRecord | None, there: FeedRecord, times: Collection[datetime]
 ) -> None:
@@ -235,9 +250,7 @@ def unregister(context: LifecycleContext, declared: FeedRecord, there: FeedRecor
         StorageError: the catalog is away; nothing must be removed.
     """
     assert declared.registration is not None
-    now = context.clock.now()
-    with context.database.begin() as connection:
-        Registrations(connection).plan([FeedKey(*declared.key, time) for time in times], now, now + UNSETTLED)
+    look_later(context, declared, times)
     with context.database.read() as connection:
         table = open_table(connection, context.stores, declared)
     places = [place_of(context.stores, declared, there, time) for time in times]

@@ -60,7 +60,7 @@ from feed_assets.log.records import (
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.log.run_names import describe_run, is_command, is_elsewhere, origin_of
 from feed_assets.plan.records import FeedRecord, ProcessRecord
-from feed_assets.registration.registering import try_register
+from feed_assets.registration.registering import look_later, try_register
 from feed_assets.sql.database import lock_for_lineage, lock_log
 from feed_assets.sql.errors import FencedOutError, StateUnreachableError
 from feed_assets.sql.totals import Total, TotalKind, Totals, microseconds
@@ -316,15 +316,16 @@ OnPublished = Callable[[Published], None]
 def claim_outputs(
     context: AttemptContext, leased: Leased, process: ProcessRecord, nominal_time: datetime
 ) -> dict[str, Lease]:
-    """Take the leases on the feed instances to write; return them by output.
+    """Take the leases on the feed instances to write; return them by output. Their registrations are looked at later.
 
     An output outside its feed's validity is left out.
     """
-    return {
-        edge.name: leased.acquire(f"feed/{edge.feed}", time)
-        for edge in process.outputs
-        if (time := context.plan.output_time(edge, nominal_time)) is not None
-    }
+    times = {edge: context.plan.output_time(edge, nominal_time) for edge in process.outputs}
+    there = {edge: time for edge, time in times.items() if time is not None}
+    claims = {edge.name: leased.acquire(f"feed/{edge.feed}", time) for edge, time in there.items()}
+    for edge, time in there.items():
+        look_later(context, context.declared.feeds.get(edge.feed_key), [time])
+    return claims
 
 
 def start_attempt(context: AttemptContext, process: ProcessRecord, nominal_time: datetime) -> Begun:
@@ -445,7 +446,8 @@ def record_published(
     catalog is tried before.
     """
     record, content, now = done.record, done.content, context.clock.now()
-    try_register(context, context.declared.feeds.get(record.key), record, [done.nominal_time])
+    if status is FeedInstanceStatus.AVAILABLE:
+        try_register(context, context.declared.feeds.get(record.key), record, [done.nominal_time])
     event = NewFeedEvent(
         feed=record.feed,
         cluster=record.cluster,
