@@ -14,8 +14,8 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.flow_names import declared_by, is_flow, source_of
 from feed_assets.entities.process import Process
-from feed_assets.instances.inbox.ingest import ORIGIN as INBOX
 from feed_assets.instances.inbox.store import TakenFiles
+from feed_assets.instances.inbox.taken import ORIGIN as INBOX
 from feed_assets.instances.late.hanging import iter_run_pages
 from feed_assets.instances.late.lateness import UNSETTLED
 from feed_assets.lineage.port import Giver, LineagePort, Reading
@@ -268,9 +268,9 @@ class RecordedLineage(LineagePort):
             for prefix, kind in _GIVERS.items():
                 if event.origin.startswith(prefix):
                     found[event.seq].append(Giver(kind, event.origin.removeprefix(prefix)))
-        taken = [each.seq for each in events if each.origin == INBOX]
-        for file in TakenFiles(self._connection).of_events(taken) if taken else ():
-            found[file.event].append(Giver(NodeKind.FILE, file.name))
+        is_taken = any(each.origin == INBOX for each in events)
+        for seq, files in (TakenFiles(self._connection).brought_by(events) if is_taken else {}).items():
+            found[seq] += [Giver(NodeKind.FILE, file.name) for file in files]
         return found
 
     def find_places(self, attempts: Collection[Attempt]) -> Sequence[tuple[Attempt, str, str]]:

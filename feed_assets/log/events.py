@@ -154,9 +154,11 @@ class EventLog(TableStore):
             statement = statement.where(or_(_T.cluster.in_(sorted(clusters)), of_ends))
         return _ROWS.find(self._connection, statement.order_by(_T.seq).limit(limit))
 
-    def of_feed(self, feed: str, cluster: str, first: int, last: int) -> list[FeedEvent]:
-        """Return the events from `first` to `last`, both inclusive, that have brought content of a feed, in order."""
-        is_one = (_T.feed == feed, _T.cluster == cluster, _T.seq.between(first, last), _T.kind.in_(sorted(CONTENT)))
+    def of_feed(
+        self, feed: str, cluster: str, first: int, last: int, kinds: Collection[FeedEventKind]
+    ) -> list[FeedEvent]:
+        """Return the events of some kinds of a feed from `first` to `last`, both inclusive, in order."""
+        is_one = (_T.feed == feed, _T.cluster == cluster, _T.seq.between(first, last), _T.kind.in_(sorted(kinds)))
         return _ROWS.find(self._connection, _ROWS.select.where(*is_one).order_by(_T.seq))
 
     def iter_newest(self, feed: str, cluster: str, start: datetime | None, end: datetime | None) -> Iterator[FeedEvent]:

@@ -75,9 +75,12 @@ def describe_cause(cause: Cause | None, detail: str | None) -> str | None:
 
 
 class FeedEventKind(StrEnum):
-    """What happened to an instance of a feed on a cluster."""
+    """What happened to an instance of a feed on a cluster. One that is HELD has come by an inbox, and nobody reads it
+    before its rows are judged.
+    """
 
     ARRIVED = "ARRIVED"
+    HELD = "HELD"
     PRODUCED = "PRODUCED"
     REPLICATED = "REPLICATED"
     CHANGED = "CHANGED"

@@ -298,7 +298,7 @@ class FeedRecord:
     @property
     def is_judged(self) -> bool:
         """Whether a run judges the rows of what comes from outside before it is available."""
-        return self.quality is not None and self.is_external and self.has_data and self.inbox is None
+        return self.quality is not None and self.is_external and self.has_data
 
     @property
     def is_polled(self) -> bool:

@@ -27,7 +27,8 @@ from feed_assets.instances.attempts.attempt_inputs import freeze_inputs, plan_la
 from feed_assets.instances.attempts.attempts import begin_attempt, end_attempt
 from feed_assets.instances.attempts.made_from import TakenEvent
 from feed_assets.instances.inbox.inbox_files import cursor_of
-from feed_assets.instances.inbox.ingest import record_taken
+from feed_assets.instances.inbox.taken import record_taken
+from feed_assets.instances.late.quality_checks import QualityChecks, let_in
 from feed_assets.json_form import NominalTime
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.definitions.store import Definitions
@@ -41,7 +42,6 @@ from feed_assets.log.records import (
     PROCESS_TIME,
     Cause,
     EntityKey,
-    FeedEvent,
     FeedEventKind,
     FeedInstance,
     FeedInstanceStatus,
@@ -126,6 +126,7 @@ def _rebuild_process(
                 lock_for_lineage(connection)
                 unfinished = _find_unfinished(connection, process, batch, runs)
                 batches = {time: finished[time].taken for time in unfinished}
+                _let_in_taken(connection, context, process, batches)
                 restore_queues(connection, process, batches, before, context.as_of)
                 _record_finished(connection, context, process, unfinished, runs)
         recorded += len(new)
@@ -139,6 +140,19 @@ def _rebuild_process(
         begins_at=begins_at if is_later else None,
         begins_anew=process.trigger is not None and not is_followed and not has_taken,
     )
+
+
+def _let_in_taken(connection: Connection, context: OperationContext, process: ProcessRecord, batches: _Batches) -> None:
+    """Let in what batches have taken and is held back: its rows were judged before the state was lost."""
+    inputs = {each.name: input_key(process, each) for each in process.trigger.inputs} if process.trigger else {}
+    listed = (each for taken in batches.values() for each in taken if each.input in inputs)
+    taken = {_instance(inputs[each.input], each): each for each in listed}
+    checks = QualityChecks(connection).of_instances(taken)
+    rows = FeedInstances(connection).get_many(checks)
+    for key, row in rows.items():
+        check = checks[key]
+        if row.status is FeedInstanceStatus.PARTIAL and _is_same(check.content, taken[key].digest):
+            let_in(connection, context.plan.feeds[key[:2]], row, check, context.as_of)
 
 
 def _find_unfinished(
@@ -266,7 +280,8 @@ def _iter_taken(
     changes = QueueChanges(connection).of(consumer)
     taken = {(change.input, change.event) for change in changes if change.nominal_time is not None}
     for time, key, each in wanted:
-        event = next((one for one in reversed(log.get(_instance(key, each), ())) if _is_same(one, each)), None)
+        past = (one for one in reversed(log.get(_instance(key, each), ())) if one.kind in CONTENT)
+        event = next((one for one in past if _is_same(one.manifest_digest, each.digest)), None)
         if event is None or (key.input, event.seq) in taken or _is_behind(marks.get(key), event.seq):
             continue
         taken.add((key.input, event.seq))
@@ -292,10 +307,10 @@ def _instance(key: InputKey, taken: TakenEvent) -> FeedKey:
     return FeedKey(key.feed, key.feed_cluster, taken.nominal_time)
 
 
-def _is_same(event: FeedEvent, taken: TakenEvent) -> bool:
-    """Return whether an event brings what a batch has taken; digests of two kinds cannot be compared."""
-    kinds = {(digest or "").partition(":")[0] for digest in (event.manifest_digest, taken.digest)}
-    return event.kind in CONTENT and (len(kinds) > 1 or event.manifest_digest == taken.digest)
+def _is_same(found: str | None, taken: str | None) -> bool:
+    """Return whether a digest is that of what a batch has taken; digests of two kinds cannot be compared."""
+    kinds = {(digest or "").partition(":")[0] for digest in (found, taken)}
+    return len(kinds) > 1 or found == taken
 
 
 ORIGIN = "rebuild"
@@ -407,7 +422,7 @@ def _record_instances(
             each
             for each in new
             if each.delivered is None
-            or record_taken(connection, record, each.nominal_time, each.delivered, context.as_of) <= last
+            or record_taken(connection, record, each.nominal_time, each.delivered, context.as_of, each.look) <= last
         ]
         candidates = [Candidate(record=record, nominal_time=each.nominal_time) for each in new]
         results = [

@@ -12,7 +12,7 @@ from feed_assets.instances.arrival.store_polls import Candidate, poll_instances
 from feed_assets.instances.arrival.stored_data import find_standing
 from feed_assets.instances.attempts.made_from import TakenEvent, parse_taken
 from feed_assets.instances.attempts.staged_outputs import INSTANCE
-from feed_assets.instances.inbox.ingest import is_taken
+from feed_assets.instances.inbox.taken import is_taken
 from feed_assets.log.records import WatermarkKind
 from feed_assets.log.watermarks import Watermarks
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord

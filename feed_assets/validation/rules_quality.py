@@ -48,13 +48,6 @@ def check_outside(scope: Scope, feed: Feed) -> Iterator[Complaint]:
     faults = [("quarantine", "takes no rows")] if quality.quarantine is not None else []
     if quality.threshold < 100 and quality.on_fail is OnFail.BLOCK:
         faults.append(("threshold", "lets bad rows reach who reads the feed"))
-    if feed.inbox is not None:
-        yield Complaint(
-            path=("quality",),
-            message="the instances of a feed with an inbox that come from outside are not judged",
-            remedy="Let a process read this feed and write another one with quality.",
-        )
-        return
     for name, fault in faults:
         yield Complaint(
             path=("quality", name),

@@ -1,5 +1,6 @@
 """docs/quality.md: its declaration is valid, a command prints what stands there, and names are those of the code."""
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -60,16 +61,16 @@ def test_the_declaration_is_in_order_and_the_command_prints_what_the_page_shows(
     recorded = datetime(2026, 1, 3, 0, 5, tzinfo=UTC)
     with open_database(f"sqlite:///{project}/state.db").begin() as connection:
         Facts(connection).add(ProcessKey("read", "primary", DAY), 1, "quality/readings", FOUND.facts, recorded)
-    _, example = fences(ROOT / DOCUMENT, "text")
+    *_, example = fences(ROOT / DOCUMENT, "text")
     command, *shown = example.splitlines()
     assert run(*command.split()[2:]).stdout.splitlines() == shown[:-1]
     assert run(*shown[-1].split()[2:]).exit_code == 0
 
 
-def why(project: Project, time: datetime) -> list[str]:
+def why(project: Project, time: datetime, feed: str = "orders") -> list[str]:
     context = project._context()
     with context.read() as connection:
-        return explain_instance(context, connection, Kind.FEED, "orders", "primary", time).render().splitlines()
+        return explain_instance(context, connection, Kind.FEED, feed, "primary", time).render().splitlines()
 
 
 @pytest.mark.spark
@@ -78,7 +79,9 @@ def test_what_comes_from_outside_is_held_back_as_the_page_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
 ) -> None:
     enter(tmp_path, monkeypatch)
-    declare(tmp_path, fences(ROOT / DOCUMENT, "yaml")[1], variables={"DATA_ROOT": f"{tmp_path}/data"})
+    _, dated, by_inbox = fences(ROOT / DOCUMENT, "yaml")
+    declared = "---".join([dated, by_inbox.partition("---")[2]])
+    declare(tmp_path, declared, variables={"DATA_ROOT": f"{tmp_path}/data"})
     assert run("validate", "--strict").exit_code == 0
     settings = load_settings(start=tmp_path)
     with open_project("2026-01-01T00:00Z", folder=tmp_path, settings=settings, spark=spark) as opened:
@@ -86,11 +89,16 @@ def test_what_comes_from_outside_is_held_back_as_the_page_says(
         opened.put("orders", "2026-01-01T00:00Z", {"a.csv": "id,customer,amount\n1,1,5\n2,2,6\n"})
         opened.run()
         opened.set_clock("2026-01-02T00:00Z")
-        opened.put("orders", "2026-01-02T00:00Z", {"a.csv": "id,customer,amount\n,1,5\n2,2,6\n"})
+        place = opened.put("orders", "2026-01-02T00:00Z", {"a.csv": "id,customer,amount\n,1,5\n2,2,6\n"})
+        delivered = place.parents[1] / "in" / "deliveries" / "a.csv"
+        delivered.parent.mkdir(parents=True)
+        delivered.write_text("id,amount\n,5\n2,6\n")
+        os.utime(delivered, (DAY.timestamp() - 60,) * 2)
         opened.run()
-        example, _ = fences(ROOT / DOCUMENT, "text")
+        example, held, _ = fences(ROOT / DOCUMENT, "text")
         _, *shown, accepting = example.splitlines()
         assert why(opened, DAY) == shown
+        assert why(opened, DAY, "deliveries") == held.splitlines()[1:]
         opened.notify("orders", "2026-01-02T00:00Z", accept=words_of(accepting.removeprefix("$ "))[-1])
         headline, _, found, *_ = why(opened, DAY)
         assert headline == "feed orders on primary at 2026-01-02T00:00Z is AVAILABLE"

@@ -90,6 +90,44 @@ def test_what_comes_from_outside_is_judged_and_let_in_before_it_is_read(place: P
         assert [line.entity for line in done.log if line.what == "judged"] == ["clicks"]
 
 
+INBOX = """
+kind: cluster
+name: primary
+storage: file:///data
+---
+kind: feed
+name: drops
+instances: as-they-come
+inbox: {directory: /in}
+locations: {data: "/drops/${YEAR}/${MONTH}/${DAY}/${HOUR}${MINUTE}${SECOND}"}
+clusters: {primary: {validity: {start: 2015-01-01T00:00Z}}}
+quality: {rules: {named: "page IS NOT NULL"}}
+---
+kind: feed
+name: loaded
+instances: as-they-come
+locations: {data: "/loaded/${YEAR}/${MONTH}/${DAY}/${HOUR}${MINUTE}${SECOND}"}
+clusters: {primary: {validity: {start: 2015-01-01T00:00Z}}}
+---
+kind: process
+name: load
+clusters: {primary: {validity: {start: 2015-01-01T00:00Z}}}
+trigger: {from: earliest}
+inputs: {drops: {feed: drops, take: new}}
+outputs: {loaded: {feed: loaded, instance: "now(0,0)"}}
+workflow: {path: "jobs:load"}
+"""
+
+
+def test_what_an_inbox_brings_is_judged_before_a_batch_takes_it(place: Path) -> None:
+    (place / "entities/all.yaml").write_text(INBOX)
+    arrived = {"drops": ["2015-01-01T01:00:00Z"]}
+    with testing.simulate(arrived, start="2015-01-01T00:00Z", end="2015-01-02T00:00Z", folder=place) as done:
+        what = [(str(line.what), line.entity) for line in done.log]
+        assert what.index(("judged", "drops")) < what.index(("run", "load"))
+        assert len(done.ran("load")) == 1
+
+
 def test_the_log_says_what_ran_when_what_was_late_and_what_never_ran(place: Path) -> None:
     result = must("simulate", *RANGE, "--arrivals", "arrivals.csv", "--output", "json")
     assert list(place.glob("**/*.db")) == []

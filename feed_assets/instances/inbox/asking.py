@@ -19,6 +19,7 @@ from feed_assets.instances.inbox.inbox_files import (
 )
 from feed_assets.instances.inbox.ingest import take_files, takes_at
 from feed_assets.instances.inbox.store import ListedVersions, VersionStatus
+from feed_assets.instances.inbox.taken import tell_held, tell_taken
 from feed_assets.log.cursors import Cursors
 from feed_assets.plan.records import FeedRecord
 from feed_assets.sql.database import Database
@@ -31,12 +32,9 @@ def preview_files(
     """Return what is known of files in an inbox, and which are READY to be taken; reads none of them."""
     with database.read() as connection:
         state = InboxState.parse(record, Cursors(connection).get(cursor_of(record)))
-        known = ListedVersions(connection, *record.key).known()
-    taken = {
-        (each.name, each.version): f"event {each.event} has taken it"
-        for each in known
-        if each.status is VersionStatus.TAKEN
-    }
+        known = [each for each in ListedVersions(connection, *record.key).known() if each.status is VersionStatus.TAKEN]
+        held = tell_held(connection, record, {each.event for each in known})
+    taken = {(each.name, each.version): tell_taken(each.event, held) for each in known}
     judged = [
         (file, (FileStatus.KNOWN, why))
         if (why := taken.get((file.name, file.version))) is not None

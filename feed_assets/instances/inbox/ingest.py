@@ -25,7 +25,7 @@ from feed_assets.context.tick import Tick, ask_stores, find_silent, tick_step
 from feed_assets.entities.maps import EMPTY
 from feed_assets.errors import render_some
 from feed_assets.instances.arrival.polling import ArrivalResult
-from feed_assets.instances.arrival.recording import find_free_time, record_arrival
+from feed_assets.instances.arrival.recording import find_free_time
 from feed_assets.instances.inbox.inbox_files import (
     Claim,
     FileStatus,
@@ -42,10 +42,11 @@ from feed_assets.instances.inbox.inbox_files import (
     path_in,
 )
 from feed_assets.instances.inbox.store import ListedVersion, ListedVersions, TakenFile, TakenFiles, VersionStatus
+from feed_assets.instances.inbox.taken import KEY, key_of, record_taken, tell_held, tell_taken
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
-from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, FeedKey, NewFeedEvent
+from feed_assets.log.records import FeedInstanceStatus, FeedKey
 from feed_assets.masking import get_logger
 from feed_assets.plan.records import FeedRecord
 from feed_assets.sql.database import Database, lock_log
@@ -55,13 +56,12 @@ from feed_assets.storage.manifests import SupportsWrite, read_entry
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability, Manifest, ManifestEntry, StagingPlace
 
-ORIGIN = "inbox"
 TAKEN = VersionStatus.TAKEN
 MOST_FILES = 1_000
 """The number of files that are taken into one instance."""
 
-_KEY = "inbox"
 _EVICTED = FeedInstanceStatus.EVICTED
+_STANDING = (FeedInstanceStatus.AVAILABLE, FeedInstanceStatus.PARTIAL)  # without a digest, it has begun to come
 _REMEMBERED = (FileStatus.DUPLICATE, FileStatus.STUCK, FileStatus.EMPTY, FileStatus.TOO_LARGE, FileStatus.AHEAD)
 _logger = get_logger(__name__)
 
@@ -97,63 +97,6 @@ def take_files(
             inbox.require_claim()  # another look has removed what this one has staged
             raise
     return tuple(inbox.seen.values())
-
-
-def is_taken(manifest: Manifest) -> bool:
-    """Return whether a manifest is of files that were taken from an inbox."""
-    return _KEY in manifest.extra
-
-
-def record_taken(
-    connection: Connection,
-    record: FeedRecord,
-    time: datetime,
-    manifest: Manifest,
-    as_of: datetime,
-    versions: Mapping[str, str] = EMPTY,
-) -> int:
-    """Record an instance that was made of files of an inbox, what they had, and their `versions` by name if they are
-    known; return the number of its event.
-    """
-    key = _key(record, time)
-    if (found := EventLog(connection).find_key(key)) is not None:  # another program goes on with this claim, too
-        return found.seq
-    event = NewFeedEvent(
-        feed=record.feed,
-        cluster=record.cluster,
-        nominal_time=time,
-        kind=FeedEventKind.ARRIVED,
-        origin=ORIGIN,
-        manifest_digest=manifest.digest,
-        bytes=manifest.bytes,
-        files=manifest.files,
-        payload={"path": record.path(time)},
-        recorded_at=as_of,
-        idempotency_key=key,
-    )
-    seq = record_arrival(connection, event, record.place)
-    TakenFiles(connection).add(
-        TakenFile(
-            event=seq,
-            name=entry.path,
-            feed=record.feed,
-            cluster=record.cluster,
-            size=entry.size,
-            checksum=entry.checksum,
-        )
-        for entry in manifest.entries
-    )
-    if inbox_of(record).leaves:
-        taken = [
-            ListedVersion(name=each.path, version=versions.get(each.path, ""), size=each.size, status=TAKEN, event=seq)
-            for each in manifest.entries
-        ]
-        ListedVersions(connection, *record.key).take(taken)
-    return seq
-
-
-def _key(record: FeedRecord, time: datetime) -> str:
-    return f"{_KEY}/{record.cluster}/{record.feed}/{time.isoformat()}"
 
 
 class _Inbox:
@@ -212,10 +155,13 @@ class _Inbox:
     def _choose(self, found: Sequence[InboxFile], real_now: datetime, largest: int | None) -> Iterator[InboxFile]:
         """Yield the files to be read, up to the limits of one instance."""
         files, size = 0, 0
+        with self._database.read() as connection:
+            known = {each.event for each in self._taken.values()} if self._is_asked else set()
+            held = tell_held(connection, self._record, known)
         for file in found:
             if (taken := self._taken.get(file.name)) is not None and taken.version == file.version:
                 if self._is_asked and file.name not in self.seen:
-                    self._see(file, FileStatus.KNOWN, f"event {taken.event} has taken it")
+                    self._see(file, FileStatus.KNOWN, tell_taken(taken.event, held))
                 continue
             left = None if self._is_asked else self._state.left.get(file.name)
             status, reason = judge_file(self._record, file, left, real_now, largest)
@@ -327,7 +273,8 @@ class _Inbox:
         return earlier - self._find_standing(earlier)
 
     def _find_standing(self, events: Collection[int]) -> set[int]:
-        """Return the events whose instance is recorded as AVAILABLE with what they have brought, and is on storage.
+        """Return the events whose instance is recorded with what they have brought, and is on storage; one that is held
+        back until its rows are judged counts, too.
 
         Where files are left, what was evicted counts, too: it has been used.
         """
@@ -335,7 +282,7 @@ class _Inbox:
             found = EventLog(connection).of_numbers(events).values()
             keys = {FeedKey(*self._record.key, event.nominal_time): event for event in found}
             rows = FeedInstances(connection).get_many(keys)
-        digests = {key: row.manifest_digest for key, row in rows.items() if row.status is FeedInstanceStatus.AVAILABLE}
+        digests = {key: row.manifest_digest for key, row in rows.items() if row.status in _STANDING}
         kept = [event for key, event in keys.items() if digests.get(key) == event.manifest_digest]
         paths = [str(event.payload.get("path") or self._record.path(event.nominal_time)) for event in kept]
         looks = self._target.look(paths, self._record.flag)
@@ -380,6 +327,7 @@ class _Inbox:
         taken = TakenFiles(connection).of_contents(*self._record.key, {checksum for _, checksum in contents})
         earlier = [file for file in taken if file.event not in gone and (not self._leaves or file.name in self._taken)]
         events = EventLog(connection).of_numbers({each.event for each in earlier})
+        held = tell_held(connection, self._record, events)
         by = {(each.checksum, each.name): each.event for each in earlier if self._is_present(each)}
         first = {each.checksum: each.name for each in reversed(earlier)}
         for file, checksum in contents:
@@ -387,7 +335,8 @@ class _Inbox:
             name = first.get(checksum)
             if (event := by.get((checksum, file.name))) is not None:
                 known[each] = event
-                self._see(file, FileStatus.KNOWN, "it was taken before", events[event].nominal_time)
+                told = "; ".join(["it was taken before", *([held[event]] if event in held else [])])
+                self._see(file, FileStatus.KNOWN, told, events[event].nominal_time)
             elif name not in (None, file.name) and not inbox_of(self._record).takes_duplicates:
                 reason = f"its content is that of {name!r}"
                 first_event = by.get((checksum, name or ""))
@@ -434,7 +383,7 @@ class _Inbox:
 
     def _finish(self, claim: Claim) -> None:
         """Take what was claimed, from wherever an earlier look has stopped."""
-        key = _key(self._record, claim.nominal_time)
+        key = key_of(self._record, claim.nominal_time)
         with self._database.read() as connection:
             event = EventLog(connection).find_key(key)
         if event is not None:
@@ -442,15 +391,20 @@ class _Inbox:
         else:
             path = self._record.path(claim.nominal_time)
             manifest = self._target.published_manifest(path)
-            if manifest is None or manifest.extra.get(_KEY) != key:
+            if manifest is None or manifest.extra.get(KEY) != key:
                 manifest = self._publish(claim, path, key)
             events = set() if manifest is None else {self._record_arrival(claim, manifest)}
         with self._database.read() as connection:
-            names = {each.name for each in TakenFiles(connection).of_events(events)}
+            names = {each.name: each.event for each in TakenFiles(connection).of_events(events)}
+            held = tell_held(connection, self._record, events)
         files = [file for file in claim.files if file.name in names]
         for file in files:
             self.seen[file.name] = SeenFile(
-                name=file.name, bytes=file.size, status=FileStatus.TAKEN, nominal_time=claim.nominal_time
+                name=file.name,
+                bytes=file.size,
+                status=FileStatus.TAKEN,
+                nominal_time=claim.nominal_time,
+                reason=held.get(names[file.name]),
             )
         stuck = {} if self._leaves else self._remove(files)
         self._store(replace(self._state, claim=None, left={**self._state.left, **stuck}))
@@ -463,7 +417,7 @@ class _Inbox:
             staging.local_path.mkdir(parents=True, exist_ok=True)
             if not any(self._stores.each(partial(self._copy, staging.local_path), claim.files)):
                 return None
-            flag, extra = self._record.flag, {_KEY: key}
+            flag, extra = self._record.flag, {KEY: key}
             manifest = self._target.publish(staging, flag=flag, guard=self.require_claim, extra=extra)
             failed.pop_all()
         return manifest
@@ -484,10 +438,11 @@ class _Inbox:
             self._target.discard(staging)
 
     def _record_arrival(self, claim: Claim, manifest: Manifest) -> int:
+        time, versions = claim.nominal_time, {file.name: file.version for file in claim.files}
+        looks = self._target.look([self._record.path(time)], self._record.flag) if self._record.is_judged else [None]
         with self._database.begin() as connection:
             self._lock(connection)
-            versions = {file.name: file.version for file in claim.files}
-            return record_taken(connection, self._record, claim.nominal_time, manifest, self._as_of, versions)
+            return record_taken(connection, self._record, time, manifest, self._as_of, looks[0], versions)
 
     def _remove(self, files: Sequence[DeliveredFile]) -> dict[str, LeftFile]:
         """Remove files from the inbox; return those that cannot be removed. One that was written since is another."""

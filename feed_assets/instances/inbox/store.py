@@ -16,6 +16,7 @@ from sqlalchemy import (
     select,
 )
 
+from feed_assets.log.records import FeedEvent, FeedEventKind
 from feed_assets.sql.column_types import Choice, Text
 from feed_assets.sql.names import NAMES_FEED
 from feed_assets.sql.rows import KEY_ROWS, RowMapper, TableStore, insert_rows, key_rows, render_rows
@@ -104,6 +105,18 @@ class TakenFiles(TableStore):
     def of_events(self, events: Collection[int]) -> list[TakenFile]:
         """Return the files of some events, by event and name."""
         return self._find(("event",), [(event,) for event in sorted(events)])
+
+    def brought_by(self, events: Collection[FeedEvent]) -> dict[int, list[TakenFile]]:
+        """Return the files that some events have brought, by the number of the event; those without any are left out.
+
+        What was held back is brought once more by the event that lets it in, if the one that held it is among them.
+        """
+        held = {(each.key, each.manifest_digest): each.seq for each in events if each.kind is FeedEventKind.HELD}
+        by = {each.seq: held.get((each.key, each.manifest_digest), each.seq) for each in events}
+        files: dict[int, list[TakenFile]] = {}
+        for file in self.of_events({*by.values()}):
+            files.setdefault(file.event, []).append(file)
+        return {seq: files[taken] for seq, taken in by.items() if taken in files}
 
     def _find(self, names: tuple[str, ...], keys: Collection[tuple[str | int, ...]]) -> list[TakenFile]:
         return sorted(_ROWS.of_keys(self._connection, names, keys), key=lambda file: (file.event, file.name))

@@ -10,10 +10,12 @@ from itertools import islice
 from feed_assets.context.consolidation import PAGE, Answer, Result, consolidate
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext, Subject
+from feed_assets.errors import render_some
 from feed_assets.instances.arrival.arrival_notices import look_for_vanished, notice_origin
 from feed_assets.instances.arrival.store_polls import Candidate, find_records, poll_instances, require_unobstructed
 from feed_assets.instances.inbox.inbox_files import find_ahead
 from feed_assets.instances.inbox.store import ListedVersion, ListedVersions, TakenFile, TakenFiles
+from feed_assets.instances.inbox.taken import tell_held
 from feed_assets.instances.lists.lifecycles import find_data
 from feed_assets.instances.lists.queries import count_listed, range_of
 from feed_assets.instances.lists.ranges import ClusterQuery, InstanceFilter, InstanceQuery
@@ -23,7 +25,7 @@ from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.feed_places import FeedPlaces, describe_staying
 from feed_assets.log.instances.manifests import Manifests, RecordedManifest
-from feed_assets.log.records import FeedEvent, FeedInstance, FeedInstanceStatus, FeedKey
+from feed_assets.log.records import CONTENT, FeedEvent, FeedEventKind, FeedInstance, FeedInstanceStatus, FeedKey
 from feed_assets.pages import MoreThan, has_more, tell_shown, up_to
 from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import counted
@@ -225,11 +227,22 @@ class UnlistedEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeldFiles:
+    """An event that has brought files of an inbox to an instance that is held back, and why it is."""
+
+    event: int
+    nominal_time: NominalTime
+    names: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileList:
     """The files that events have brought, in the order of the events and of the paths.
 
     `ahead` tells of files that wait in the inbox for a time in the future. `missed` are versions that looks had listed
-    in an inbox that leaves its files, and that went before they were read.
+    in an inbox that leaves its files, and that went before they were read. `held` are files of an inbox that nobody
+    reads before their rows are judged.
     """
 
     feed: str
@@ -238,6 +251,7 @@ class FileList:
     unlisted: tuple[UnlistedEvent, ...]
     ahead: str | None
     missed: tuple[ListedVersion, ...] = ()
+    held: tuple[HeldFiles, ...] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -249,7 +263,12 @@ class FileList:
             for each in self.missed
         ]
         unlisted = (f"{event}: its files are not known any more: {reason}" for event, reason in events)
-        return (*unlisted, *missed, self.ahead or "")
+        held = (
+            f"event {each.event}, {render_datetime(each.nominal_time)}: nobody reads {render_some(each.names, 3)}: "
+            f"{each.reason}"
+            for each in self.held
+        )
+        return (*unlisted, *missed, *held, self.ahead or "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,17 +315,18 @@ def list_files(
             span = (min(event.seq for event in events), max(event.seq for event in events)) if events else (0, -1)
         else:
             span = (first_event or 0, last_event or log.last_seq())
-            events = log.of_feed(*record.key, *span)
+            events = log.of_feed(*record.key, *span, CONTENT | {FeedEventKind.HELD})
         ahead = find_ahead(connection, [record])
         missed = ListedVersions(connection, *record.key).missed(*span)
         keys = {FeedKey(*record.key, event.nominal_time) for event in events}
-        taken: dict[int, list[TakenFile]] = {}
-        for file in TakenFiles(connection).of_events([event.seq for event in events]):
-            taken.setdefault(file.event, []).append(file)
+        past = log.for_instances(keys) if record.inbox is not None else {}
+        taken = TakenFiles(connection).brought_by([*events, *(event for listed in past.values() for event in listed)])
+        held = tell_held(connection, record, [event.seq for event in events if event.kind is FeedEventKind.HELD])
         known = _Known(
             rows=FeedInstances(connection).get_many(keys), scanned=Manifests(connection).get_many(keys), taken=taken
         )
-    found = context.stores.each(lambda event: _list(context, record, event, known), events)
+    content = [event for event in events if event.kind is not FeedEventKind.HELD]
+    found = context.stores.each(lambda event: _list(context, record, event, known), content)
     return FileList(
         feed=record.feed,
         cluster=record.cluster,
@@ -314,6 +334,16 @@ def list_files(
         unlisted=tuple(each for each in found if isinstance(each, UnlistedEvent)),
         ahead=ahead[0][1] if ahead else None,
         missed=tuple(missed),
+        held=tuple(
+            HeldFiles(
+                event=event.seq,
+                nominal_time=event.nominal_time,
+                names=tuple(file.name for file in taken.get(event.seq, ())),
+                reason=held[event.seq],
+            )
+            for event in events
+            if event.seq in held
+        ),
     )
 
 

@@ -20,6 +20,7 @@ from feed_assets.sql.database import tells_lineage
 
 _ENDS = {ProcessInstanceStatus.SUCCEEDED: Happening.COMPLETE, ProcessInstanceStatus.KILLED: Happening.ABORT}
 _OF_RUNS = frozenset({FeedEventKind.PRODUCED, FeedEventKind.REPLICATED, FeedEventKind.EVICTED})  # those tell them
+_UNTOLD = _OF_RUNS | {FeedEventKind.HELD}
 _SAME = ("cluster", "nominal_time", "process", "attempt", "run_id", "reason")
 
 
@@ -49,7 +50,7 @@ def tell_data(connection: Connection, events: Iterable[NewFeedEvent], first: int
     """Write the messages about new events of data that no run has caused; their numbers begin with `first`."""
     payloads: dict[datetime, dict[str, LineagePayload]] = {}
     for seq, each in enumerate(events, first) if tells_lineage(connection) else ():
-        if each.kind not in _OF_RUNS and each.payload.get("kind", LocationKind.DATA) == LocationKind.DATA:
+        if each.kind not in _UNTOLD and each.payload.get("kind", LocationKind.DATA) == LocationKind.DATA:
             place: dict[str, Any] = {"cluster": each.cluster, "nominal_time": each.nominal_time, "event": seq}
             payload = LineagePayload(happening=Happening.DATA, kind=Kind.FEED, entity=each.feed, **place)
             payloads.setdefault(each.recorded_at, {})[f"event/{seq}"] = payload
