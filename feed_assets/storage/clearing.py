@@ -151,8 +151,7 @@ def adopt_content(
         ManifestEntry(name, sizes[name], "") for name in sizes if name != flag and not is_content(name, flag)
     )
     staging = store.staging(path, token)
-    staging.open()
-    staging.seal()
+    staging.seal(staging.open())
     try:
         staging.adopt([*(entry.path for entry in content.entries), *(entry.path for entry in hidden)])
         manifest = with_hidden(Manifest.of(content.entries, extra), hidden)

@@ -261,8 +261,10 @@ class Staging(ABC):
         """
 
     @abstractmethod
-    def seal(self) -> None:
-        """Do the same as `open`, and lock out all other writers until `close`, if the storage has locks."""
+    def seal(self, generation: int | None = None) -> None:
+        """Do the same as `open`, and lock out all other writers until `close`, if the storage has locks. Without locks,
+        raise `StagingLostError` if the staging is no longer that of `generation`.
+        """
 
     @abstractmethod
     def join(self, generation: int) -> None:

@@ -300,7 +300,7 @@ class _End:
             raise RepeatError(moved[0].reason, files=tuple(each.file for each in moved if each.file))
         if self._failures and plan.options.on_error is not OnError.PUBLISH:
             return
-        self.staging.seal()  # locks out writers that are presumed dead but still run
+        self.staging.seal(self.copy.generation)  # locks out writers that are presumed dead but still run
         failed = {failure.file for failure in self._failures}
         transfers = [file for file in plan.transfers if file.path not in failed]
         if missing := tuple(file.path for file in transfers if file.path not in self._copied):

@@ -10,7 +10,7 @@ A staging is taken over by renaming its folder of files to that of the next gene
 the former writer wanted to publish is then no longer there.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
@@ -29,7 +29,7 @@ from feed_assets.storage.hdfs.trash import HdfsTrash
 from feed_assets.storage.listing import Listing, View, nanoseconds
 from feed_assets.storage.manifests import render_manifest
 from feed_assets.storage.object.client import UnusableKeyError, each
-from feed_assets.storage.object.staged_objects import INTENT, STAGING_PREFIX, Intent, StagedObjects
+from feed_assets.storage.object.staged_objects import INTENT, STAGING_PREFIX, Intent, StagedObjects, read_marker
 from feed_assets.storage.object.staging import ObjectStaging
 from feed_assets.storage.object.store import ObjectReading, ObjectStore
 from feed_assets.storage.paths import MANIFEST_NAME, SINGLE_FILE
@@ -49,44 +49,66 @@ class HdfsFolders(StagedObjects):
         assert isinstance(self.client, HdfsClient)
         return self.client
 
-    def make(self, names: object = None) -> None:  # noqa: ARG002
-        super().make()
+    def make(self, names: Collection[str] | None = None) -> None:
+        super().make(names)
         self.hdfs.make_folder(self.data(1))
 
-    def take_over(self) -> int | None:
-        if self.read_generation() is None:
+    def take_over(self, generation: int | None = None) -> int | None:
+        current, former = self.read_generation(), self._newest()
+        if current is None or not former:
             return None
-        former = self._newest()
+        if generation is not None and not generation == current == former:
+            raise self._lost()
+        ready, target = self._ready(former), self.data(former + 1)
+        source = self.data(former) if self.hdfs.status(ready) is None else ready
         try:
-            self.hdfs.move(self.data(former), self.data(former + 1))
+            self.hdfs.move(source, target)
         except (FileNotFoundError, FileExistsError):
             raise self._take_over_conflict() from None
+        if source == ready and read_marker(self.client, self.path) == self.token:  # its publication has begun meanwhile
+            self.hdfs.move(target, ready)
+            raise self._take_over_conflict()
         self.write_header(former + 1)
         self.client.remove([f"{self.prefix}/{INTENT}"])
         return former + 1
 
     def _newest(self) -> int:
-        """Return the number of the generation that has the files."""
-        return max(map(int, self.hdfs.children(f"{self.prefix}/data").folders), default=0)
+        """Return the number of the generation that has the files; 0 if there is none."""
+        areas = (self.hdfs.children(f"{self.prefix}/{area}").folders for area in ("data", "ready"))
+        return max((int(name) for names in areas for name in names), default=0)
+
+    def _ready(self, generation: int) -> str:
+        return f"{self.prefix}/ready/{generation}"
 
     def content(self, intent: Intent) -> str:
-        """Return the folder that becomes the instance."""
-        return self.data(max(intent.files.values(), default=0))
+        """Return the folder that becomes the instance; a staging that can be taken over has sealed it."""
+        generation = max(intent.files.values(), default=0)
+        return self._ready(generation) if generation > 1 else self.data(generation)
 
     def complete(self, intent: Intent) -> None:
-        """Make a folder whose files are all staged the next content: nothing else in it, with manifest and flags."""
-        content, hdfs = self.content(intent), self.hdfs
-        hdfs.make_folder(content)
-        hdfs.remove([f"{content}/{name}" for name in hdfs.list(content).files.keys() - intent.files.keys()])
-        hdfs.remove_empty_folders(content)
+        """Make a folder whose files are all staged the next content: nothing else in it, with manifest and flags.
+
+        Raises `StagingLostError` if it has been taken over meanwhile.
+        """
+        data, ready, hdfs = self.data(max(intent.files.values(), default=0)), self.content(intent), self.hdfs
+        hdfs.make_folder(data)
+        hdfs.remove([f"{data}/{name}" for name in hdfs.list(data).files.keys() - intent.files.keys()])
+        hdfs.remove_empty_folders(data)
         for folder in {name.rpartition("/")[0] for name in intent.kept} - {""}:
-            hdfs.make_folder(f"{content}/{folder}")
-        if intent.manifest is None:
-            return
-        for name, data in ((MANIFEST_NAME, render_manifest(intent.manifest)), *((flag, b"") for flag in intent.flags)):
-            hdfs.put(f"{content}/{name}", data)
-        if (standing := hdfs.status(self.path)) is not None and standing.isdir:
-            hdfs.dress(content, standing)
+            hdfs.make_folder(f"{data}/{folder}")
+        closing: dict[str, bytes] = {}
+        if intent.manifest is not None:
+            closing = {MANIFEST_NAME: render_manifest(intent.manifest)} | dict.fromkeys(intent.flags, b"")
+            for name, content in closing.items():
+                hdfs.put(f"{data}/{name}", content)
+            if (standing := hdfs.status(self.path)) is not None and standing.isdir:
+                hdfs.dress(data, standing)
+        if ready != data:
+            hdfs.make_folder(ready.rpartition("/")[0])
+            with suppress(FileNotFoundError, FileExistsError):
+                hdfs.move(data, ready)
+            if hdfs.list(ready).files.keys() != intent.files.keys() | closing.keys():
+                raise self._lost()
 
     def publish_exactly(self, intent: Intent, guard: Guard, names: object) -> None:  # noqa: ARG002
         content = self.content(intent)
@@ -97,7 +119,9 @@ class HdfsFolders(StagedObjects):
             raise PlaceOccupiedError(store=self.store, path=self.path) from None
         self.remove()
 
-    def remove(self, names: object = None) -> None:  # noqa: ARG002
+    def remove(self, names: object = None) -> None:
+        if names == ():  # what is there stays
+            return
         self.hdfs.remove_whole(self.prefix)
         with suppress(OSError):  # other stagings of this token
             self.hdfs.remove_folder(self.prefix.rpartition("/")[0])
@@ -145,7 +169,7 @@ class HdfsFolders(StagedObjects):
             self.hdfs.move(key, self.path)
 
     def _require_own(self, intent: Intent) -> None:
-        """Let the old instance come back and raise `InstanceChangingError` if the staging has been taken over."""
+        """Let the old instance come back and raise `StagingLostError` if the staging has been taken over."""
         if not intent.files or self._newest() <= max(intent.files.values()):
             return
         old = f"{self.prefix}/{_OLD}"
@@ -154,8 +178,7 @@ class HdfsFolders(StagedObjects):
                 self.hdfs.move(old, self.path)
         if self.read_intent() is None:
             self.client.remove([self.client.marker(self.path)])
-        reason = "another process has taken over its staging"
-        raise InstanceChangingError(store=self.store, path=self.path, reason=reason)
+        raise self._lost()
 
 
 class HdfsStaging(ObjectStaging):
@@ -163,8 +186,8 @@ class HdfsStaging(ObjectStaging):
 
     objects: HdfsFolders
 
-    def seal(self) -> None:
-        super().seal()
+    def seal(self, generation: int | None = None) -> None:
+        super().seal(generation)
         self._files, self._names = {}, None
 
     def prepare(self, prepared: Prepared) -> None:

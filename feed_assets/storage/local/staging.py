@@ -264,7 +264,7 @@ class LocalStaging(Staging):
         os.close(lock)
         return generation
 
-    def seal(self) -> None:
+    def seal(self, generation: int | None = None) -> None:  # noqa: ARG002 - it has locks
         _, self._lock = self._open()
 
     def join(self, generation: int) -> None:

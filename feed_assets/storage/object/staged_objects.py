@@ -14,7 +14,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any, TypeVar
 
-from feed_assets.storage.errors import InstanceChangingError, PlaceOccupiedError, StorageError
+from feed_assets.storage.errors import InstanceChangingError, PlaceOccupiedError, StagingLostError, StorageError
 from feed_assets.storage.manifests import parse_manifest, render_manifest
 from feed_assets.storage.object.client import ObjectClient, each, is_content_of
 from feed_assets.storage.object.tree import copy_exactly, key_of, list_objects, read_document, remove_below
@@ -101,16 +101,19 @@ class StagedObjects:
         text = _render({"path": self.path, "generation": generation})
         self.client.put(f"{self.prefix}/{HEADER}", text, is_new=is_new, replaces=replaces)
 
-    def take_over(self) -> int | None:
+    def take_over(self, generation: int | None = None) -> int | None:
         """Give the staging the next generation and return it; None if the staging does not exist.
 
-        Raises `InstanceChangingError` if another process takes over the staging at the same time.
+        Raises `InstanceChangingError` if another process takes over the staging at the same time, and
+        `StagingLostError` if it is no longer that of `generation`.
         """
         try:
             text, version = self.client.get_versioned(f"{self.prefix}/{HEADER}")
         except FileNotFoundError:
             return None
         former = int(json.loads(text)["generation"])
+        if generation is not None and former != generation:
+            raise self._lost()
         try:
             self.write_header(former + 1, replaces=version)
         except FileExistsError:
@@ -271,6 +274,9 @@ class StagedObjects:
         with suppress(FileNotFoundError):
             return self.client.get(f"{self.path}/{MANIFEST_NAME}") == render_manifest(intent.manifest)
         return False
+
+    def _lost(self) -> StagingLostError:
+        return StagingLostError(store=self.store, path=self.path, token=self.token)
 
     def _take_over_conflict(self) -> InstanceChangingError:
         reason = f"another process is taking over the staging {self.token!r}"

@@ -55,13 +55,13 @@ class ObjectStaging(Staging):
         self._generation = generation
         return generation
 
-    def seal(self) -> None:
+    def seal(self, generation: int | None = None) -> None:
         with self._translated():
-            generation = self.objects.take_over()
-        if generation is None:
+            taken = self.objects.take_over(generation)
+        if taken is None:
             self.open()
         else:
-            self._generation = generation
+            self._generation = taken
         self._is_sealed = True
 
     def join(self, generation: int) -> None:

@@ -140,8 +140,8 @@ class TableStaging(Staging):
     def open(self) -> int:
         return self._locate().open()
 
-    def seal(self) -> None:
-        self._locate().seal()
+    def seal(self, generation: int | None = None) -> None:
+        self._locate().seal(generation)
 
     def join(self, generation: int) -> None:
         self._locate().join(generation)
