@@ -16,6 +16,7 @@ import pytest
 from _pytest.doctest import DoctestModule
 from _pytest.runner import runtestprotocol
 from xdist.scheduler import LoadGroupScheduling
+from xdist.workermanage import WorkerController
 
 from tests.drills import IS_DRILL
 
@@ -82,9 +83,11 @@ class Tiers:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Begin with Spark, which one worker runs alone, and then with what takes long, so that all end together."""
+        """Begin with the groups, each of which one worker runs alone, and then with what takes long, so that all end
+        together.
+        """
         order = {tier: number for number, tier in enumerate((*TIERS, "fast"))} | {"spark": -1}
-        items.sort(key=lambda item: order[tier_of(item)])
+        items.sort(key=lambda item: (item.get_closest_marker("xdist_group") is None, order[tier_of(item)]))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
@@ -144,11 +147,18 @@ class Tiers:
 
 
 class FilesAndGroups(LoadGroupScheduling):
-    """Gives a group, or a file, to one worker."""
+    """Gives a group, or a file, to one worker. The first worker begins at the other end: what is fast keeps a processor
+    at work, while the others mostly wait for servers.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         scope: str = super()._split_scope(nodeid)
         return scope.partition("::")[0]
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        if node is self.nodes[0]:
+            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+        super()._assign_work_unit(node)
 
 
 def _counted(item: pytest.Item) -> Generator[None, None, float]:
