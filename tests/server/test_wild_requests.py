@@ -7,6 +7,7 @@ import stat
 import sys
 import zipfile
 from collections.abc import Iterator
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,10 @@ def _note(event: str, arguments: tuple[Any, ...]) -> None:
         opened.append(str(arguments[0]))
 
 
-sys.addaudithook(_note)
+@cache
+def _watch_files() -> None:
+    """For good, and only where it is needed: it would take a twentieth of the time of all other tests."""
+    sys.addaudithook(_note)
 
 
 @pytest.fixture
@@ -46,6 +50,7 @@ def asker(folder: Path, database_url: str, monkeypatch: pytest.MonkeyPatch) -> I
         opened.append(str(address))
         raise OSError("away")
 
+    _watch_files()
     database = open_project(folder, monkeypatch, state=database_url)
     monkeypatch.delenv("FEED_ASSETS_NOTIFY__OPS__URL")  # nobody is told
     monkeypatch.setattr(socket.socket, "connect", connect)
