@@ -6,6 +6,7 @@ CPU seconds are those of the worker and of the processes that it has waited for.
 import gc
 import os
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Generator
 from dataclasses import dataclass, field
@@ -45,6 +46,8 @@ class Tiers:
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     cpu: dict[str, float] = field(default_factory=dict)
     tests: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    ended: dict[str, float] = field(default_factory=dict)
+    idle: list[tuple[float, float]] = field(default_factory=lambda: [(time.monotonic(), _idle_seconds())])
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_itemcollected(self, item: pytest.Item) -> None:
@@ -124,11 +127,25 @@ class Tiers:
             properties = [(name, str(value)) for name, value in report.user_properties]
             self.cpu[report.nodeid] = sum(float(value) for name, value in properties if name == "cpu")
             self.tests[dict(properties)["tier"]].append(report.nodeid)
+            now = self.ended[getattr(report, "worker_id", "main")] = time.monotonic()
+            if now >= self.idle[-1][0] + 60:
+                self.idle.append((now, _idle_seconds()))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """The costs of each tier, with its slowest tests."""
+        """The costs of each tier, with its slowest tests, and what bounds the whole: processors, or a last worker."""
         if len(self.cpu) <= SHOWN:
             return
+        terminalreporter.section("workers and processors")
+        begun = self.idle[0][0]
+        ends = ", ".join(f"{worker} {end - begun:.0f} s" for worker, end in sorted(self.ended.items()))
+        terminalreporter.write_line(f"last test ended after: {ends}")
+        shares = (
+            (idle - before) / (end - start)
+            for (start, before), (end, idle) in zip(self.idle, self.idle[1:], strict=False)
+        )
+        terminalreporter.write_line(
+            f"idle processors of {os.cpu_count()}, by minute: {' '.join(f'{each:.1f}' for each in shares) or 'none'}"
+        )
         terminalreporter.section("durations by tier")
         for tier in ("fast", *reversed(TIERS)):
             tests = sorted(self.tests[tier], key=self.seconds.__getitem__, reverse=True)
@@ -159,6 +176,12 @@ class FilesAndGroups(LoadGroupScheduling):
         if node is self.nodes[0]:
             self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
         super()._assign_work_unit(node)
+
+
+def _idle_seconds() -> float:
+    """The seconds that processors of this machine have had nothing to do."""
+    idle, waiting = Path("/proc/stat").read_text().split()[4:6]
+    return (int(idle) + int(waiting)) / os.sysconf("SC_CLK_TCK")
 
 
 def _counted(item: pytest.Item) -> Generator[None, None, float]:
