@@ -18,7 +18,7 @@ from tests.instances.attempts.version_benches import NEW, OLD, Bench, make, poll
 STEP = sized(41, 1)
 """Every n-th change is the last of a process, the first of them in the middle of the step."""
 _FEW = 20
-_OF_S3, _OF_HIVE = [pytest.mark.server], [pytest.mark.server, pytest.mark.spark]
+_OF_S3, _OF_HIVE = [pytest.mark.server], [pytest.mark.server, pytest.mark.spark, pytest.mark.xdist_group("metastore")]
 
 
 def _where(request: pytest.FixtureRequest, kind: str) -> dict[str, Any]:
