@@ -1,8 +1,8 @@
 """What people write into entities never reaches a shell, `eval`, or SQL as text."""
 
 import ast
-from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,11 +23,25 @@ CONSTANT_NAMES = {"VERSION_TABLE", "LOCK_KEY", "LOCK_WAIT_SECONDS", "SQLITE_CACH
 """What may stand in SQL that is put together: constants of our own."""
 
 
-def calls() -> Iterator[tuple[str, str, ast.Call]]:
-    for file in (ROOT / "feed_assets").rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-            if isinstance(node, ast.Call):
-                yield f"{file.relative_to(ROOT)}:{node.lineno}", ast.unparse(node.func), node
+@cache
+def calls() -> tuple[tuple[str, str, ast.Call], ...]:
+    """Every call in the product: its place, the name of what is called, and itself."""
+    return tuple(
+        (f"{file.relative_to(ROOT)}:{node.lineno}", name_of(node.func), node)
+        for file in (ROOT / "feed_assets").rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.Call)
+    )
+
+
+def name_of(called: ast.expr) -> str:
+    """The name of what is called, such as `os.system`; what stands before a dot is left out where it is no name."""
+    match called:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=value, attr=name):
+            return f"{name_of(value)}.{name}"
+    return ""
 
 
 def test_nothing_is_evaluated_and_no_shell_is_started() -> None:
@@ -43,7 +57,7 @@ def test_sql_is_put_together_from_constants_only() -> None:
     found = [
         f"{place} {part}"
         for place, name, call in calls()
-        if name.rpartition(".")[2] in SQL_TEXT and "state" in place and "migrations" not in place
+        if name.rpartition(".")[2] in SQL_TEXT
         for argument in call.args
         if isinstance(argument, ast.JoinedStr)
         for value in argument.values
