@@ -24,12 +24,11 @@ from feed_assets.errors import shorten
 from feed_assets.json_form import parse_json
 from feed_assets.settings import ENV_SETTINGS, Settings, find_settings_file, load_settings, project_environment
 from feed_assets.timing.errors import TimingError
-from feed_assets.timing.sequence import UTC_KEYS, parse_frequency, parse_instance, parse_time
+from feed_assets.timing.sequence import UTC_KEYS, parse_frequency, parse_instance, parse_time, zone_of_keys
 
 if TYPE_CHECKING:
     from feed_assets.definitions.verbs.context import EntityContext
     from feed_assets.plan.records import Plan
-    from feed_assets.sql.database import Database
     from feed_assets.timing.sequence import InstanceSequence
 
 Proposal: TypeAlias = Callable[[click.Context], Iterable[str]]
@@ -129,8 +128,6 @@ def find_times(ctx: click.Context) -> Iterable[str]:
 
 def find_zone(given: Mapping[str, Any]) -> ZoneInfo:
     """Return the zone of days and keys of the process or feed that the parameters of a command name, else UTC."""
-    from feed_assets.timing.sequence import UTC_KEYS, zone_of_keys
-
     name = _named(given)
     return next(map(zone_of_keys, _sequences(_load_plan(), name, given.get("kind")) if name else ()), UTC_KEYS)
 
@@ -173,7 +170,7 @@ def find_sweeps(_: click.Context) -> Iterable[str]:
     """Return the ids of the newest sweeps."""
     from feed_assets.log.removals.store import Sweeps
 
-    with _open_state().read() as connection:
+    with open_state(load_settings()).read() as connection:
         return [sweep.sweep_id for sweep in Sweeps(connection).newest(_NEWEST)]
 
 
@@ -181,7 +178,7 @@ def find_holds(_: click.Context) -> Iterable[str]:
     """Return the names of the active holds."""
     from feed_assets.log.removals.holds import Holds
 
-    with _open_state().read() as connection:
+    with open_state(load_settings()).read() as connection:
         return [hold.name for hold in Holds(connection).active(open_clock(load_settings()).now())]
 
 
@@ -197,12 +194,6 @@ def _load_plan() -> "Plan":
 
     settings = load_settings()
     return load_location(settings, open_clock(settings).now(), find_plan_cache(os.environ)).plan
-
-
-def _open_state() -> "Database":
-    from feed_assets.cli.state import open_state
-
-    return open_state(load_settings())
 
 
 ENV_AUTHOR = "FEED_ASSETS_AUTHOR"

@@ -13,7 +13,7 @@ from feed_assets.alerts.deadlines.store import SlaMisses
 from feed_assets.alerts.delivery.receivers import Receiver, read_receivers
 from feed_assets.alerts.delivery.store import Deliveries, Delivery, ReceiverState, ReceiverStates
 from feed_assets.alerts.forecasting.chains import ChainReader
-from feed_assets.alerts.forecasting.forecasts import find_missing, forecast
+from feed_assets.alerts.forecasting.forecasts import are_missing, forecast
 from feed_assets.context.operation import OperationContext
 from feed_assets.entities.common import Kind
 from feed_assets.explain.records import Reason, ReasonCode
@@ -103,7 +103,7 @@ def _forecast(
 ) -> tuple[str, float | None]:
     """Return what is forecast of a deadline, and the probability of a miss; nothing without enough history."""
     is_to_come = deadlines.due_at(nominal_time) > context.as_of
-    if not is_to_come or not find_missing(connection, deadlines, [nominal_time]):
+    if not is_to_come or not are_missing(connection, [(deadlines, nominal_time)])[0]:
         return "", None
     reader = ChainReader(connection=connection, timeline=context.timeline, as_of=context.as_of)
     (found,) = forecast(reader, [(deadlines, nominal_time)])

@@ -29,7 +29,7 @@ from feed_assets.log.tables import HAS_HOLDER, leases
 from feed_assets.sql.column_types import Text, from_micros
 from feed_assets.sql.database import Database
 from feed_assets.sql.errors import FencedOutError, LeaseHeldError
-from feed_assets.sql.rows import KEY_ROWS, POSITION, RowMapper, build_insert, key_rows, render_rows, select_keyed
+from feed_assets.sql.rows import KEY_ROWS, POSITION, RowMapper, build_insert, key_rows, render_rows, select_keys
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql, sqlite
@@ -191,11 +191,8 @@ class Leases:
 
 def find_held(connection: Connection, keys: Collection[tuple[str, str, datetime]], now: datetime) -> list[Lease]:
     """Return the leases on some (entity, cluster, nominal time) keys that are held at `now`; for observers."""
-    if not keys:
-        return []
-    statement = select_keyed(connection.dialect.name, leases, _KEY, _ROWS.columns)
-    statement = statement.where(HAS_HOLDER, _T.expires_at > now)
-    return _ROWS.find(connection, statement, {KEY_ROWS: render_rows(keys)})
+    found = select_keys(connection, leases, _KEY, _ROWS.columns, keys, HAS_HOLDER, _T.expires_at > now)
+    return list(map(_ROWS.load, found))
 
 
 def find_leased(connection: Connection, entity: str, now: datetime) -> list[Lease]:

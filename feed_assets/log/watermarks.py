@@ -1,6 +1,6 @@
 """Store how far the instances of each feed and process were created, to find due instances at once; part long pasts."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -62,8 +62,13 @@ class Watermarks(TableStore):
 
     def beginnings(self, kind: WatermarkKind, keys: Iterable[tuple[str, str]]) -> dict[EntityKey, datetime]:
         """Return where those of (entity, cluster) keys that have a long past, or had one, begin behind it."""
-        found = _ROWS.of_keys(self._connection, _KEY, [(kind, *key) for key in keys])
-        return {each.key: each.past_until for each in found if each.past_until is not None}
+        found = self.next_of([(kind, *key) for key in keys])
+        return {each.key: each.past_until for each in found.values() if each.past_until is not None}
+
+    def next_of(self, keys: Collection[tuple[WatermarkKind, str, str]]) -> dict[tuple[str, str, str], Watermark]:
+        """Return the watermarks that some (kind, entity, cluster) have, without their delays, in one statement."""
+        found = _ROWS.of_keys(self._connection, _KEY, keys)
+        return {(each.kind, *each.key): each for each in found}
 
     def all(self, kind: WatermarkKind) -> dict[EntityKey, Watermark]:
         """Return every watermark of a kind; for commands, not for ticks."""

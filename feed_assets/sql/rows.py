@@ -24,6 +24,7 @@ from sqlalchemy import (
     Select,
     Subquery,
     Table,
+    TextClause,
     and_,
     bindparam,
     cast,
@@ -234,6 +235,23 @@ class RowMapper(Generic[T]):
         """Insert the rows of values, in the given order, whose keys no row has."""
         self._write(connection, build_insert_if_absent(connection.dialect.name, self._table), values)
 
+    def add_new(self, connection: Connection, names: tuple[str, ...], values: Iterable[T]) -> list[T]:
+        """Insert the rows of values whose keys, in the named columns, no row has; return those that were new, by key.
+
+        Of two values with one key the last counts.
+        """
+        given = dict(sorted((attrgetter(*names)(value), value) for value in values))
+        columns = tuple(self._table.c[name] for name in names)
+        known = {tuple(row) for row in select_keys(connection, self._table, names, columns, given)}
+        new = [value for key, value in given.items() if key not in known]
+        if not new:
+            return []
+        statement, rows = build_insert_if_absent(connection.dialect.name, self._table), list(map(self.values, new))
+        if connection.dialect.name == "sqlite":  # where nobody else has added one meanwhile
+            connection.execute(statement, rows)
+            return new
+        return [given[tuple(row)] for row in connection.execute(statement.returning(*columns), rows)]
+
     def _write(self, connection: Connection, statement: Insert, values: Iterable[T]) -> None:
         rows = [self.values(value) for value in values]
         if rows:
@@ -254,11 +272,14 @@ def select_keys(
     names: tuple[str, ...],
     columns: tuple[ColumnElement[Any], ...],
     keys: Collection[Sequence[object]],
+    *conditions: ColumnElement[bool] | TextClause,
 ) -> Sequence[Any]:
-    """Return columns of the rows that have one of the keys in the named columns, in one statement."""
+    """Return columns of the rows that have one of the keys in the named columns, and meet some conditions, in one
+    statement.
+    """
     if not keys:
         return ()
-    statement = select_keyed(connection.dialect.name, table, names, columns)
+    statement = select_keyed(connection.dialect.name, table, names, columns).where(*conditions)
     return connection.execute(statement, {KEY_ROWS: render_rows(keys)}).all()
 
 

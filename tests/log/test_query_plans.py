@@ -122,7 +122,7 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "transition_many": lambda c: ProcessInstances(c).transition_many(
         [KEY], {WAITING}, status=READY, updated_at=hour(0)
     ),
-    "deadlines_passed": lambda c: ProcessInstances(c).deadlines_passed(hour(0), 9, cluster="primary"),
+    "deadlines_passed": lambda c: ProcessInstances(c).deadlines_passed("primary", hour(0), 9),
     "undecided": lambda c: ProcessInstances(c).undecided("primary", 9),
     "due_retries": lambda c: ProcessInstances(c).due_retries("primary", hour(0), 9),
     "watermarks of scheduled": lambda c: Watermarks(c).due(
@@ -196,7 +196,7 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "read the outbox": lambda c: Outbox(c).read(0, 9),
     "entries of a cluster": lambda c: Agenda(c).of_cluster(AgendaKind.RETENTION, "primary"),
     "remove manifests": lambda c: Manifests(c).remove([FeedKey("clicks", "primary", hour(0))]),
-    "first event of a feed": lambda c: InstanceDurations(c).first_event_at("clicks", "primary"),
+    "first event of a feed": lambda c: InstanceDurations(c).first_events([("clicks", "primary")]),
     "arrivals": lambda c: InstanceDurations(c).arrivals([FeedKey("clicks", "primary", hour(0))]),
     "instance durations": lambda c: InstanceDurations(c).of_processes([ProcessKey("daily", "primary", hour(0))]),
     "due entries": lambda c: Agenda(c).due([AgendaKind.RETENTION], "primary", hour(0), 9),

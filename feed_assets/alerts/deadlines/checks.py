@@ -14,32 +14,30 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import NamedTuple, TypeVar
 
 from sqlalchemy import Connection
 
 from feed_assets.alerts.deadlines.due_times import (
     KINDS,
+    DeadlineKey,
     Deadlines,
-    decide_feed_misses,
-    decide_process_misses,
+    find_misses,
     find_sla,
+    iter_deadlines,
     moved_by,
     open_deadlines,
 )
 from feed_assets.alerts.deadlines.messages import FindCauses, build_missed, build_recovered, first_of_each
-from feed_assets.alerts.deadlines.records import LateInstance, Recovered, Recovery, SlaMiss, SlaPause, Starts
+from feed_assets.alerts.deadlines.records import LateInstance, Recovered, Recovery, SlaMiss, SlaPause
 from feed_assets.alerts.deadlines.store import SlaMisses
 from feed_assets.context.bulkheads import TickStep
 from feed_assets.context.tick import Tick, tick_step
 from feed_assets.entities.common import Kind
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.definitions.store import Definitions
-from feed_assets.log.instances.feed_instances import FeedInstances
-from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.messages.levels import SlaLevel
 from feed_assets.log.messages.outbox import Outbox
-from feed_assets.log.records import FeedInstance, FeedKey, ProcessInstance, ProcessKey, Watermark, WatermarkKind
+from feed_assets.log.records import Watermark, WatermarkKind
 from feed_assets.log.watermarks import Watermarks
 from feed_assets.plan.records import Plan
 from feed_assets.releases.timeline import ReleaseTimeline, is_applied
@@ -91,15 +89,6 @@ def _waiting(cluster: str) -> str:
     return f"sla/waiting/{cluster}"
 
 
-class DeadlineKey(NamedTuple):
-    """One level of the deadlines of a feed or process on a cluster."""
-
-    kind: Kind
-    name: str
-    cluster: str
-    level: SlaLevel
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanEffect:
     """What a changed plan means: watermarks to write and to remove, and misses that are over."""
@@ -128,11 +117,8 @@ def find_plan_effect(connection: Connection, timeline: ReleaseTimeline, cluster:
 
     An entity that is declared, but left out of the plan because of errors, keeps its place and its misses.
     """
-    wanted = {
-        key: found
-        for key in _iter_declared(timeline.plan, cluster)
-        if (found := open_deadlines(connection, timeline, *key)) is not None
-    }
+    found = iter_deadlines(connection, timeline, _iter_declared(timeline.plan, cluster))
+    wanted = {DeadlineKey(each.kind, each.name, each.cluster, each.level): each for each in found}
     standing = {
         DeadlineKey(kind, name, on, level): watermark
         for (kind, level), mark in KINDS.items()
@@ -258,10 +244,8 @@ def _key_of(miss: SlaMiss) -> DeadlineKey:
 ENTITIES_A_STEP = 500
 INSTANCES_A_STEP = 500
 RECOVERED_A_STEP = 5_000
-KEYS_A_QUERY = 10_000
 
 _MOMENT = timedelta(microseconds=1)
-_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,11 +275,6 @@ class _Walk:
     deadlines: Deadlines
     times: tuple[datetime, ...]
     following: Watermark
-
-    @property
-    def keys(self) -> Iterator[tuple[str, str, datetime]]:
-        """The instances."""
-        return ((self.deadlines.name, self.deadlines.cluster, time) for time in self.times)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -374,7 +353,7 @@ class _Look:
         recovered = SlaMisses(connection).recovered(self.tick.cluster, RECOVERED_A_STEP)
         return _Findings(
             moved=tuple(walk.following for walk in walks),
-            misses=tuple(find_misses(connection, walks, self.tick.as_of)),
+            misses=tuple(_find_misses(connection, walks, self.tick.as_of)),
             recovered=tuple(recovered),
         )
 
@@ -394,23 +373,8 @@ class _Look:
         return _Walk(deadlines=deadlines, times=times, following=watermark_at(deadlines, following))
 
 
-def find_misses(connection: Connection, walks: Sequence[_Walk], as_of: datetime) -> list[SlaMiss]:
-    """Return the misses among the instances of several walks, whose records are read together."""
-    feeds = [walk for walk in walks if walk.deadlines.kind is Kind.FEED]
-    processes = [walk for walk in walks if walk.deadlines.kind is Kind.PROCESS]
-    misses: list[SlaMiss] = []
-    rows: dict[FeedKey, FeedInstance] = {}
-    for keys in batched((FeedKey(*key) for walk in feeds for key in walk.keys), KEYS_A_QUERY):
-        rows |= FeedInstances(connection).get_many(keys)
-    for walk in feeds:
-        misses += decide_feed_misses(walk.deadlines, walk.times, rows, as_of)
-    found: dict[ProcessKey, ProcessInstance] = {}
-    starts: dict[ProcessKey, Starts] = {}
-    for wanted in batched((ProcessKey(*key) for walk in processes for key in walk.keys), KEYS_A_QUERY):
-        found |= ProcessInstances(connection).get_many(wanted)
-        starts |= SlaMisses(connection).starts(wanted)
-    for walk in processes:
-        misses += decide_process_misses(walk.deadlines, walk.times, found, starts, as_of)
+def _find_misses(connection: Connection, walks: Sequence[_Walk], as_of: datetime) -> list[SlaMiss]:
+    misses = find_misses(connection, [(walk.deadlines, walk.times) for walk in walks], as_of)
     last = SlaMisses(connection).last_episodes({miss.instance for miss in misses})
     return [replace(miss, episode=last.get((miss.instance, miss.level), 0) + 1) for miss in misses]
 
@@ -428,13 +392,6 @@ def _write(connection: Connection, tick: Tick, found: _Findings, causes: Mapping
     Outbox(connection).append_many(messages)
     if found.misses or found.over:
         note_changed_misses(connection, tick.cluster)
-
-
-def batched(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
-    """Yield the items in lists of at most so many; nothing without items."""
-    items = iter(items)
-    while batch := list(islice(items, size)):
-        yield batch
 
 
 def find_still_late(misses: SlaMisses, over: Iterable[Recovered]) -> frozenset[LateInstance]:

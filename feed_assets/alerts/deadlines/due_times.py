@@ -5,13 +5,15 @@ missed one that has passed, by what is recorded of them.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from sqlalchemy import Connection
 
 from feed_assets.alerts.deadlines.records import LateInstance, Recovery, SlaMiss, SlaPause, Starts
 from feed_assets.alerts.deadlines.store import SlaMisses
 from feed_assets.entities.common import Kind
+from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.messages.levels import SlaLevel
 from feed_assets.log.records import (
     FeedInstance,
@@ -23,6 +25,7 @@ from feed_assets.log.records import (
     WatermarkKind,
 )
 from feed_assets.log.watermarks import Watermarks
+from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord, Plan, SlaRecord
 from feed_assets.releases.timeline import ActiveRelease, ReleaseTimeline
 from feed_assets.timing.sequence import InstanceSequence
@@ -34,6 +37,20 @@ KINDS: dict[tuple[Kind, SlaLevel], WatermarkKind] = {
     (Kind.PROCESS, SlaLevel.HIGH): WatermarkKind.PROCESS_HIGH,
 }
 """The watermarks that walk along the deadlines."""
+
+
+class DeadlineKey(NamedTuple):
+    """One level of the deadlines of a feed or process on a cluster."""
+
+    kind: Kind
+    name: str
+    cluster: str
+    level: SlaLevel
+
+    @property
+    def at(self) -> Key:
+        """The name and the cluster."""
+        return (self.name, self.cluster)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,38 +119,37 @@ def find_sla(plan: Plan, kind: Kind, name: str, cluster: str) -> SlaRecord | Non
     return None if record is None else record.sla
 
 
-def delay_of(sla: SlaRecord, level: SlaLevel) -> timedelta | None:
-    """Return the time from a nominal time to its deadline; None if there is none of this level."""
-    limit = sla.low if level is SlaLevel.LOW else sla.high
-    return None if limit is None else limit.as_duration()
-
-
 def open_deadlines(
     connection: Connection, timeline: ReleaseTimeline, kind: Kind, name: str, cluster: str, level: SlaLevel
 ) -> Deadlines | None:
     """Return the deadlines of a feed or process on a cluster; None if it has none of this level."""
-    plan = timeline.plan
-    sla = find_sla(plan, kind, name, cluster)
-    delay = None if sla is None else delay_of(sla, level)
-    if sla is None or delay is None:
-        return None
-    spans: Sequence[InstanceSequence | ActiveRelease]
-    pauses: Sequence[SlaPause] = ()
-    if kind is Kind.FEED:
-        spans = [plan.feeds[name, cluster].sequence]
-    else:
-        spans = timeline.spans(connection, (name, cluster))
-        pauses = SlaMisses(connection).pauses(name, cluster)
-    return Deadlines(
-        kind=kind,
-        name=name,
-        cluster=cluster,
-        level=level,
-        sla=sla,
-        delay=delay,
-        spans=tuple(spans),
-        pauses=tuple(pauses),
-    )
+    return next(iter_deadlines(connection, timeline, [DeadlineKey(kind, name, cluster, level)]), None)
+
+
+def iter_deadlines(
+    connection: Connection, timeline: ReleaseTimeline, keys: Iterable[DeadlineKey]
+) -> Iterator[Deadlines]:
+    """Yield the deadlines of several feeds and processes; those that have none of a level are left out. Costs one
+    statement for the pauses of all processes, and what the releases cost.
+    """
+    plan, found = timeline.plan, list[tuple[DeadlineKey, SlaRecord, timedelta]]()
+    for key in keys:
+        sla = find_sla(plan, key.kind, key.name, key.cluster)
+        limit = None if sla is None else sla.low if key.level is SlaLevel.LOW else sla.high
+        if sla is not None and limit is not None:
+            found.append((key, sla, limit.as_duration()))
+    pauses = SlaMisses(connection).pauses({key.at for key, _, _ in found if key.kind is Kind.PROCESS})
+    for key, sla, delay in found:
+        is_feed = key.kind is Kind.FEED
+        spans: Sequence[InstanceSequence | ActiveRelease]
+        spans = [plan.feeds[key.at].sequence] if is_feed else timeline.spans(connection, key.at)
+        yield Deadlines(
+            **key._asdict(),
+            sla=sla,
+            delay=delay,
+            spans=tuple(spans),
+            pauses=() if is_feed else tuple(pauses.get(key.at, ())),
+        )
 
 
 def describe_late(connection: Connection, record: FeedRecord, nominal_time: datetime, at: datetime) -> str | None:
@@ -154,6 +170,32 @@ def describe_late(connection: Connection, record: FeedRecord, nominal_time: date
             late = timedelta(seconds=(at - due_at) // timedelta(seconds=1))
             return f"{late} after sla.{level.value} {limit.render()}"
     return None
+
+
+KEYS_A_QUERY = 10_000
+
+
+def find_misses(
+    connection: Connection, passed: Sequence[tuple[Deadlines, Sequence[datetime]]], as_of: datetime
+) -> list[SlaMiss]:
+    """Return the misses among instances whose deadlines have passed, or would have; their records are read together."""
+    rows: dict[FeedKey, FeedInstance] = {}
+    found: dict[ProcessKey, ProcessInstance] = {}
+    starts: dict[ProcessKey, Starts] = {}
+    keys = [(each.kind, (each.name, each.cluster, time)) for each, times in passed for time in times]
+    for first in range(0, len(keys), KEYS_A_QUERY):
+        asked = keys[first : first + KEYS_A_QUERY]
+        rows |= FeedInstances(connection).get_many([key for kind, key in asked if kind is Kind.FEED])
+        processes = [key for kind, key in asked if kind is Kind.PROCESS]
+        found |= ProcessInstances(connection).get_many(processes)
+        starts |= SlaMisses(connection).starts(processes)
+    misses: list[SlaMiss] = []
+    for each, times in passed:
+        if each.kind is Kind.FEED:
+            misses += decide_feed_misses(each, times, rows, as_of)
+        else:
+            misses += decide_process_misses(each, times, found, starts, as_of)
+    return misses
 
 
 THERE = frozenset({FeedInstanceStatus.AVAILABLE, FeedInstanceStatus.EMPTY})

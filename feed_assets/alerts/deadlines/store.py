@@ -24,17 +24,16 @@ from feed_assets.entities.common import Kind
 from feed_assets.log.instances.tables import attempts, feed_instances, process_instances
 from feed_assets.log.messages.levels import SlaLevel
 from feed_assets.log.records import FeedInstanceStatus, ProcessInstanceStatus, ProcessKey
+from feed_assets.plan.edges import Key
 from feed_assets.sql.column_types import to_micros
 from feed_assets.sql.rows import (
     KEY_ROWS,
     RowMapper,
     TableStore,
-    build_insert_if_absent,
     has_key,
     key_parameters,
     key_rows,
     render_rows,
-    select_keys,
 )
 from feed_assets.sql.totals import Total, TotalKind, Totals
 
@@ -67,19 +66,9 @@ class SlaMisses(TableStore):
 
     def add(self, misses: Iterable[SlaMiss]) -> None:
         """Record missed deadlines; one that is recorded already stays as it is."""
-        given = {miss.key: miss for miss in misses}
-        known = self._known(given)
-        new = [miss for key, miss in sorted(given.items()) if key not in known]
-        if not new:
-            return
-        statement, rows = build_insert_if_absent(self._dialect, sla_misses), [_ROWS.values(miss) for miss in new]
-        if self._dialect == "sqlite":
-            self._connection.execute(statement, rows)
-            added = [(miss.kind, miss.name, miss.cluster, miss.level) for miss in new]
-        else:
-            found = self._connection.execute(statement.returning(_T.kind, _T.name, _T.cluster, _T.level), rows)
-            added = [(kind, name, cluster, level) for kind, name, cluster, level in found]
-        Totals(self._connection).add(Total(_TOTAL_OF[kind], name, on, level) for kind, name, on, level in added)
+        added = _ROWS.add_new(self._connection, SlaKey._fields, misses)
+        totals = (Total(_TOTAL_OF[miss.kind], miss.name, miss.cluster, miss.level) for miss in added)
+        Totals(self._connection).add(totals)
 
     def open(
         self, cluster: str, kind: str | None = None, name: str | None = None, *, limit: int | None = None
@@ -210,11 +199,12 @@ class SlaMisses(TableStore):
         """Record a time in which a process was not scheduled."""
         _PAUSES.put(self._connection, [pause])
 
-    def pauses(self, process: str, cluster: str) -> list[SlaPause]:
-        """Return the pauses of a process, oldest first."""
-        columns = sla_pauses.c
-        is_wanted = (columns.process == process, columns.cluster == cluster)
-        return _PAUSES.find(self._connection, _PAUSES.select.where(*is_wanted).order_by(columns.begun_at))
+    def pauses(self, processes: Collection[Key]) -> dict[Key, list[SlaPause]]:
+        """Return the pauses of some processes, oldest first, by process and cluster; those without any are left out."""
+        found: dict[Key, list[SlaPause]] = {}
+        for pause in sorted(_PAUSES.of_keys(self._connection, SlaPause._fields[:2], processes)):
+            found.setdefault(pause[:2], []).append(pause)
+        return found
 
     def _recovered_feeds(self, cluster: str, limit: int) -> list[Recovered]:
         # Concatenated, so that SQLite begins with the late instances.
@@ -243,11 +233,6 @@ class SlaMisses(TableStore):
             else Recovered(miss, _OF_PROCESS.get(status, Recovery.STARTED), ended_at)
             for miss, status, _, ended_at in found
         ]
-
-    def _known(self, keys: Collection[SlaKey]) -> set[SlaKey]:
-        names = SlaKey._fields
-        columns = tuple(_T[name] for name in names)
-        return {SlaKey(*row) for row in select_keys(self._connection, sla_misses, names, columns, keys)}
 
     def _mark(self, misses: Iterable[SlaMiss], **changes: Any) -> None:
         keys = sorted(miss.key for miss in misses)

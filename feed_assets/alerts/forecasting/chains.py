@@ -34,7 +34,7 @@ from feed_assets.log.tables import feed_events
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.releases.timeline import ActiveRelease, ReleaseTimeline
-from feed_assets.sql.rows import KEY_ROWS, TableStore, key_rows, render_rows, select_keyed, select_keys
+from feed_assets.sql.rows import KEY_ROWS, TableStore, key_rows, render_rows, select_keys
 from feed_assets.timing import dates
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.sequence import InstanceSequence
@@ -124,10 +124,16 @@ class InstanceDuration(NamedTuple):
 class InstanceDurations(TableStore):
     """The durations of instances as one transaction sees them."""
 
-    def first_event_at(self, feed: str, cluster: str) -> datetime | None:
-        """Return when the first event of a feed on a cluster was recorded; None without any."""
-        is_of_feed = (_E.feed == feed, _E.cluster == cluster)
-        return self._connection.scalar(select(_E.recorded_at).where(*is_of_feed).order_by(_E.seq).limit(1))
+    def first_events(self, feeds: Collection[Key]) -> dict[Key, datetime]:
+        """Return when the first event of each of some feeds on a cluster was recorded; those without any are left
+        out.
+        """
+        wanted = key_rows(self._dialect, ("feed", "cluster"))
+        is_of_feed = (_E.feed == wanted.c.feed, _E.cluster == wanted.c.cluster)
+        first = select(_E.recorded_at).where(*is_of_feed).order_by(_E.seq).limit(1).correlate(wanted)
+        statement = select(wanted.c.feed, wanted.c.cluster, first.scalar_subquery())
+        found = self._connection.execute(statement, {KEY_ROWS: render_rows(feeds)}) if feeds else ()
+        return {(feed, cluster): at for feed, cluster, at in found if at is not None}
 
     def arrivals(self, keys: Collection[tuple[str, str, datetime]]) -> dict[FeedKey, datetime]:
         """Return when instances of feeds first came, whatever became of them; left out if they never did.
@@ -136,22 +142,20 @@ class InstanceDurations(TableStore):
         """
         if not keys:
             return {}
-        parameters = {KEY_ROWS: render_rows(keys)}
         wanted = key_rows(self._dialect, FeedKey._fields)
         is_it = and_(*(_E[name] == wanted.c[name] for name in FeedKey._fields), _E.kind.in_(sorted(ARRIVING)))
         key = (_E.feed, _E.cluster, _E.nominal_time)
         came = select(*key, func.min(_E.recorded_at)).join_from(wanted, feed_events, is_it).group_by(*key)
-        found = {FeedKey(*each): at for *each, at in self._connection.execute(came, parameters)}
+        rows = self._connection.execute(came, {KEY_ROWS: render_rows(keys)})
+        found = {FeedKey(*each): at for *each, at in rows}
         columns = (_F.feed, _F.cluster, _F.nominal_time, _F.updated_at)
-        empty = select_keyed(self._dialect, feed_instances, FeedKey._fields, columns)
-        for *each, at in self._connection.execute(empty.where(_F.status == FeedInstanceStatus.EMPTY), parameters):
+        is_empty = _F.status == FeedInstanceStatus.EMPTY
+        for *each, at in select_keys(self._connection, feed_instances, FeedKey._fields, columns, keys, is_empty):
             found.setdefault(FeedKey(*each), at)
         return found
 
     def of_processes(self, keys: Collection[tuple[str, str, datetime]]) -> dict[ProcessKey, InstanceDuration]:
         """Return the durations of instances of processes; those that were never created are left out."""
-        if not keys:
-            return {}
         attempted = SlaMisses(self._connection).starts(keys)
         columns = (_P.process, _P.cluster, _P.nominal_time, _P.status, _P.materialized_at, _P.ready_at)
         found = {}
@@ -366,8 +370,8 @@ class ChainReader:
 
     def __init__(self, *, connection: Connection, timeline: ReleaseTimeline, as_of: datetime) -> None:
         self.connection, self.timeline, self.as_of = connection, timeline, as_of
-        self._since: dict[Key, datetime | None] = {}
         durations = InstanceDurations(connection)
+        self._first_events = _Known(durations.first_events)
         self._arrivals = _Known(durations.arrivals)
         self._durations = _Known(durations.of_processes)
         self._rows = _Known(ProcessInstances(connection).get_many)
@@ -380,7 +384,7 @@ class ChainReader:
         found: dict[OpenDeadline, Chain] = {}
         reading = [self._of_deadline(deadline, found) for deadline in deadlines]
         while reading := [each for each in reading if next(each, False) is None]:
-            for known in (self._arrivals, self._durations, self._rows, self._states):
+            for known in (self._first_events, self._arrivals, self._durations, self._rows, self._states):
                 known.answer()
         return [found[deadline] for deadline in deadlines]
 
@@ -433,7 +437,7 @@ class ChainReader:
         return None
 
     def _of_arrival(self, record: FeedRecord, time: datetime, due_at: datetime) -> _Reading[Chain]:
-        since = self._first_event_at(record.key)
+        since = (yield from self._first_events.ask({record.key})).get(record.key)
         if since is None or not record.is_expected:
             return _too_few(0)
         limit, waited = due_at - time, self.as_of - time
@@ -444,11 +448,6 @@ class ChainReader:
         if not waits.is_enough:
             return _too_few(waits.count)
         return Chain(now=waits.outlook(waited), earlier=waits.count, reason=waits.compare(waited, limit))
-
-    def _first_event_at(self, key: Key) -> datetime | None:
-        if key not in self._since:
-            self._since[key] = InstanceDurations(self.connection).first_event_at(*key)
-        return self._since[key]
 
     def _of_process(self, key: Key, time: datetime, due_at: datetime, level: SlaLevel, up: int) -> _Reading[Chain]:
         """Return when an instance of a process first begins (LOW), or succeeds (HIGH)."""

@@ -11,20 +11,20 @@ written and its watch removed in one transaction, so that a restart does not rep
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from itertools import islice
+from itertools import compress, islice
 
 from sqlalchemy import Connection
 
 from feed_assets.alerts.deadlines.due_times import (
+    DeadlineKey,
     Deadlines,
-    decide_feed_misses,
-    decide_process_misses,
+    find_misses,
     find_sla,
+    iter_deadlines,
     open_deadlines,
 )
 from feed_assets.alerts.deadlines.messages import build_payload
 from feed_assets.alerts.deadlines.records import LateInstance
-from feed_assets.alerts.deadlines.store import SlaMisses
 from feed_assets.alerts.forecasting.chains import Chain, ChainReader, OpenDeadline
 from feed_assets.alerts.forecasting.outlooks import FEWEST
 from feed_assets.context.bulkheads import TickStep
@@ -36,18 +36,15 @@ from feed_assets.json_form import Hidden, shows
 from feed_assets.log.agenda import Agenda, AgendaKey, AgendaKind, Entry
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.definitions.schedules import load_schedules
-from feed_assets.log.instances.feed_instances import FeedInstances
-from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.messages.levels import SlaLevel
 from feed_assets.log.messages.outbox import Outbox
 from feed_assets.log.messages.payloads import SlaEvent
 from feed_assets.log.messages.records import OutboxMessage
-from feed_assets.log.records import FeedKey, ProcessKey, Watermark, WatermarkKind
+from feed_assets.log.records import Watermark, WatermarkKind
 from feed_assets.log.watermarks import Watermarks
-from feed_assets.plan.edges import Key
 from feed_assets.releases.timeline import is_applied
 from feed_assets.sql.database import lock_log
-from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.dates import NEVER, render_datetime
 
 _MOMENT = timedelta(microseconds=1)
 
@@ -94,26 +91,27 @@ def decide_forecast(deadline: OpenDeadline, chain: Chain, as_of: datetime) -> Fo
 
 
 def find_coming(
-    connection: Connection, deadlines: Deadlines, as_of: datetime, until: datetime, limit: int
-) -> list[datetime]:
+    connection: Connection, found: Iterable[Deadlines], as_of: datetime, until: datetime, limit: int
+) -> list[tuple[Deadlines, datetime]]:
     """Return the first instances whose deadline is after `as_of`, at `until` at the latest, and that are not there."""
-    coming, missing = _iter_coming(connection, deadlines, as_of, until), list[datetime]()
-    while len(missing) < limit and (times := list(islice(coming, limit))):
-        missing += find_missing(connection, deadlines, times)
+    listed = list(found)
+    standing = Watermarks(connection).next_of([(each.watermark, each.name, each.cluster) for each in listed])
+    coming = (
+        (each, time)
+        for each in listed
+        for time in _iter_coming(each, standing.get((each.watermark, each.name, each.cluster)), as_of, until)
+    )
+    missing: list[tuple[Deadlines, datetime]] = []
+    while len(missing) < limit and (asked := list(islice(coming, limit))):
+        missing += compress(asked, are_missing(connection, asked))
     return missing[:limit]
 
 
-def find_missing(connection: Connection, deadlines: Deadlines, times: Sequence[datetime]) -> list[datetime]:
-    """Return which of some instances are not there: would their deadlines have passed, they would have missed them."""
-    name, cluster = deadlines.name, deadlines.cluster
-    if deadlines.kind is Kind.FEED:
-        rows = FeedInstances(connection).get_many([FeedKey(name, cluster, time) for time in times])
-        misses = decide_feed_misses(deadlines, times, rows, times[-1]) if times else []
-    else:
-        keys = [ProcessKey(name, cluster, time) for time in times]
-        found, starts = ProcessInstances(connection).get_many(keys), SlaMisses(connection).starts(keys)
-        misses = decide_process_misses(deadlines, times, found, starts, times[-1]) if times else []
-    return [miss.nominal_time for miss in misses if miss.told_at is not None]
+def are_missing(connection: Connection, asked: Sequence[tuple[Deadlines, datetime]]) -> list[bool]:
+    """Return whether each of some instances is not there: would its deadline have passed, it would have missed it."""
+    misses = find_misses(connection, [(deadlines, [time]) for deadlines, time in asked], NEVER)
+    missed = {(*miss.instance, miss.level) for miss in misses if miss.told_at is not None}
+    return [(of.kind, of.name, of.cluster, time, of.level) in missed for of, time in asked]
 
 
 def forecast(reader: ChainReader, wanted: Sequence[tuple[Deadlines, datetime]]) -> list[Forecast]:
@@ -133,9 +131,10 @@ def forecast(reader: ChainReader, wanted: Sequence[tuple[Deadlines, datetime]]) 
     return [decide_forecast(deadline, chain, reader.as_of) for deadline, chain in chains]
 
 
-def _iter_coming(connection: Connection, deadlines: Deadlines, as_of: datetime, until: datetime) -> Iterator[datetime]:
+def _iter_coming(
+    deadlines: Deadlines, standing: Watermark | None, as_of: datetime, until: datetime
+) -> Iterator[datetime]:
     """Yield from where the walk along the deadlines stands; where none has begun, from the first that is to come."""
-    standing = Watermarks(connection).get(deadlines.watermark, deadlines.name, deadlines.cluster)
     first = deadlines.sla.since or as_of - deadlines.delay
     if standing is not None and standing.next_time is not None:
         first = standing.next_time
@@ -190,16 +189,13 @@ def forecast_deadlines(
     """
     context.require_clusters(clusters)
     until = context.as_of + within
-    wanted: list[tuple[Deadlines, datetime]] = []
     kinds = _kinds_of(context, kind, name)
     with context.read() as connection:
         reader = ChainReader(connection=connection, timeline=context.timeline, as_of=context.as_of)
-        keys = _keys_of(context, connection, kinds, name, clusters)
-        for deadlines in _iter_deadlines(context, connection, keys):
-            times = find_coming(connection, deadlines, context.as_of, until, MOST + 1 - len(wanted))
-            wanted += [(deadlines, time) for time in times]
-            if len(wanted) > MOST:
-                break
+        of = _keys_of(context, connection, kinds, name, clusters)
+        keys = [DeadlineKey(*each, level) for each in of for level in SlaLevel]
+        deadlines = iter_deadlines(connection, context.timeline, keys)
+        wanted = find_coming(connection, deadlines, context.as_of, until, MOST + 1)
         found = forecast(reader, wanted[:MOST])
     return Forecasts(until=until, forecasts=_in_order(found), is_complete=len(wanted) <= MOST)
 
@@ -217,10 +213,10 @@ def _keys_of(
     kinds: tuple[Kind, ...],
     name: str | None,
     clusters: tuple[str, ...],
-) -> list[tuple[Kind, Key]]:
+) -> list[tuple[Kind, str, str]]:
     """Return the feeds and processes with deadlines, in order. Raises InstanceQueryError if a named one has none."""
     declared = [
-        (kind, key)
+        (kind, *key)
         for kind in kinds
         for key in sorted(context.records(kind))
         if name in (None, key[0])
@@ -228,7 +224,7 @@ def _keys_of(
         and find_sla(context.plan, kind, *key) is not None
     ]
     view = load_schedules(connection, context.without_row)
-    scheduled = [(kind, key) for kind, key in declared if kind is Kind.FEED or view.is_scheduled(kind, *key)]
+    scheduled = [each for each in declared if each[0] is Kind.FEED or view.is_scheduled(*each)]
     if name is not None and not scheduled:
         what = " or ".join(kind.value for kind in kinds)
         raise InstanceQueryError(
@@ -237,16 +233,6 @@ def _keys_of(
             next_step="Schedule it." if declared else "Declare `sla`, or name another one.",
         )
     return scheduled
-
-
-def _iter_deadlines(
-    context: OperationContext, connection: Connection, keys: list[tuple[Kind, Key]]
-) -> Iterator[Deadlines]:
-    for kind, (name, cluster) in keys:
-        for level in SlaLevel:
-            deadlines = open_deadlines(connection, context.timeline, kind, name, cluster, level)
-            if deadlines is not None:
-                yield deadlines
 
 
 def _in_order(found: list[Forecast]) -> tuple[Forecast, ...]:
@@ -431,6 +417,7 @@ class _Watching:
         while time is not None and time <= self.tick.as_of and levels and len(times) < INSTANCES_A_STEP:
             times.append(time)
             time = levels[-1].ceil(time + _MOMENT)
+        watched = [(deadlines, each) for deadlines in levels for each in times]
         Agenda[Entry](self.connection).put(
             Entry(
                 kind=_WATCHES[kind, deadlines.level],
@@ -440,8 +427,7 @@ class _Watching:
                 due_at=self._next_look(deadlines, missing),
                 planned_at=self.tick.as_of,
             )
-            for deadlines in levels
-            for missing in find_missing(self.connection, deadlines, times)
+            for deadlines, missing in compress(watched, are_missing(self.connection, watched))
             if deadlines.due_at(missing) > self.tick.as_of
         )
         return Watermark(
@@ -456,7 +442,10 @@ class _Watching:
         """Look at watched deadlines."""
         reader = ChainReader(connection=self.connection, timeline=self.tick.timeline, as_of=self.tick.as_of)
         watched = [(watch, deadlines) for watch in due if (deadlines := self._watched(watch)) is not None]
-        forecasts = forecast(reader, [(deadlines, watch.nominal_time) for watch, deadlines in watched])
+        asked = [(deadlines, watch.nominal_time) for watch, deadlines in watched]
+        is_missing = are_missing(self.connection, asked)
+        watched, asked = list(compress(watched, is_missing)), list(compress(asked, is_missing))
+        forecasts = forecast(reader, asked)
         warnings: list[Forecast] = []
         over = {watch.key for watch in due}
         later: list[Entry] = []
@@ -481,14 +470,14 @@ class _Watching:
     def _is_missing(self, found: Forecast) -> bool:
         of = found.deadline
         deadlines = self._find(of.kind, of.name, of.level)
-        return deadlines is not None and bool(find_missing(self.connection, deadlines, [of.nominal_time]))
+        return deadlines is not None and are_missing(self.connection, [(deadlines, of.nominal_time)])[0]
 
     def _watched(self, watch: Entry) -> Deadlines | None:
-        """Return the deadlines of what is watched; None if nothing is to be watched any more."""
+        """Return the deadlines of what is watched; None if they are not to be watched any more."""
         deadlines, time = self._find(watch.kind.entity_kind, watch.name, WATCHED[watch.kind]), watch.nominal_time
         if deadlines is None or not deadlines.contains(time) or deadlines.due_at(time) <= self.tick.as_of:
             return None
-        return deadlines if find_missing(self.connection, deadlines, [time]) else None
+        return deadlines
 
     def _next_look(self, deadlines: Deadlines, time: datetime) -> datetime:
         return self.tick.as_of + pause_before(deadlines.due_at(time), self.tick.as_of)

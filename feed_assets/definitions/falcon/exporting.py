@@ -66,10 +66,12 @@ def export_documents(
     keys = {(each.value, name) for each in kinds}
     entities: dict[EntityKey, AnyEntity] = {}
     issues: list[Issue] = []
+    names: list[str] = []
     for file in read_entity_files(location):
         parsed = parse_file(file, None)
         issues.extend(parsed.issues if name is None else ())
         for document in parsed.documents:
+            names += [document.key[1]] if document.key is not None and document.key[0] in kinds else []
             if name is not None and document.key not in keys:
                 continue
             issues.extend(document.issues)
@@ -78,7 +80,8 @@ def export_documents(
     if issues:
         raise DefinitionsError(location=str(location), issues=issues)
     if name is not None and not entities:
-        raise EntityNotFoundError(kind=kind or "entity", name=name, suggestions=_suggest(location, kinds, name))
+        close = closest(name, names)
+        raise EntityNotFoundError(kind=kind or "entity", name=name, suggestions=(close,) if close else ())
     if name is not None and len(entities) > 1:
         raise AmbiguousNameError(name=name, kinds=sorted(each for each, _ in entities))
     return tuple(_document(entities[each]) for each in sorted(entities, key=_order_of))
@@ -133,13 +136,3 @@ def _iter_texts(value: object) -> Iterator[str]:
 
 def _order_of(key: EntityKey) -> tuple[int, str]:
     return (list(Kind).index(Kind(key[0])), key[1])
-
-
-def _suggest(location: str | Path, kinds: Collection[Kind], wanted: str) -> tuple[str, ...]:
-    close = closest(wanted, (name for kind, name in _declared(location) if kind in kinds))
-    return (close,) if close else ()
-
-
-def _declared(location: str | Path) -> Iterator[EntityKey]:
-    for file in read_entity_files(location):
-        yield from (document.key for document in parse_file(file, None).documents if document.key)

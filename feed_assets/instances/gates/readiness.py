@@ -447,9 +447,8 @@ class _TimeOuts(Handler[ProcessInstance, tuple[int, int]]):
     at_once = EVENTS_A_STEP
 
     def find_due(self, connection: Connection, tick: Tick, limit: int) -> list[ProcessInstance]:
-        return ProcessInstances(connection).deadlines_passed(
-            tick.as_of, limit, cluster=tick.cluster, without_row=tick.without_row
-        )
+        instances = ProcessInstances(connection)
+        return instances.deadlines_passed(tick.cluster, tick.as_of, limit, without_row=tick.without_row)
 
     def unit_of(self, entry: ProcessInstance) -> str:
         return entry.process

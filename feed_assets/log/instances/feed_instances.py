@@ -20,7 +20,7 @@ from feed_assets.sql.rows import (
     delete_keys,
     key_rows,
     render_rows,
-    select_keyed,
+    select_keys,
 )
 
 _T = feed_instances.c
@@ -119,11 +119,7 @@ class FeedInstances(TableStore):
 
         In a write transaction only: it keeps other transactions from changing this until it ends.
         """
-        if not keys:
-            return set()
         lock_log(self._connection)
-        columns = (_T.feed, _T.cluster, _T.nominal_time)
-        statement = select_keyed(self._dialect, feed_instances, FeedKey._fields, columns)
-        is_settled = _T.status.in_(sorted(SETTLED))
-        found = self._connection.execute(statement.where(is_settled), {KEY_ROWS: render_rows(keys)})
+        columns, is_settled = (_T.feed, _T.cluster, _T.nominal_time), _T.status.in_(sorted(SETTLED))
+        found = select_keys(self._connection, feed_instances, FeedKey._fields, columns, keys, is_settled)
         return {FeedKey(*row) for row in found}

@@ -41,7 +41,6 @@ from feed_assets.sql.rows import (
     POSITION,
     RowMapper,
     TableStore,
-    build_insert_if_absent,
     key_rows,
     render_rows,
     select_keys,
@@ -87,21 +86,8 @@ class ProcessInstances(TableStore):
 
         Returns how many were new.
         """
-        by_key = {row.key: ROWS.values(row) for row in rows}
-        if not by_key:
-            return 0
-        known = self.get_many(by_key)
-        new = [by_key[key] for key in sorted(by_key) if key not in known]
-        if not new:
-            return 0
-        statement = build_insert_if_absent(self._dialect, process_instances)
-        if self._dialect == "sqlite":
-            self._connection.execute(statement, new)
-            added = [(row["process"], row["cluster"], row["status"]) for row in new]
-        else:
-            found = self._connection.execute(statement.returning(_T.process, _T.cluster, _T.status), new)
-            added = [(process, cluster, status) for process, cluster, status in found]
-        self._count_ends(added)
+        added = ROWS.add_new(self._connection, ProcessKey._fields, rows)
+        self._count_ends((row.process, row.cluster, row.status) for row in added)
         return len(added)
 
     def get(self, process: str, cluster: str, nominal_time: datetime) -> ProcessInstance | None:
@@ -116,8 +102,6 @@ class ProcessInstances(TableStore):
 
     def get_progress(self, keys: Collection[tuple[str, str, datetime]]) -> dict[ProcessKey, Progress]:
         """Return the progress of the instances that have a row, in one statement; cheaper than whole rows."""
-        if not keys:
-            return {}
         columns = (_T.process, _T.cluster, _T.nominal_time, _T.status, _T.attempt)
         found = select_keys(self._connection, process_instances, ProcessKey._fields, columns, keys)
         return {ProcessKey(*key): Progress(status, attempt) for *key, status, attempt in found}
@@ -239,20 +223,13 @@ class ProcessInstances(TableStore):
         return len(changed)
 
     def deadlines_passed(
-        self,
-        as_of: datetime,
-        limit: int,
-        *,
-        cluster: str | None = None,
-        without_row: ScheduleState = ScheduleState.SCHEDULED,
+        self, cluster: str, as_of: datetime, limit: int, *, without_row: ScheduleState = ScheduleState.SCHEDULED
     ) -> list[ProcessInstance]:
         """Return WAITING instances of scheduled processes whose deadline is `as_of` or before, the longest overdue
-        first.
-
-        Of one cluster if given; `without_row` is the state of a process that has no schedule.
+        first; `without_row` is the state of a process that has no schedule.
         """
-        is_passed = (_T.deadline_at <= as_of, IS_WAITING_WITH_DEADLINE, _is_active(without_row))
-        statement = ROWS.select.where(*is_passed, *_is_on(cluster))
+        is_passed = (_T.cluster == cluster, _T.deadline_at <= as_of, IS_WAITING_WITH_DEADLINE, _is_active(without_row))
+        statement = ROWS.select.where(*is_passed)
         return self._find(statement.order_by(_T.deadline_at, _T.nominal_time, _T.process).limit(limit))
 
     def postpone_deadlines(self, process: str, cluster: str, delay: timedelta, updated_at: datetime) -> int:
@@ -284,12 +261,10 @@ class ProcessInstances(TableStore):
         waits = (_T.cluster == cluster, HAS_FAILED, _T.cause == Cause.OUTAGE, _T.retry_at < NEVER)
         self._connection.execute(update(process_instances).where(*waits).values(retry_at=_T.ended_at))
 
-    def has_unrequested(
-        self, cluster: str | None = None, *, without_row: ScheduleState = ScheduleState.SCHEDULED
-    ) -> bool:
+    def has_unrequested(self, cluster: str, *, without_row: ScheduleState = ScheduleState.SCHEDULED) -> bool:
         """Return whether an instance of a scheduled process is READY without a requested run."""
-        is_unrequested = (IS_UNREQUESTED, _is_active(without_row))
-        statement = select(_T.nominal_time).where(*is_unrequested, *_is_on(cluster)).limit(1)
+        is_unrequested = (_T.cluster == cluster, IS_UNREQUESTED, _is_active(without_row))
+        statement = select(_T.nominal_time).where(*is_unrequested).limit(1)
         return self._connection.execute(statement).first() is not None
 
     def unrequested(
@@ -362,9 +337,9 @@ class ProcessInstances(TableStore):
         found = (EntityKey(process, cluster) for process, cluster, _ in self._connection.execute(statement))
         return dict(Counter(key for key in found if key in wanted))
 
-    def active_with_run(self, cluster: str | None = None) -> list[ProcessInstance]:
-        """Return RUNNING instances with a run id, oldest first; of one cluster if given."""
-        is_active = (_T.status == ProcessInstanceStatus.RUNNING, _T.run_id.is_not(None), *_is_on(cluster))
+    def active_with_run(self, cluster: str) -> list[ProcessInstance]:
+        """Return RUNNING instances with a run id, oldest first."""
+        is_active = (_T.cluster == cluster, _T.status == ProcessInstanceStatus.RUNNING, _T.run_id.is_not(None))
         return self._find(ROWS.select.where(*is_active).order_by(*_OLDEST_FIRST))
 
     def counts(self, process: str, cluster: str) -> dict[ProcessInstanceStatus, int]:
@@ -417,10 +392,6 @@ def has_status(statuses: Collection[ProcessInstanceStatus]) -> list[ColumnElemen
     """Return the conditions that an instance has one of some statuses, by which databases find the index of those."""
     is_one = _T.status.in_(sorted(statuses))
     return [is_one] if ProcessInstanceStatus.SUCCEEDED in statuses else [is_one, HAS_NOT_SUCCEEDED]
-
-
-def _is_on(cluster: str | None) -> tuple[ColumnElement[bool], ...]:
-    return () if cluster is None else (_T.cluster == cluster,)
 
 
 def _is_active(without_row: ScheduleState) -> ColumnElement[bool]:

@@ -182,4 +182,4 @@ def test_the_pauses_of_a_process_come_in_order(database: Database) -> None:
         misses.add_pause(second)
         misses.add_pause(first)
         misses.add_pause(SlaPause("other", "primary", hour(0), hour(9)))
-        assert misses.pauses("daily", "primary") == [first, second]
+        assert misses.pauses([("daily", "primary")]) == {("daily", "primary"): [first, second]}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.alerts.deadlines.due_times import open_deadlines
+from feed_assets.alerts.deadlines.due_times import DeadlineKey, iter_deadlines, open_deadlines
 from feed_assets.alerts.forecasting import chains
 from feed_assets.alerts.forecasting.chains import Chain, ChainReader, OpenDeadline
 from feed_assets.alerts.forecasting.forecasts import Forecast, find_coming, forecast
@@ -152,12 +152,26 @@ def test_those_that_are_to_come_and_are_not_there(lifecycle: LifecycleHarness) -
         assert deadlines is not None
 
         def coming(as_of: datetime, within: timedelta) -> list[datetime]:
-            return find_coming(connection, deadlines, as_of, as_of + within, 9)
+            return [time for _, time in find_coming(connection, [deadlines], as_of, as_of + within, 9)]
 
         assert coming(TODAY + HOUR, DAY) == []
         assert coming(TODAY + HOUR, 26 * HOUR) == [TODAY + DAY]
         assert coming(TODAY + DAY + 2 * HOUR, HOUR) == [], "its deadline is now"
         assert coming(TODAY + HOUR, 90 * DAY) == [TODAY + n * DAY for n in range(1, 10)]
+
+
+def test_what_is_to_come_is_asked_for_at_once(lifecycle: LifecycleHarness) -> None:
+    names = [(Kind.FEED, "clicks"), (Kind.FEED, "reports"), (Kind.PROCESS, "count"), (Kind.PROCESS, "report")]
+    keys = [DeadlineKey(kind, name, "primary", level) for kind, name in names for level in SlaLevel]
+
+    def count(few: list[DeadlineKey]) -> int:
+        with lifecycle.database.read() as connection, counted_statements() as statements:
+            deadlines = [*iter_deadlines(connection, lifecycle.timeline, few)]
+            found = find_coming(connection, deadlines, TODAY, TODAY + 5 * DAY, 99)
+        assert len({(each.kind, each.name, each.level) for each, _ in found}) == len(few)
+        return len(statements)
+
+    assert count(keys) == count([keys[0], keys[-1]]) <= 5
 
 
 def test_earlier_instances_that_a_reader_knows_are_not_asked_for_again(lifecycle: LifecycleHarness) -> None:

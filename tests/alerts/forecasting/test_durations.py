@@ -26,7 +26,7 @@ S = ProcessInstanceStatus
 
 def test_an_instance_has_come_when_it_came_first_whatever_became_of_it(database: Database) -> None:
     with database.begin() as connection:
-        assert InstanceDurations(connection).first_event_at("clicks", "primary") is None
+        assert InstanceDurations(connection).first_events([("clicks", "primary")]) == {}
         EventLog(connection).append(
             [
                 event(0, recorded_at=hour(5)),
@@ -44,7 +44,9 @@ def test_an_instance_has_come_when_it_came_first_whatever_became_of_it(database:
         durations = InstanceDurations(connection)
         assert durations.arrivals(keys) == {keys[0]: hour(5), keys[3]: hour(4)}
         assert durations.arrivals([]) == {}
-        assert durations.first_event_at("clicks", "primary") == hour(5)
+        assert durations.first_events([("clicks", "primary"), ("orders", "primary")]) == {
+            ("clicks", "primary"): hour(5)
+        }
 
 
 def test_of_an_instance_of_a_process_the_first_attempt_counts_and_the_first_that_succeeded(database: Database) -> None:

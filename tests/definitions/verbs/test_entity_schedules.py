@@ -91,7 +91,7 @@ def test_row_91_nothing_begins_while_suspended_and_what_was_missed_comes_on_resu
     assert (max(harness.instances()), harness.statuses()) == (at("03T12"), {WAITING})
     with harness.database.read() as connection:
         instances = ProcessInstances(connection)
-        assert instances.deadlines_passed(harness.now, 10, cluster="primary") == []
+        assert instances.deadlines_passed("primary", harness.now, 10) == []
     result = resume(harness.context(), Kind.PROCESS, ["counting"])
     assert result.outcomes[0].outcome is VerbOutcome.RESUMED
     harness.tick()

@@ -69,7 +69,7 @@ def test_instances_of_scheduled_processes_run_out_of_time_and_are_launched(datab
         instances = ProcessInstances(connection)
         instances.add_waiting([*waiting, *ready])
         for without_row, names in SEEN.items():
-            late = instances.deadlines_passed(hour(2), 9, cluster="primary", without_row=without_row)
+            late = instances.deadlines_passed("primary", hour(2), 9, without_row=without_row)
             assert [row.process for row in late] == names
             asked = instances.unrequested("primary", 9, without_row=without_row)
             assert sorted(key.process for key in asked) == names

@@ -103,7 +103,7 @@ def test_of_workers_that_race_for_an_instance_one_wins(database: Database, datab
     wins = Team(run_waiting, database_url, 3).results()
     assert [sum(won) for won in zip(*wins, strict=True)] == [1] * 50
     with database.read() as connection:
-        rows = ProcessInstances(connection).active_with_run()
+        rows = ProcessInstances(connection).active_with_run("primary")
     assert [wins[int((row.run_id or "")[-1])][n] for n, row in enumerate(rows)] == [True] * 50
 
 
@@ -164,10 +164,10 @@ def test_deadlines_count_for_waiting_instances_only(database: Database) -> None:
                 process_instance(5, cluster="backup", deadline_at=hour(1)),
             ]
         )
-        passed = instances.deadlines_passed(hour(3), 9)
-        assert [row.nominal_time for row in passed] == [hour(5), hour(1), hour(0)]
-        assert instances.deadlines_passed(hour(3), 9, cluster="primary") == passed[1:]
-        assert instances.deadlines_passed(hour(3), 1) == passed[:1]
+        passed = instances.deadlines_passed("primary", hour(3), 9)
+        assert [row.nominal_time for row in passed] == [hour(1), hour(0)]
+        assert [row.nominal_time for row in instances.deadlines_passed("backup", hour(3), 9)] == [hour(5)]
+        assert instances.deadlines_passed("primary", hour(3), 1) == passed[:1]
 
 
 def test_what_was_asked_for_is_no_longer_unrequested(database: Database) -> None:
@@ -177,7 +177,6 @@ def test_what_was_asked_for_is_no_longer_unrequested(database: Database) -> None
         assert not instances.has_unrequested("primary")
         instances.add_waiting(rows)
         assert instances.has_unrequested("primary")
-        assert instances.has_unrequested()
         assert not instances.has_unrequested("backup")
         instances.transition(rows[1].key, {READY}, request_key="a", requested_at=hour(5), updated_at=hour(5))
         assert instances.unrequested("primary", 9) == [rows[0].key, rows[2].key]
@@ -217,7 +216,7 @@ def test_active_instances_are_those_that_know_their_run(database: Database) -> N
                 process_instance(5, RUNNING, run_id="d", cluster="backup"),
             ]
         )
-        assert [row.run_id for row in instances.active_with_run()] == ["a", "b", "d"]
+        assert [row.run_id for row in instances.active_with_run("backup")] == ["d"]
         assert [row.run_id for row in instances.active_with_run("primary")] == ["a", "b"]
 
 
