@@ -60,6 +60,9 @@ _PAGE_ORDER = {
     OrderField.END_TIME: PageOrder.ENDED_AT,
 }
 
+_MANY = 100_000
+"""Instances of most entities that are counted by reading all."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstancePage(Answer):
@@ -439,8 +442,11 @@ def count_by_status(queries: Sequence[ClusterQuery]) -> list[dict[str, Counted]]
         elif indices := due.setdefault(of.key, due_between(of.feed, of.start, of.stop, of.context.as_of)):
             first, beyond = of.feed.sequence.at(indices.start), of.feed.sequence.at(indices.stop)
             data[of.key] = (*of.key, first, min(of.stop, beyond))
-    of_work = pages.process_counts(work.values(), statuses=asked.get(Kind.PROCESS), started_after=after)
-    of_data = pages.feed_counts(data.values(), statuses=asked.get(Kind.FEED), available_after=after)
+    are_most = _are_most(queries)
+    of_work = pages.process_counts(
+        work.values(), statuses=asked.get(Kind.PROCESS), started_after=after, are_most=are_most
+    )
+    of_data = pages.feed_counts(data.values(), statuses=asked.get(Kind.FEED), available_after=after, are_most=are_most)
 
     def counts(of: ClusterQuery) -> Mapping[str, Counted]:
         if of.query.subject.kind is Kind.PROCESS:
@@ -458,6 +464,12 @@ def count_by_status(queries: Sequence[ClusterQuery]) -> list[dict[str, Counted]]
         }
         for of in queries
     ]
+
+
+def _are_most(queries: Sequence[ClusterQuery]) -> bool:
+    """Return whether queries are about most instances there are: many of most entities."""
+    plan, expected = queries[0].context.plan, sum(len(of.sequence.indices_between(of.start, of.stop)) for of in queries)
+    return expected > _MANY and 2 * len(queries) > max(len(plan.feeds), len(plan.processes))
 
 
 def _count_evictions(of: ClusterQuery) -> Mapping[str, Counted]:

@@ -92,13 +92,14 @@ class InstancePages(TableStore):
         *,
         statuses: Collection[str] | None = None,
         started_after: datetime | None = None,
+        are_most: bool = False,
     ) -> dict[Span, dict[str, Counted]]:
         """Return how many instances of processes have each status, or one of `statuses`, in some spans; one without any
-        is left out.
+        is left out. If these `are_most` of all instances, PostgreSQL reads all of them.
         """
         conditions = [] if statuses is None else has_status([ProcessInstanceStatus(each) for each in statuses])
         conditions += [] if started_after is None else [_T.started_at > started_after]
-        return self._count(process_instances, ("process", *_REST), spans, conditions)
+        return self._count(process_instances, ("process", *_REST), spans, conditions, are_most=are_most)
 
     def feed_counts(
         self,
@@ -106,13 +107,12 @@ class InstancePages(TableStore):
         *,
         statuses: Collection[str] | None = None,
         available_after: datetime | None = None,
+        are_most: bool = False,
     ) -> dict[Span, dict[str, Counted]]:
-        """Return how many instances of feeds have a row and each status, or one of `statuses`, in some spans; one
-        without any is left out.
-        """
+        """Return as `process_counts` how many instances of feeds have a row and each status, or one of `statuses`."""
         conditions: list[ColumnElement[bool]] = [] if statuses is None else [_F.status.in_(sorted(statuses))]
         conditions += [] if available_after is None else [_F.available_at > available_after]
-        return self._count(feed_instances, ("feed", *_REST), spans, conditions)
+        return self._count(feed_instances, ("feed", *_REST), spans, conditions, are_most=are_most)
 
     def times_retried(self, process: str, cluster: str, start: datetime, stop: datetime) -> list[datetime]:
         """Return the nominal times of the instances at which there was more than one attempt."""
@@ -125,7 +125,11 @@ class InstancePages(TableStore):
         names: tuple[str, ...],
         spans: Collection[Span],
         conditions: Sequence[ColumnElement[bool] | TextClause],
+        *,
+        are_most: bool,
     ) -> dict[Span, dict[str, Counted]]:
+        if are_most and spans and self._dialect == "postgresql":
+            return self._count_most(table, names, spans, conditions)
         wanted, c, rows = key_rows(self._dialect, names), table.c, list(spans)
         is_wanted = [c[names[0]] == wanted.c[names[0]], c.cluster == wanted.c.cluster]
         is_wanted += [c.nominal_time >= wanted.c.first, c.nominal_time < wanted.c.last]
@@ -138,6 +142,33 @@ class InstancePages(TableStore):
             if status is not None:
                 counts.setdefault(rows[position], {})[status.value] = Counted(count, newest)
         return counts
+
+    def _count_most(
+        self,
+        table: Table,
+        names: tuple[str, ...],
+        spans: Collection[Span],
+        conditions: Sequence[ColumnElement[bool] | TextClause],
+    ) -> dict[Span, dict[str, Counted]]:
+        """Count by reading the table once, for all spans together: PostgreSQL takes a fifth of the time for 600,000
+        rows. Spans beside which there are others of their entity are counted as else.
+        """
+        c, found = table.c, dict[tuple[str, str], list[tuple[str, Counted, datetime]]]()
+        between = (c.nominal_time >= min(span[2] for span in spans), c.nominal_time < max(span[3] for span in spans))
+        key = (c[names[0]], c.cluster, c.status)
+        statement = select(*key, func.count(), func.max(c.nominal_time), func.min(c.nominal_time))
+        for name, cluster, status, count, newest, oldest in self._connection.execute(
+            statement.where(*between, *conditions).group_by(*key)
+        ):
+            found.setdefault((name, cluster), []).append((status.value, Counted(count, newest), oldest))
+        counts, others = dict[Span, dict[str, Counted]](), list[Span]()
+        for span in spans:
+            listed = found.get(span[:2], [])
+            if any(oldest < span[2] or counted.newest >= span[3] for _, counted, oldest in listed):
+                others.append(span)
+            elif listed:
+                counts[span] = {status: counted for status, counted, _ in listed}
+        return counts | self._count(table, names, others, conditions, are_most=False)
 
 
 def _is_of(process: str, cluster: str, start: datetime, stop: datetime) -> Sequence[ColumnElement[bool]]:

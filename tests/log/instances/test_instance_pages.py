@@ -50,24 +50,26 @@ def test_a_page_has_a_range_a_limit_and_an_order(database: Database) -> None:
         assert page(order=PageOrder.STATUS, descending=False) == [0, 1, 2]
 
 
-def test_instances_of_a_range_are_counted_by_status(database: Database) -> None:
+@pytest.mark.parametrize("are_most", [False, True])
+def test_instances_of_a_range_are_counted_by_status(database: Database, are_most: bool) -> None:
     with database.begin() as connection:
         ProcessInstances(connection).add_waiting([process_instance(0, FAILED), *map(process_instance, (1, 2, 3))])
         FeedInstances(connection).put(
             [feed_instance(0), feed_instance(1, FeedInstanceStatus.PARTIAL), feed_instance(5)]
         )
         pages = InstancePages(connection)
-        daily, other = ("daily", "primary", hour(0), hour(3)), ("other", "primary", hour(0), hour(3))
-        assert pages.process_counts([daily, other]) == {
-            daily: {FAILED: Counted(1, hour(0)), WAITING: Counted(2, hour(2))}
-        }
-        assert pages.process_counts([daily], started_after=hour(0)) == {}
+        daily, other = ("daily", "primary", hour(0), hour(3)), ("other", "primary", hour(0), hour(9))
+        for spans in ([daily], [daily, other]):
+            assert pages.process_counts(spans, are_most=are_most) == {
+                daily: {FAILED: Counted(1, hour(0)), WAITING: Counted(2, hour(2))}
+            }
+        assert pages.process_counts([daily], started_after=hour(0), are_most=are_most) == {}
         clicks, later = ("clicks", "primary", hour(0), hour(2)), ("clicks", "primary", hour(5), hour(6))
-        assert pages.feed_counts([clicks, later]) == {
+        assert pages.feed_counts([clicks, later], are_most=are_most) == {
             clicks: {
                 FeedInstanceStatus.AVAILABLE: Counted(1, hour(0)),
                 FeedInstanceStatus.PARTIAL: Counted(1, hour(1)),
             },
             later: {FeedInstanceStatus.AVAILABLE: Counted(1, hour(5))},
         }
-        assert pages.feed_counts([]) == {}
+        assert pages.feed_counts([], are_most=are_most) == {}
