@@ -82,7 +82,7 @@ def explain_deadlines(
         yield _missed(miss, context.as_of)
         if miss.told_at is not None:
             first = SlaMisses(connection).first_told_with(miss, INSTANCES_A_STEP)
-            message = key_of_message(SlaEvent.MISSED, miss.level, first)
+            message = key_of_message(SlaEvent.MISSED, miss.level, first.instance, str(first.episode))
             yield from explain_messages(context, connection, [message], f"its lateness ({miss.level.value.upper()})")
     for level in SlaLevel if is_due else ():
         deadlines = open_deadlines(connection, context.timeline, kind, name, cluster, level)

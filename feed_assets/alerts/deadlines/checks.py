@@ -98,16 +98,6 @@ class PlanEffect:
     over: tuple[Recovered, ...] = ()
 
 
-def is_followed(connection: Connection, plan: Plan, cluster: str) -> bool:
-    """Return whether the deadlines of a cluster follow the plan; one read."""
-    return Cursors(connection).get(_cursor(cluster)) == plan.digest
-
-
-def note_followed(connection: Connection, plan: Plan, cluster: str) -> None:
-    """Record that the deadlines of a cluster follow the plan."""
-    Cursors(connection).put(_cursor(cluster), plan.digest)
-
-
 def _cursor(cluster: str) -> str:
     return f"sla/followed/{cluster}"
 
@@ -338,7 +328,7 @@ class _Look:
         """Return what the next step writes. `done` are the deadlines that this tick has walked along: one message
         each.
         """
-        if not is_followed(connection, self.tick.plan, self.tick.cluster):
+        if Cursors(connection).get(_cursor(self.tick.cluster)) != self.tick.plan.digest:
             return _Findings(
                 plan_effect=find_plan_effect(connection, self.tick.timeline, self.tick.cluster, self.tick.as_of)
             )
@@ -383,7 +373,7 @@ def _write(connection: Connection, tick: Tick, found: _Findings, causes: Mapping
     misses = SlaMisses(connection)
     if found.plan_effect is not None:
         apply_plan_effect(connection, found.plan_effect)
-        note_followed(connection, tick.plan, tick.cluster)
+        Cursors(connection).put(_cursor(tick.cluster), tick.plan.digest)
     Watermarks(connection).put(found.moved)
     misses.add(found.misses)
     misses.close(found.recovered)

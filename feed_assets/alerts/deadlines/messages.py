@@ -87,36 +87,33 @@ def _weight(group: tuple[tuple[str, str, str, SlaLevel, Recovery], list[SlaMiss]
 def _message(
     event: SlaEvent, level: SlaLevel, misses: Sequence[SlaMiss], reason: str | None, as_of: datetime
 ) -> OutboxMessage:
-    misses = sorted(misses, key=lambda miss: miss.nominal_time)
-    first, times = misses[0], [miss.nominal_time for miss in misses]
+    listed = sorted(misses, key=lambda miss: miss.nominal_time)
+    return build_message(event, level, [miss.instance for miss in listed], reason, as_of, str(listed[0].episode))
+
+
+def build_message(
+    event: SlaEvent, level: SlaLevel, instances: Sequence[LateInstance], reason: str | None, as_of: datetime, *more: str
+) -> OutboxMessage:
+    """Return a message about instances of an entity, oldest first, with `more` in its key."""
+    first, times = instances[0], [each.nominal_time for each in instances]
     return OutboxMessage(
         recorded_at=as_of,
-        payload=build_payload(event, level, first.instance, times, reason),
-        idempotency_key=key_of_message(event, level, first),
+        payload=SlaPayload(
+            event=event,
+            sla=level,
+            kind=Kind(first.kind),
+            entity=first.name,
+            cluster=first.cluster,
+            count=len(times),
+            oldest=times[0],
+            newest=times[-1],
+            instances=tuple(map(render_datetime, times)),
+            reason=reason,
+        ),
+        idempotency_key=key_of_message(event, level, first, *more),
     )
 
 
-def build_payload(
-    event: SlaEvent, level: SlaLevel, first: LateInstance, times: Sequence[datetime], reason: str | None
-) -> SlaPayload:
-    """Return the content of a message about instances of an entity: `first`, and those at the same and later `times`,
-    oldest first.
-    """
-    return SlaPayload(
-        event=event,
-        sla=level,
-        kind=Kind(first.kind),
-        entity=first.name,
-        cluster=first.cluster,
-        count=len(times),
-        oldest=times[0],
-        newest=times[-1],
-        instances=tuple(map(render_datetime, times)),
-        reason=reason,
-    )
-
-
-def key_of_message(event: SlaEvent, level: SlaLevel, first: SlaMiss) -> str:
-    """Return the idempotency key of a message; `first` is the oldest miss that it tells of."""
-    place = (first.kind, first.name, first.cluster, level.value, render_datetime(first.nominal_time))
-    return "/".join(("sla", event.value, *place, str(first.episode)))
+def key_of_message(event: SlaEvent, level: SlaLevel, first: LateInstance, *more: str) -> str:
+    """Return the idempotency key of a message; `first` is the oldest instance that it tells of."""
+    return "/".join(("sla", event.value, *first[:3], level.value, render_datetime(first.nominal_time), *more))

@@ -23,7 +23,7 @@ from feed_assets.alerts.deadlines.due_times import (
     iter_deadlines,
     open_deadlines,
 )
-from feed_assets.alerts.deadlines.messages import build_payload
+from feed_assets.alerts.deadlines.messages import build_message
 from feed_assets.alerts.deadlines.records import LateInstance
 from feed_assets.alerts.forecasting.chains import Chain, ChainReader, OpenDeadline
 from feed_assets.alerts.forecasting.outlooks import FEWEST
@@ -44,7 +44,7 @@ from feed_assets.log.records import Watermark, WatermarkKind
 from feed_assets.log.watermarks import Watermarks
 from feed_assets.releases.timeline import is_applied
 from feed_assets.sql.database import lock_log
-from feed_assets.timing.dates import NEVER, render_datetime
+from feed_assets.timing.dates import NEVER
 
 _MOMENT = timedelta(microseconds=1)
 
@@ -497,15 +497,9 @@ def build_warnings(found: Iterable[Forecast], as_of: datetime) -> list[OutboxMes
     for each in found:
         of = each.deadline
         groups.setdefault((of.kind, of.name, of.cluster, of.level), []).append(each)
-    return [_warning(sorted(groups[key], key=lambda each: each.deadline.nominal_time), as_of) for key in sorted(groups)]
-
-
-def _warning(found: list[Forecast], as_of: datetime) -> OutboxMessage:
-    first, times = found[0].deadline, [each.deadline.nominal_time for each in found]
-    instance = LateInstance(first.kind.value, first.name, first.cluster, first.nominal_time)
-    place = (first.kind.value, first.name, first.cluster, first.level.value, render_datetime(first.nominal_time))
-    return OutboxMessage(
-        recorded_at=as_of,
-        payload=build_payload(SlaEvent.AT_RISK, first.level, instance, times, found[0].sentence),
-        idempotency_key="/".join(("sla", SlaEvent.AT_RISK.value, *place)),
-    )
+    messages = []
+    for (kind, name, cluster, level), forecasts in sorted(groups.items(), key=lambda group: group[0]):
+        listed = sorted(forecasts, key=lambda each: each.deadline.nominal_time)
+        instances = [LateInstance(kind, name, cluster, each.deadline.nominal_time) for each in listed]
+        messages.append(build_message(SlaEvent.AT_RISK, level, instances, listed[0].sentence, as_of))
+    return messages
