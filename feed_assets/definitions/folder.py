@@ -188,19 +188,11 @@ class _Local(DefinitionFolder):
     def _write(self, name: str, content: bytes) -> None:
         file = self._inside(name)
         _make_folder(file.parent)
-        temporary = self._temporary(file)
-        with temporary.open("wb") as stream:
-            with suppress(FileNotFoundError):
-                os.fchmod(stream.fileno(), file.stat().st_mode & 0o7777)
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(file)
-        _sync_folder(file.parent)
+        replace_file(file, content)
 
     def _remove(self, name: str) -> None:
         file = self._inside(name)
-        self._temporary(file).unlink(missing_ok=True)
+        _temporary_of(file).unlink(missing_ok=True)
         with suppress(FileNotFoundError, NotADirectoryError):
             file.unlink()
             _sync_folder(file.parent)
@@ -212,12 +204,23 @@ class _Local(DefinitionFolder):
             raise FileRefusedError(location=self.location, file=name, reason="a link leads it out of the folder")
         return file
 
-    @staticmethod
-    def _temporary(file: Path) -> Path:
-        """Return a fixed temporary name for each file, so that the next write overwrites the rest of an interrupted
-        one.
-        """
-        return file.with_name(f".{file.name}.{_TEMPORARY}")
+
+def replace_file(file: Path, content: bytes) -> None:
+    """Write a file whole or not at all, with the rights that it has had, so that it survives a crash of the machine."""
+    temporary = _temporary_of(file)
+    with temporary.open("wb") as stream:
+        with suppress(FileNotFoundError):
+            os.fchmod(stream.fileno(), file.stat().st_mode & 0o7777)
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    temporary.replace(file)
+    _sync_folder(file.parent)
+
+
+def _temporary_of(file: Path) -> Path:
+    """Return the temporary name of a file; a fixed one, so that the next write overwrites the rest of a broken one."""
+    return file.with_name(f".{file.name}.{_TEMPORARY}")
 
 
 def _make_folder(folder: Path) -> None:

@@ -1,6 +1,5 @@
 """Import a bundle: plan it first, refuse what collides, then make all of it."""
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -14,9 +13,9 @@ from feed_assets.context.errors import BundleRefusedError, PlanOutdatedError
 from feed_assets.context.operation import OperationContext, open_context
 from feed_assets.definitions.bundles.archive import BundleArchive, BundledEntity, iter_paths
 from feed_assets.definitions.edits import Put
-from feed_assets.definitions.folder import digest_as_written
+from feed_assets.definitions.folder import replace_file
 from feed_assets.definitions.store import Loaded
-from feed_assets.definitions.verbs.changes import read_documents
+from feed_assets.definitions.verbs.changes import is_declared, read_documents
 from feed_assets.definitions.verbs.context import EntityContext, require_reachable
 from feed_assets.definitions.verbs.planning import PlannedChanges, apply_planned, plan_edits, read_edits
 from feed_assets.definitions.verbs.schedules import settle_releases
@@ -36,7 +35,6 @@ from feed_assets.sql.database import lock_definitions, lock_log
 
 IMPORT = "bundle-import"
 WORKFLOW_FILE = "workflow-file"
-_TEMPORARY = "feed-assets-tmp"
 
 
 class ImportOutcome(StrEnum):
@@ -201,11 +199,9 @@ class _Known:
 
 
 def _outcome(loaded: Loaded, key: EntityKey, put: Put, entity: AnyEntity) -> ImportOutcome:
-    document = loaded.documents.get(key)
-    if document is None:
-        return ImportOutcome.ADDED
-    is_same = document.digest == digest_as_written(entity, put.text, put.format)
-    return ImportOutcome.UNCHANGED if is_same else ImportOutcome.CHANGED
+    if is_declared(loaded, key, put, entity):
+        return ImportOutcome.UNCHANGED
+    return ImportOutcome.CHANGED if key in loaded.documents else ImportOutcome.ADDED
 
 
 def _collisions(
@@ -289,12 +285,12 @@ def _written(root: Path, files: Mapping[str, bytes]) -> Iterator[None]:
     try:
         for path, content in files.items():
             made += _make_folders((root / path).parent)
-            _replace(root / path, content)
+            replace_file(root / path, content)
         yield
     except BaseException:
         for path, earlier in before.items():
             if earlier is not None:
-                _replace(root / path, earlier)
+                replace_file(root / path, earlier)
             else:
                 (root / path).unlink(missing_ok=True)
         for folder in reversed(made):
@@ -309,16 +305,6 @@ def _make_folders(folder: Path) -> list[Path]:
     above = _make_folders(folder.parent)
     folder.mkdir(exist_ok=True)
     return [*above, folder]
-
-
-def _replace(file: Path, content: bytes) -> None:
-    """Write a file whole or not at all, with the rights that it has had."""
-    temporary = file.with_name(f".{file.name}.{_TEMPORARY}")
-    with temporary.open("wb") as stream:
-        if file.exists():
-            os.fchmod(stream.fileno(), file.stat().st_mode & 0o7777)
-        stream.write(content)
-    temporary.replace(file)
 
 
 @contextmanager

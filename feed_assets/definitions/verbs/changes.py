@@ -220,7 +220,7 @@ def submit(
     documents = {
         key: (replace(put, folder=folder), each) for key, (put, each) in read_documents(context, files).items()
     }
-    new = [key for key, found in documents.items() if not _is_declared(loaded, key, *found)]
+    new = [key for key, found in documents.items() if not is_declared(loaded, key, *found)]
 
     def refuse(before: LoadedBundle, _: LoadedBundle) -> None:
         for key in new:
@@ -261,7 +261,7 @@ def update(context: EntityContext, files: Sequence[EntityFile]) -> VerbResult:
             suggestions = loaded.bundle.bundle.suggest(Kind(key[0]), key[1])
             raise EntityNotFoundError(kind=key[0], name=key[1], suggestions=suggestions)
         documents[key] = put, entity = with_next_version(put, before, entity, context.store.values)
-        if not _is_declared(loaded, key, put, entity):
+        if not is_declared(loaded, key, put, entity):
             require_update_mode(context.database, is_cluster=entity.kind is Kind.CLUSTER)
             require_updatable(context, before, entity)
             changed.append(key)
@@ -356,7 +356,7 @@ def read_documents(context: EntityContext, files: Sequence[EntityFile]) -> Keyed
     return found
 
 
-def _is_declared(loaded: Loaded, key: EntityKey, put: Put, entity: AnyEntity) -> bool:
+def is_declared(loaded: Loaded, key: EntityKey, put: Put, entity: AnyEntity) -> bool:
     """Return whether a document equals the declared one, with references to outside values unresolved."""
     known = loaded.documents.get(key)
     return known is not None and known.digest == digest_as_written(entity, put.text, put.format)

@@ -18,7 +18,6 @@ from feed_assets.definitions.contents import StoredDocument
 from feed_assets.definitions.edits import Edit, Remove
 from feed_assets.definitions.errors import RENAMED_PLACES, MassDeletionError, rename_hint
 from feed_assets.definitions.folder import (
-    digest_as_written,
     find_entity,
     find_version_entity,
     has_references,
@@ -26,7 +25,13 @@ from feed_assets.definitions.folder import (
 from feed_assets.definitions.ownership import is_mass_deletion
 from feed_assets.definitions.recording import find_renamed, is_in_folder
 from feed_assets.definitions.store import Loaded
-from feed_assets.definitions.verbs.changes import finish, read_documents, require_updatable, with_next_version
+from feed_assets.definitions.verbs.changes import (
+    finish,
+    is_declared,
+    read_documents,
+    require_updatable,
+    with_next_version,
+)
 from feed_assets.definitions.verbs.context import AppliedChange, EntityContext, find_new_issues, make_change
 from feed_assets.definitions.verbs.plan_effects import (
     find_claimed_metadata,
@@ -158,8 +163,7 @@ def read_edits(context: EntityContext, files: Sequence[EntityFile], *, prune: bo
     loaded = context.store.load(context.now)
     edits: list[Edit] = []
     for key, (put, entity) in documents.items():
-        document = loaded.documents.get(key)
-        if document is None or document.digest != digest_as_written(entity, put.text, put.format):
+        if not is_declared(loaded, key, put, entity):
             edits.append(with_next_version(put, loaded.bundle.bundle.find(key), entity, context.store.values)[0])
     removed = loaded.documents.keys() - documents.keys() if prune else ()
     return (*edits, *(Remove(key=key) for key in sorted(removed)))
