@@ -442,11 +442,15 @@ def count_by_status(queries: Sequence[ClusterQuery]) -> list[dict[str, Counted]]
         elif indices := due.setdefault(of.key, due_between(of.feed, of.start, of.stop, of.context.as_of)):
             first, beyond = of.feed.sequence.at(indices.start), of.feed.sequence.at(indices.stop)
             data[of.key] = (*of.key, first, min(of.stop, beyond))
-    are_most = _are_most(queries)
     of_work = pages.process_counts(
-        work.values(), statuses=asked.get(Kind.PROCESS), started_after=after, are_most=are_most
+        work.values(),
+        statuses=asked.get(Kind.PROCESS),
+        started_after=after,
+        are_most=_are_most(queries, Kind.PROCESS),
     )
-    of_data = pages.feed_counts(data.values(), statuses=asked.get(Kind.FEED), available_after=after, are_most=are_most)
+    of_data = pages.feed_counts(
+        data.values(), statuses=asked.get(Kind.FEED), available_after=after, are_most=_are_most(queries, Kind.FEED)
+    )
 
     def counts(of: ClusterQuery) -> Mapping[str, Counted]:
         if of.query.subject.kind is Kind.PROCESS:
@@ -466,10 +470,11 @@ def count_by_status(queries: Sequence[ClusterQuery]) -> list[dict[str, Counted]]
     ]
 
 
-def _are_most(queries: Sequence[ClusterQuery]) -> bool:
-    """Return whether queries are about most instances there are: many of most entities."""
-    plan, expected = queries[0].context.plan, sum(len(of.sequence.indices_between(of.start, of.stop)) for of in queries)
-    return expected > _MANY and 2 * len(queries) > max(len(plan.feeds), len(plan.processes))
+def _are_most(queries: Sequence[ClusterQuery], kind: Kind) -> bool:
+    """Return whether the queries of a kind are about most of its instances: many of most entities."""
+    found = [of for of in queries if of.query.subject.kind is kind]
+    expected = sum(len(of.sequence.indices_between(of.start, of.stop)) for of in found)
+    return expected > _MANY and 2 * len(found) > len(queries[0].context.records(kind))
 
 
 def _count_evictions(of: ClusterQuery) -> Mapping[str, Counted]:
