@@ -202,8 +202,8 @@ def test_what_is_no_plain_table_or_has_other_columns_is_refused_by_name(
 
 
 def test_columns_that_only_one_of_the_tables_has_are_ignored_where_the_feed_says_so(tables: Tables) -> None:
-    tables.make(columns=[*COLUMNS, ("more", "int")])
-    tables.make("west", columns=[*COLUMNS, ("other", "int")])
+    tables.make(columns=[*COLUMNS, ("more", "int")], format="parquet")
+    tables.make("west", columns=[*COLUMNS, ("other", "int")], format="parquet")
     tables.add({"a": b"a"}, *VALUES)
     tables.columns = "ignore"
     assert tables.copy().files == 1
@@ -211,6 +211,18 @@ def test_columns_that_only_one_of_the_tables_has_are_ignored_where_the_feed_says
     assert there is not None
     assert [each.name for each in there.described.sd.cols] == ["text", "more"]
     assert tables.table().columns == (*COLUMNS, ("other", "int"))
+
+
+@pytest.mark.parametrize(("columns", "others"), [("refuse", ("more", "text")), ("ignore", ("text", "other"))])
+def test_columns_that_readers_would_take_for_others_are_refused(
+    tables: Tables, columns: str, others: tuple[str, ...]
+) -> None:
+    tables.make(columns=[("text", "string"), ("more", "string")])
+    tables.make("west", columns=[(name, "string") for name in others])
+    tables.add({"a": b"a"}, *VALUES)
+    tables.columns = columns
+    with pytest.raises(TableRefusedError, match=r"in another order .*: text, more there"):
+        tables.copy()
 
 
 def test_a_partition_that_others_have_made_is_refused_adopted_where_it_is_equal_or_replaced(tables: Tables) -> None:

@@ -81,6 +81,24 @@ def receive_table(source: TablePartitions, target: TablePartitions) -> None:
                 f"{render_some(differing, 5)}",
                 next_step="Alter one of the tables, or drop the target: a new one is made from the source.",
             )
+    _require_order(told, found, target)
+
+
+def _require_order(told: Table, found: Table, target: TablePartitions) -> None:
+    """Raise `TableRefusedError` if readers would take a column for another one, as they go by its place. Those of
+    Parquet go by its name.
+    """
+    names = [name.lower() for name, _ in told.columns], [name.lower() for name, _ in found.columns]
+    is_by_name = target.ignores_columns and "parquet" in (told.described.sd.inputFormat or "").lower()
+    if not is_by_name and any(one != other for one, other in zip(*names, strict=False)):
+        one, other = map(", ".join, names)
+        raise TableRefusedError(
+            store=target.store,
+            path="",
+            reason=f"its columns are in another order than those of the source {told.database}.{told.name}: {one} "
+            f"there, {other} here",
+            next_step="Alter one of the tables, or drop the target: a new one is made from the source.",
+        )
 
 
 def _differences(one: dict[str, str], other: dict[str, str]) -> tuple[str, ...]:
