@@ -10,10 +10,18 @@ from feed_assets import command_lines, masking
 from tests.commands import Offer, offering_function, require_command
 from tests.databases import database, database_url, share_statements, state_url
 from tests.java_start import start_lightly
-from tests.servers import metastore_port, postgres_url
+from tests.servers import locking_metastore_port, metastore_port, postgres_url, rest_catalog_port
 from tests.tiers import Tiers
 
-__all__ = ["database", "database_url", "metastore_port", "postgres_url", "state_url"]
+__all__ = [
+    "database",
+    "database_url",
+    "locking_metastore_port",
+    "metastore_port",
+    "postgres_url",
+    "rest_catalog_port",
+    "state_url",
+]
 
 # How long an example takes says something of the machine.
 settings.register_profile("undated", deadline=None)

@@ -34,26 +34,37 @@ PLAIN = PartitionSpec()
 
 
 class Lake:
-    """A catalog in a file, and tables of one database on any storage."""
+    """A catalog, by default in a file, and tables of one database on any storage."""
 
-    def __init__(self, folder: Path, storage: str = "", options: Mapping[str, object] = {}) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        storage: str = "",
+        options: Mapping[str, object] = {},
+        address: str = "",
+        database: str = "web",
+        **catalog_options: str,
+    ) -> None:
         self.storage = storage or f"file://{folder}"
-        self.address = f"iceberg+sqlite:///{folder}/catalog.db"
+        self.address = address or f"iceberg+sqlite:///{folder}/catalog.db"
+        self.database = database
         self.options = dict(options)
         self.schema = SCHEMA
-        self.catalog_options = {"warehouse": f"{self.storage}/lake"}
+        self.catalog_options = {"warehouse": f"{self.storage}/lake", **catalog_options}
         self.catalog: LakeCatalog = open_catalog(self.address, self.catalog_options, self.storage, self.options)
-        self.catalog.open().create_namespace_if_not_exists("web")
+        self.catalog.open().create_namespace_if_not_exists(database)
 
     def make(self, name: str, spec: PartitionSpec = BY_REGION, schema: Schema = SCHEMA) -> Table:
-        return self.catalog.open().create_table(("web", name), schema, partition_spec=spec)
+        return self.catalog.open().create_table((self.database, name), schema, partition_spec=spec)
 
     def table(self, name: str) -> Table:
-        return self.catalog.open().load_table(("web", name))
+        return self.catalog.open().load_table((self.database, name))
 
     def store(self, name: str, **more: object) -> Any:
         options = {"storage": self.storage, "storage_options": self.options, "catalog": self.address}
-        return open_store(f"{self.address}/web/{name}", {**options, "catalog_options": self.catalog_options, **more})
+        return open_store(
+            f"{self.address}/{self.database}/{name}", {**options, "catalog_options": self.catalog_options, **more}
+        )
 
     def rows(self, name: str) -> list[int]:
         """The `n` of all rows that other readers see."""

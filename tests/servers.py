@@ -131,7 +131,7 @@ def postgres_program(name: str) -> Path:
 
 
 @contextmanager
-def run_metastore() -> Iterator[int]:
+def run_metastore(program: str = "org.apache.hadoop.hive.metastore.HiveMetaStore") -> Iterator[int]:
     """A Hive metastore of the installed pyspark with an empty catalog, on a free port of 127.0.0.1; yields the port."""
     folder = Path(tempfile.mkdtemp(prefix="feed-assets-metastore-"))
     port = free_port()
@@ -141,6 +141,7 @@ def run_metastore() -> Iterator[int]:
         "hive.metastore.schema.verification": "false",
         "hive.metastore.warehouse.dir": f"file:{folder}/warehouse",
         "hive.metastore.event.db.notification.api.auth": "false",
+        "datanucleus.connectionPoolingType": "HikariCP",
     }
     values = "".join(
         f"<property><name>{name}</name><value>{text}</value></property>" for name, text in settings.items()
@@ -153,7 +154,7 @@ def run_metastore() -> Iterator[int]:
         f"-Dlog4j2.contextSelector={selector}",
         "-cp",
         f"{folder}:{spark_home() / 'jars' / '*'}",
-        "org.apache.hadoop.hive.metastore.HiveMetaStore",
+        program,
         "-p",
         str(port),
     ]
@@ -171,6 +172,36 @@ def run_metastore() -> Iterator[int]:
 def metastore_port() -> Iterator[int]:
     """The port of a Hive metastore that lives as long as the test session."""
     with run_metastore() as port:
+        yield port
+
+
+@pytest.fixture(scope="session")
+def locking_metastore_port() -> Iterator[int]:
+    """The port of a Hive metastore that has locks, as commits to Iceberg tables need them."""
+    with run_metastore(str(Path(__file__).with_name("LockingMetastore.java"))) as port:
+        yield port
+
+
+@pytest.fixture(scope="session")
+def rest_catalog_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The port of Iceberg's own REST catalog, which keeps tables in memory; the test is skipped where it is not
+    installed.
+    """
+    jars = Path(__file__).parent.parent / ".emulators" / "iceberg"
+    if not any(jars.glob("iceberg-open-api-*.jar")):
+        pytest.skip("Iceberg's REST catalog is not installed: run tests/install_emulators.sh")
+    folder, port = tmp_path_factory.mktemp("rest-catalog"), free_port()
+    settings = {
+        "CATALOG_CATALOG__IMPL": "org.apache.iceberg.inmemory.InMemoryCatalog",
+        "CATALOG_REST_PORT": str(port),
+        "CATALOG_WAREHOUSE": folder.as_uri(),
+    }
+    classes = os.pathsep.join([f"{jars}/*", f"{spark_home() / 'jars'}/*"])
+    command = ["java", *LIGHT, "-cp", classes, "org.apache.iceberg.rest.RESTCatalogServer"]
+    with (folder / "log").open("wb") as log:
+        process = SupervisedProcess(command, env={**os.environ, **settings}, cwd=folder, output=log)
+    with process:
+        wait_for_port(port, process)
         yield port
 
 

@@ -1,5 +1,8 @@
-"""docs/iceberg.md: its example runs: late rows start a rerun, a compaction does not, and a sweep has an undo."""
+"""docs/iceberg.md: its example runs: late rows start a rerun, a compaction does not, and a sweep has an undo. A drill
+has its storage and its tables on S3, and ten days that are evicted.
+"""
 
+import json
 from collections.abc import Iterator, Mapping
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -15,29 +18,44 @@ from feed_assets.engines.port import Work
 from feed_assets.loading.bundles import load_files
 from feed_assets.loading.entity_files import EntityFile, Values
 from feed_assets.log.records import ProcessInstanceStatus
+from feed_assets.storage.iceberg.catalogs import file_properties
 from tests.cli.project import must
 from tests.commands import words_of
 from tests.documents.markdown import ROOT, fences
+from tests.drills import drill
 from tests.instances.harness import LifecycleHarness, at
 from tests.lakes import append, compact, write
 from tests.projects import enter
 from tests.retention.harness import RetentionHarness
+from tests.storage.conftest import BUCKET, s3_options, s3_server
 
+__all__ = ["s3_options", "s3_server"]
 PAGE = ROOT / "docs/iceberg.md"
 START = at("2026-11-01")
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[LifecycleHarness, Any]]:
-    """Three days of the example, worked by a job that counts as the SQL does."""
+@pytest.fixture(params=["file", drill("s3")])
+def project(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[LifecycleHarness, Any]]:
+    """Days of the example, worked by a job that counts as the SQL does: three, twelve on S3."""
     enter(tmp_path, monkeypatch)
     (tmp_path / "data").mkdir()
-    text = fences(PAGE, "yaml")[0].replace("${DATA_ROOT}", f"{tmp_path}/data")
+    text, code = fences(PAGE, "yaml")[0], fences(PAGE, "python")[0]
+    properties: dict[str, str] = {}
+    if request.param == "s3":
+        options = request.getfixturevalue("s3_options")
+        root, properties = f"s3://{BUCKET}/{tmp_path.name}", file_properties("s3://", options)
+        text = text.replace("storage: file://${DATA_ROOT}", f"storage: {root}\nstorage_options: {json.dumps(options)}")
+        text = text.replace("file://${DATA_ROOT}", root)
+        code = code.replace('f"file://{root}/lake"', f'"{root}/lake", **properties')
+    text = text.replace("${DATA_ROOT}", f"{tmp_path}/data")
     (tmp_path / "entities").mkdir()
     (tmp_path / "entities/all.yaml").write_text(text)
     (tmp_path / "count_visits.sql").write_text(fences(PAGE, "sql")[0])
     names: dict[str, Any] = {**vars(schema), **vars(transforms), **vars(types), "root": f"{tmp_path}/data"}
-    exec(fences(PAGE, "python")[0], names)
+    names |= {"properties": properties, "days": 12 if properties else 3}
+    exec(code, names)
     loaded = load_files([EntityFile(name="all.yaml", content=text.encode())], Values(variables={}, environ={}))
     assert loaded.issues == ()
     state = f"sqlite:///{tmp_path}/state.db"
@@ -61,7 +79,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[L
         return {"visits": ""}
 
     lifecycle.job = count
-    for day in range(3):
+    for day in range(names["days"]):
         append(
             names["clicks"], *[{"at": START + timedelta(days=day, hours=5), "visitor": name} for name in ("ann", "bob")]
         )
@@ -86,7 +104,7 @@ def visits(names: Any) -> list[tuple[date, str]]:
 
 def test_the_example_runs(project: tuple[LifecycleHarness, Any]) -> None:
     lifecycle, names = project
-    days = [START + timedelta(days=day) for day in range(3)]
+    days = [START + timedelta(days=day) for day in range(names["days"])]
     assert lifecycle.times("count-visits", ProcessInstanceStatus.SUCCEEDED) == days
     assert visits(names) == [(day.date(), f"{name} 1") for day in days for name in ("ann", "bob")]
     shown = {line: must(*words_of(line)).stdout for line in fences(PAGE, "sh")[0].splitlines()}
@@ -94,19 +112,21 @@ def test_the_example_runs(project: tuple[LifecycleHarness, Any]) -> None:
     assert (namespace[:18], name) == ("iceberg+sqlite:///", "web.visits")
     assert "columns: add" in shown["feed-assets entity definition feed visits"]
 
-    compact(names["clicks"], "at >= '2026-11-03T00:00:00+00:00'")
-    assert work(lifecycle, START + timedelta(days=2, hours=12)) == []
-    append(names["clicks"], {"at": days[2] + timedelta(hours=6), "visitor": "ann"})
-    assert work(lifecycle, START + timedelta(days=2, hours=20)) == [days[2]]
-    assert visits(names)[-2:] == [(days[2].date(), "ann 2"), (days[2].date(), "bob 1")]
+    last = days[-1]
+    compact(names["clicks"], f"at >= '{last.isoformat()}'")
+    assert work(lifecycle, last + timedelta(hours=12)) == []
+    append(names["clicks"], {"at": last + timedelta(hours=6), "visitor": "ann"})
+    assert work(lifecycle, last + timedelta(hours=20)) == [last]
+    assert visits(names)[-2:] == [(last.date(), "ann 2"), (last.date(), "bob 1")]
 
 
 def test_a_sweep_and_its_undo(project: tuple[LifecycleHarness, Any]) -> None:
     lifecycle, names = project
     before, retention = visits(names), RetentionHarness(lifecycle=lifecycle)
-    retention.wait(at("2026-12-02T12:00"))
+    evicted = 10 if names["properties"] else 1
+    retention.wait(START + timedelta(days=30 + evicted, hours=12))
     sweep = retention.sweep_now("visits")
-    assert visits(names) == before[2:]
+    assert visits(names) == before[2 * evicted :]
     names["visits"].refresh().maintenance.expire_snapshots().older_than(datetime(2100, 1, 1)).commit()  # noqa: DTZ001
     retention.undo(sweep)
     assert visits(names) == before

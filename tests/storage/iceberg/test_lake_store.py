@@ -1,5 +1,6 @@
 """Feeds in Iceberg tables: what is there, publications beside others, removals with undo, late rows, whole tables."""
 
+import itertools
 import multiprocessing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,15 +20,40 @@ from feed_assets.storage.errors import (
 )
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Availability, Clearing, Guard, Manifest, Outcome
+from tests.databases import create_schema
+from tests.drills import drill, sized
 from tests.lakes import BY_DAY, PLAIN, Lake, append, compact, delete_rows, write
 from tests.storage.conftest import BUCKET
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 EU, US = "region=eu", "region=us"
+_numbers = itertools.count()
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
+KINDS = ["local", drill("s3"), drill("postgresql"), drill("thrift"), drill("rest")]
+ON_S3 = pytest.mark.parametrize(
+    "lake", ["local", pytest.param("s3", marks=pytest.mark.server), *KINDS[2:]], indirect=True
+)
+"""Marks what `make test` sees on S3, too."""
+HERE = pytest.mark.parametrize("lake", ["local"], indirect=True)
+
+
+@pytest.fixture(params=KINDS)
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
+    """A catalog in SQLite with files here or on S3, or one of another kind."""
+    name = f"lake_{next(_numbers)}"
+    match request.param:
+        case "s3":
+            return Lake(tmp_path, f"s3://{BUCKET}/{tmp_path.name}", request.getfixturevalue("s3_options"))
+        case "postgresql":
+            url = create_schema(request.getfixturevalue("postgres_url")).replace("+psycopg2", "")
+            return Lake(tmp_path, address=f"iceberg+{url}")
+        case "thrift":
+            address = f"iceberg+thrift://127.0.0.1:{request.getfixturevalue('locking_metastore_port')}"
+            return Lake(tmp_path, address=address, database=name, **{"hive.hive2-compatible": "true"})
+        case "rest":
+            address = f"iceberg+http://127.0.0.1:{request.getfixturevalue('rest_catalog_port')}"
+            return Lake(tmp_path, address=address, database=name)
     return Lake(tmp_path)
 
 
@@ -142,6 +168,7 @@ def test_two_processes_write_two_partitions_at_once(tmp_path: Path, s3_options: 
     assert Lake(tmp_path, storage, s3_options).rows("clicks") == [2, 2]
 
 
+@HERE
 def test_a_guard_that_raises_leaves_the_old_rows_and_no_file(lake: Lake) -> None:
     lake.make("clicks")
     publish(lake, EU, 1, token="a")
@@ -159,9 +186,12 @@ def test_a_guard_that_raises_leaves_the_old_rows_and_no_file(lake: Lake) -> None
     assert [path.parent.name for path in root.glob("data/feed-assets/**/*.parquet")] == ["a"]
 
 
-def test_ten_evicted_partitions_are_back_after_snapshots_have_expired(lake: Lake) -> None:
+@ON_S3
+@pytest.mark.sample
+def test_evicted_partitions_are_back_after_snapshots_have_expired(lake: Lake) -> None:
     table = lake.make("clicks")
-    paths = [f"region=r{number}" for number in range(12)]
+    evicted = sized(3, 10)
+    paths = [f"region=r{number}" for number in range(evicted + 2)]
     for number, path in enumerate(paths):
         publish(lake, path, number, token=f"t{number}")
     append(table, {"region": "r3", "n": 33}, {"region": "r3", "n": 44})
@@ -172,18 +202,18 @@ def test_ten_evicted_partitions_are_back_after_snapshots_have_expired(lake: Lake
     trash, commits = store.trash(), len(table.refresh().history())
     trash.describe("sweep-1", {"by": "test"})
 
-    moved = trash.put("sweep-1", [*paths[:10], "region=never"])
+    moved = trash.put("sweep-1", [*paths[:evicted], "region=never"])
 
-    assert [each.outcome for each in moved] == [Outcome.MOVED] * 10 + [Outcome.VANISHED]
-    assert (lake.rows("clicks"), len(table.refresh().history())) == ([10, 11], commits + 1)
-    assert sorted(trash.contents("sweep-1")) == sorted(paths[:10])
+    assert [each.outcome for each in moved] == [Outcome.MOVED] * evicted + [Outcome.VANISHED]
+    assert (lake.rows("clicks"), len(table.refresh().history())) == ([evicted, evicted + 1], commits + 1)
+    assert sorted(trash.contents("sweep-1")) == sorted(paths[:evicted])
     assert [each.outcome for each in trash.put("sweep-1", paths[:1])] == [Outcome.ALREADY]
     publish(lake, paths[1], 101, token="again")
     table.refresh().maintenance.expire_snapshots().older_than(datetime.now(UTC) + timedelta(days=1)).commit()
 
-    back = trash.restore("sweep-1", paths[:10])
+    back = trash.restore("sweep-1", paths[:evicted])
 
-    outcomes = [Outcome.MOVED, Outcome.OCCUPIED, *[Outcome.MOVED] * 8]
+    outcomes = [Outcome.MOVED, Outcome.OCCUPIED, *[Outcome.MOVED] * (evicted - 2)]
     assert [each.outcome for each in back] == outcomes
     assert lake.rows("clicks") == sorted({*rows, 101} - {1})
     assert 44 not in lake.rows("clicks")
@@ -193,6 +223,7 @@ def test_ten_evicted_partitions_are_back_after_snapshots_have_expired(lake: Lake
     assert [each.outcome for each in trash.restore("sweep-1", paths[:2])] == [Outcome.LOST, Outcome.LOST]
 
 
+@ON_S3
 def test_a_compaction_changes_nothing_and_appended_or_deleted_rows_do(lake: Lake) -> None:
     table = lake.make("clicks")
     store, _ = publish(lake, US, 1, 2, token="a")
@@ -267,6 +298,7 @@ def test_columns_of_files_are_added_or_refused(lake: Lake) -> None:
     assert sorted(lake.table("clicks").scan().to_arrow().column("extra").to_pylist(), key=str) == [None, "x"]
 
 
+@HERE
 def test_what_an_interrupted_publication_has_left_is_swept(lake: Lake) -> None:
     lake.make("clicks")
     publish(lake, EU, 1, token="a")
