@@ -4,22 +4,19 @@ registered or dropped at once. Iceberg has the values of a partition from the st
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, ResolveError
+from pyiceberg.exceptions import NoSuchNamespaceError, ResolveError
 from pyiceberg.io.pyarrow import (
     UnsupportedPyArrowTypeException,
-    compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
-    parquet_path_to_id_mapping,
     pyarrow_to_schema,
 )
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids, promote
 from pyiceberg.table import TableProperties
@@ -49,12 +46,21 @@ from feed_assets.plan.records import FeedRecord, RegistrationRecord
 from feed_assets.registration.port import OWNER, CatalogTable, OwnPlaces, Registered, RegisteredPlace
 from feed_assets.storage.errors import StorageAwayError, StorageError
 from feed_assets.storage.iceberg.catalogs import LakeCatalog
+from feed_assets.storage.iceberg.commits import (
+    Change,
+    commit_change,
+    described_file,
+    require_writable,
+    statistics_of,
+)
 from feed_assets.timing.templates import WHOLE_TABLE
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 _TRIES = 5
+_MERGING = {TableProperties.MANIFEST_MERGE_ENABLED: "true", TableProperties.MANIFEST_MIN_MERGE_COUNT: "10"}
+"""Each registration adds a manifest, and the next one reads all: ten become one."""
 _TRANSFORMS: Mapping[str, Callable[[], Transform[Any, Any]]] = {
     "_day": DayTransform,
     "_hour": HourTransform,
@@ -78,15 +84,6 @@ _TYPES: Mapping[str, IcebergType] = {
 }
 
 
-@dataclass(slots=True)
-class _Changes:
-    """What one commit does, and why some instances cannot be registered."""
-
-    removed: list[DataFile] = field(default_factory=list)
-    added: list[DataFile] = field(default_factory=list)
-    refused: dict[datetime, str] = field(default_factory=dict)
-
-
 class IcebergTable(CatalogTable):
     """A table of an Iceberg catalog."""
 
@@ -105,68 +102,56 @@ class IcebergTable(CatalogTable):
     def put(self, places: Sequence[RegisteredPlace]) -> Mapping[datetime, str]:
         if self._find_table() is None:
             self._make()
-        return self._change(partial(self._additions, places)).refused
+        refused: dict[datetime, str] = {}
+        self._commit(partial(self._additions, places, refused))
+        return refused
 
     def drop(self, places: Sequence[RegisteredPlace]) -> None:
         if self._find_table() is not None:
-            self._change(partial(self._removals, places))
+            self._commit(lambda _, live: Change(removed=[each for place in places for each in live.get(place.url, ())]))
 
     def find_others(
         self, places: Sequence[RegisteredPlace], first: datetime, last: datetime, *, drop: bool = False
     ) -> Mapping[str, datetime]:
         known, found = {each.url for each in places}, dict[str, datetime]()
 
-        def decide(_: "Table", live: Mapping[str, list[DataFile]]) -> _Changes:
+        def decide(_: "Table", live: Mapping[str, list[DataFile]]) -> Change:
             others = {url: own[1] for url in live.keys() - known if (own := self._own.find(url)) is not None}
             found.update({url: time for url, time in others.items() if first <= time <= last})
-            return _Changes(removed=[each for url in found for each in live[url]] if drop else [])
+            return Change(removed=[each for url in found for each in live[url]] if drop else [])
 
         if self._find_table() is not None:
-            self._change(decide)
+            self._commit(decide)
         return found
 
-    def _change(self, decide: "Callable[[Table, Mapping[str, list[DataFile]]], _Changes]") -> _Changes:
+    def _commit(self, decide: "Callable[[Table, Mapping[str, list[DataFile]]], Change]") -> None:
         """Make one commit of what is decided for the table as it is; decide anew if others were faster."""
+        url = self._registration.store.url
         for _ in range(_TRIES):
             table = self._find_table()
             if table is None:
                 raise self._refused(f"there is no table {self._registration.name} any more", "Try again.")
             with self._catalog.translated():
-                live = self._live(table)
-                changes = decide(table, live)
-                try:
-                    self._commit(table, changes)
-                except CommitFailedException:
-                    continue
-                return changes
+                change = decide(table, self._live(table))
+                if change.removed or change.described:
+                    require_writable(table, url)
+                if commit_change(table, replace(change, properties={OWNER: self._owner}), url):
+                    return
         raise self._refused("others keep changing the table", "Try again later.")
 
-    def _commit(self, table: "Table", changes: _Changes) -> None:
-        if not (changes.removed or changes.added):
-            return
-        transaction = table.transaction()
-        properties = {OWNER: self._owner} if changes.added else {}
-        if transaction.table_metadata.name_mapping() is None:
-            mapping = transaction.table_metadata.schema().name_mapping
-            properties[TableProperties.DEFAULT_NAME_MAPPING] = mapping.model_dump_json()
-        if TableProperties.MANIFEST_MERGE_ENABLED not in table.properties:  # each commit would add one to read
-            properties[TableProperties.MANIFEST_MERGE_ENABLED] = "true"
-        if properties.items() - table.properties.items():
-            transaction.set_properties(properties)
-        update = transaction.update_snapshot(snapshot_properties={OWNER: self._owner})
-        with update.overwrite() if changes.removed else update.merge_append() as snapshot:
-            for each in changes.removed:
-                snapshot.delete_data_file(each)
-            for each in changes.added:
-                snapshot.append_data_file(each)
-        transaction.commit_transaction()
-
     def _additions(
-        self, places: Sequence[RegisteredPlace], table: "Table", live: Mapping[str, list[DataFile]]
-    ) -> _Changes:
+        self,
+        places: Sequence[RegisteredPlace],
+        refused: dict[datetime, str],
+        table: "Table",
+        live: Mapping[str, list[DataFile]],
+    ) -> Change:
+        """Return what lets instances be partitions; tell why some cannot in `refused`."""
         if table.properties.get(OWNER) != self._owner and "" in live:
             raise self._filled_by_others(f"its file {live[''][0].file_path}")
-        changes = _Changes()
+        refused.clear()
+        removed: list[DataFile] = []
+        added: list[DataFile] = []
         for place in places:
             known = {each.file_path: each for each in live.get(place.url, ())}
             try:
@@ -174,16 +159,15 @@ class IcebergTable(CatalogTable):
             except StorageAwayError:
                 raise
             except (ValueError, StorageError) as exc:
-                changes.refused[place.nominal_time] = str(exc)
-                changes.removed += known.values()  # readers of the whole table would look for files that are gone
+                refused[place.nominal_time] = str(exc)
+                removed += known.values()  # readers of the whole table would look for files that are gone
                 continue
             same = {path for path, each in found.items() if path in known and _is_same(known[path], each)}
-            changes.removed += [each for path, each in known.items() if path not in same]
-            changes.added += [each for path, each in found.items() if path not in same]
-        return changes
-
-    def _removals(self, places: Sequence[RegisteredPlace], _: "Table", live: Mapping[str, list[DataFile]]) -> _Changes:
-        return _Changes(removed=[each for place in places for each in live.get(place.url, ())])
+            removed += [each for path, each in known.items() if path not in same]
+            added += [each for path, each in found.items() if path not in same]
+        settings = {name: value for name, value in _MERGING.items() if name not in table.properties}
+        settings |= {OWNER: self._owner} if added else {}
+        return Change(removed=removed, described=added, settings=settings)
 
     def _live(self, table: "Table") -> dict[str, list[DataFile]]:
         """Return the live data files by the directory of their instance; by "" those that are in none of the feed."""
@@ -204,11 +188,7 @@ class IcebergTable(CatalogTable):
                 head = pq.read_metadata(opened)
             columns = head.schema.to_arrow_schema()
             require_columns(schema, columns)
-            found = data_file_statistics_from_parquet_metadata(
-                parquet_metadata=head,
-                stats_columns=compute_statistics_plan(schema, table.properties),
-                parquet_column_mapping=parquet_path_to_id_mapping(schema),
-            )
+            found = statistics_of(head, table.metadata)
             partition = found.partition(table.spec(), schema)
             if head.num_rows:
                 self._require_partition(table, place, columns, found, partition)
@@ -216,18 +196,7 @@ class IcebergTable(CatalogTable):
             raise ValueError(f"the file {name}: its column {exc} is not laid out as Iceberg knows it") from exc
         except (ValueError, FileNotFoundError, PermissionError) as exc:
             raise ValueError(f"the file {name}: {str(exc).partition(chr(10))[0]}") from exc
-        return DataFile.from_args(
-            content=DataFileContent.DATA,
-            file_path=path,
-            file_format=FileFormat.PARQUET,
-            partition=partition,
-            file_size_in_bytes=len(file),
-            sort_order_id=None,
-            spec_id=table.metadata.default_spec_id,
-            equality_ids=None,
-            key_metadata=None,
-            **found.to_serialized_dict(),
-        )
+        return described_file(table.metadata, path, len(file), partition, found)
 
     def _require_partition(
         self, table: "Table", place: RegisteredPlace, columns: pa.Schema, found: Any, partition: Any

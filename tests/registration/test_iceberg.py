@@ -263,3 +263,14 @@ def test_rows_that_are_to_be_judged_are_not_registered(tmp_path: Path) -> None:
     assert lake.arrive(START + timedelta(hours=1)) == ""
     assert lake.lifecycle.feed_statuses("sales")[START] is FeedInstanceStatus.PARTIAL
     assert (lake.planned(), lake.catalog.list_tables("web")) == ([], [])
+
+
+def test_many_registrations_are_told_by_few_manifests(lake: Lake) -> None:
+    for day in range(11):
+        lake.land(START + timedelta(days=day), day)
+        lake.lifecycle.tick(START + timedelta(days=day, hours=1))
+    table = lake.catalog.load_table("web.sales")
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    assert (lake.commits(), len(lake.rows())) == (11, 11)
+    assert len(snapshot.manifests(table.io)) == 2

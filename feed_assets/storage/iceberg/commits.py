@@ -12,19 +12,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import (
+    DataFileStatistics,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestFile
-from pyiceberg.table import TableProperties, Transaction
+from pyiceberg.table import Table, TableProperties, Transaction
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Summary
-from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotRefUpdate
-from pyiceberg.table.update.snapshot import _OverwriteFiles
+from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotRefUpdate, TableUpdate
+from pyiceberg.table.update.snapshot import _MergeAppendFiles, _OverwriteFiles
 from pyiceberg.typedef import Record
 
 from feed_assets.storage.errors import TableRefusedError
-from feed_assets.storage.iceberg.partitions import LakeTable, Values
+from feed_assets.storage.iceberg.partitions import Values
 
 _WRITABLE = 2
 """The highest version of the format that PyIceberg writes."""
@@ -33,58 +35,63 @@ _WRITABLE = 2
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """What one commit does. `removed` are live data files; `added` are URLs of Parquet files by the values of their
-    partition. `restored` entries keep their sequence numbers, so that what has deleted rows of them still does. `tag`
-    names the snapshot before, `untagged` are tags to drop. `properties` go to the snapshot's summary.
-    With `adds_columns` the table gets those that the files have and it has not.
+    partition, `described` files are added as they are. `restored` entries keep their sequence numbers, so that what has
+    deleted rows of them still does. `tag` names the snapshot before, `untagged` are tags to drop. `properties` go to
+    the snapshot's summary, `settings` to the properties of the table. With `adds_columns` the table gets those that the
+    files have and it has not.
     """
 
     removed: Sequence[DataFile] = ()
     added: Mapping[str, Values] = field(default_factory=dict)
+    described: Sequence[DataFile] = ()
     restored: Sequence[ManifestEntry] = ()
     tag: str | None = None
     untagged: Sequence[str] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
     adds_columns: bool = False
 
 
-def require_writable(table: LakeTable, store: str, path: str = "") -> None:
+def require_writable(table: Table, store: str, path: str = "") -> None:
     """Raise TableRefusedError for a table that PyIceberg cannot write."""
-    if table.table.format_version > _WRITABLE:
+    if table.format_version > _WRITABLE:
         raise TableRefusedError(
             store=store,
             path=path,
-            reason=f"it has version {table.table.format_version} of the format; version {_WRITABLE} is written here",
+            reason=f"it has version {table.format_version} of the format; version {_WRITABLE} is written here",
             next_step="It can be read. Write it, and remove from it, by an engine that knows the version.",
         )
 
 
-def commit_change(table: LakeTable, change: Change, store: str, guard: Callable[[], None]) -> bool:
-    """Make a change; return False if another commit was faster, and nothing has changed.
+def commit_change(table: Table, change: Change, store: str, guard: Callable[[], None] | None = None) -> bool:
+    """Make a change; return False if another commit was faster, and nothing has changed. Nothing is committed if the
+    change has no files and no tags.
 
     `guard` is asked after all is prepared, directly before the call to the catalog; if it raises, nothing has changed.
     Raises TableRefusedError for files that are not of the table or of their partition, and exceptions of PyIceberg,
     after which the change may have been made.
     """
-    transaction = table.table.transaction()
-    snapshot = table.table.current_snapshot()
+    transaction = _Transaction(table)
+    snapshot = table.current_snapshot()
     producer = None
-    if change.removed or change.added or change.restored:
+    if change.removed or change.added or change.described or change.restored:
         producer = _prepare(table, transaction, change, store)
     if change.tag is not None:
         assert snapshot is not None
         transaction._stage(*transaction._set_ref_snapshot(snapshot.snapshot_id, change.tag, "tag"))
-    there = [tag for tag in change.untagged if tag in table.table.metadata.refs]
+    there = [tag for tag in change.untagged if tag in table.metadata.refs]
     transaction._stage(tuple(RemoveSnapshotRefUpdate(ref_name=tag) for tag in there))
     if not transaction._updates:
         return True
-    uuid = AssertTableUUID(uuid=table.table.metadata.table_uuid)
+    uuid = AssertTableUUID(uuid=table.metadata.table_uuid)
     try:
-        guard()
+        if guard is not None:
+            guard()
     except BaseException:
         _clean(producer)
         raise
     try:
-        table.table._do_commit(updates=transaction._updates, requirements=(*transaction._requirements, uuid))
+        table._do_commit(updates=transaction._updates, requirements=(*transaction._requirements, uuid))
     except CommitFailedException:
         _clean(producer)
         return False
@@ -94,10 +101,10 @@ def commit_change(table: LakeTable, change: Change, store: str, guard: Callable[
     return True
 
 
-def _has(table: LakeTable, snapshot: int) -> bool:
+def _has(table: Table, snapshot: int) -> bool:
     """Return whether the catalog has a snapshot; False if it does not say so."""
     with suppress(Exception):
-        return table.table.refresh().snapshot_by_id(snapshot) is not None
+        return table.refresh().snapshot_by_id(snapshot) is not None
     return False
 
 
@@ -106,39 +113,60 @@ def _clean(producer: "_Replacement | None") -> None:
         producer._clean_all_uncommitted()
 
 
-def _prepare(table: LakeTable, transaction: Transaction, change: Change, store: str) -> "_Replacement":
-    io = table.table.io
+def _prepare(table: Table, transaction: Transaction, change: Change, store: str) -> "_Replacement":
+    io = table.io
     heads = {url: _read_head(io, url, store) for url in change.added}
     if change.adds_columns:
-        known = set(table.table.schema().column_names)
+        known = set(table.schema().column_names)
         with transaction.update_schema() as update:
             for head in heads.values():
                 columns = head.schema.to_arrow_schema()
                 update.union_by_name(
                     pa.schema([each.with_nullable(True) for each in columns if each.name not in known])
                 )
-    if change.added:
-        mapping = transaction.table_metadata.name_mapping()
-        own = transaction.table_metadata.schema().name_mapping
-        if mapping is None:
-            transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: own.model_dump_json()})
-    operation = Operation.OVERWRITE if change.added else Operation.DELETE
-    if table.table.current_snapshot() is None or not change.removed:
+    settings = dict(change.settings)
+    if (change.added or change.described) and transaction.table_metadata.name_mapping() is None:
+        mapping = transaction.table_metadata.schema().name_mapping
+        settings[TableProperties.DEFAULT_NAME_MAPPING] = mapping.model_dump_json()
+    if settings.items() - table.properties.items():
+        transaction.set_properties(settings)
+    operation = Operation.OVERWRITE if change.added or change.described else Operation.DELETE
+    if table.current_snapshot() is None or not change.removed:
         operation = Operation.APPEND
     producer = _Replacement(operation, transaction, io, snapshot_properties=dict(change.properties))
     producer.restored = change.restored
     for url, values in change.added.items():
         producer.append_data_file(_describe_file(table, transaction, url, heads[url], values, store))
+    for described in change.described:
+        producer.append_data_file(described)
     for removed in change.removed:
         producer.delete_data_file(removed)
     transaction._stage(*producer._commit())
     return producer
 
 
-class _Replacement(_OverwriteFiles):
-    """A snapshot with files in the place of others, and with entries that come back as they were."""
+class _Transaction(Transaction):
+    """One that keeps the table as it is to be: PyIceberg copies all its snapshots each time that it asks for it."""
+
+    _known: tuple[tuple[TableUpdate, ...], TableMetadata] | None = None
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        if self._known is None or self._known[0] is not self._updates:
+            self._known = (self._updates, super().table_metadata)
+        return self._known[1]
+
+
+class _Replacement(_OverwriteFiles, _MergeAppendFiles):
+    """A snapshot with files in the place of others, and with entries that come back as they were. Its manifests are
+    merged if the table says so.
+    """
 
     restored: Sequence[ManifestEntry] = ()
+
+    def _existing_manifests(self) -> list[ManifestFile]:
+        """Those that only tell what was removed long ago are left out."""
+        return [each for each in super()._existing_manifests() if each.has_added_files() or each.has_existing_files()]
 
     def _manifests(self) -> list[ManifestFile]:
         manifests = super()._manifests()
@@ -166,9 +194,7 @@ def _read_head(io: Any, url: str, store: str) -> Any:
             raise _refused_file(store, url, f"it is no Parquet file: {exc}") from exc
 
 
-def _describe_file(
-    table: LakeTable, transaction: Transaction, url: str, head: Any, values: Values, store: str
-) -> DataFile:
+def _describe_file(table: Table, transaction: Transaction, url: str, head: Any, values: Values, store: str) -> DataFile:
     """Return a file as one of the table, with its statistics.
 
     Raises:
@@ -180,19 +206,31 @@ def _describe_file(
     paths = {head.schema.column(at).path for at in range(head.num_columns)}
     if others := paths - known.keys():
         raise _refused_file(store, url, f"the table has no {', '.join(sorted(others))}")
-    statistics = data_file_statistics_from_parquet_metadata(
-        parquet_metadata=head,
-        stats_columns=compute_statistics_plan(schema, metadata.properties),
-        parquet_column_mapping=known,
-    )
+    statistics = statistics_of(head, metadata)
     if head.num_rows:
         _require_partition(table, head.schema.to_arrow_schema(), statistics, url, values, store)
+    return described_file(metadata, url, len(table.io.new_input(url)), Record(*values), statistics)
+
+
+def statistics_of(head: Any, metadata: TableMetadata) -> DataFileStatistics:
+    """Return what the head of a Parquet file tells of the columns of a table."""
+    return data_file_statistics_from_parquet_metadata(
+        parquet_metadata=head,
+        stats_columns=compute_statistics_plan(metadata.schema(), metadata.properties),
+        parquet_column_mapping=parquet_path_to_id_mapping(metadata.schema()),
+    )
+
+
+def described_file(
+    metadata: TableMetadata, url: str, size: int, partition: Record, statistics: DataFileStatistics
+) -> DataFile:
+    """Return a Parquet file as one of a table."""
     return DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=url,
         file_format=FileFormat.PARQUET,
-        partition=Record(*values),
-        file_size_in_bytes=len(table.table.io.new_input(url)),
+        partition=partition,
+        file_size_in_bytes=size,
         sort_order_id=None,
         spec_id=metadata.default_spec_id,
         equality_ids=None,
@@ -201,14 +239,12 @@ def _describe_file(
     )
 
 
-def _require_partition(
-    table: LakeTable, columns: pa.Schema, statistics: Any, url: str, values: Values, store: str
-) -> None:
-    names = [table.table.schema().find_column_name(field.source_id) for field in table.fields]
+def _require_partition(table: Table, columns: pa.Schema, statistics: Any, url: str, values: Values, store: str) -> None:
+    names = [table.schema().find_column_name(field.source_id) for field in table.spec().fields]
     if lacking := [str(name) for name in names if name not in columns.names]:
         raise _refused_file(store, url, f"it lacks the column {', '.join(lacking)} of the partition")
     try:
-        found = statistics.partition(table.table.spec(), table.table.schema())
+        found = statistics.partition(table.spec(), table.schema())
         is_other = any(found[at] not in (None, value) for at, value in enumerate(values))
     except ValueError:
         is_other = True

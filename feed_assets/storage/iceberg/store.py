@@ -180,7 +180,7 @@ class LakeStore(PartitionStore[LakeTable]):
         return LakeTrash(self, self._partitions)
 
     def _require_writable(self, table: LakeTable, path: str) -> None:
-        require_writable(table, self.root_url, path)
+        require_writable(table.table, self.root_url, path)
         if path.strip("/") == WHOLE_TABLE and table.keys:
             raise TableRefusedError(
                 store=self.root_url,
@@ -280,7 +280,7 @@ class LakeStore(PartitionStore[LakeTable]):
                 adds_columns=self._columns is Columns.ADD,
             )
             with self._partitions.catalog.translated(spec.name, store=self.root_url):
-                if commit_change(table, change, self.root_url, guard):
+                if commit_change(table.table, change, self.root_url, guard):
                     return
         raise InstanceChangingError(store=self.root_url, path=spec.name, reason="others keep changing the table")
 

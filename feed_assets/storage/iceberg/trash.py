@@ -16,10 +16,11 @@ from feed_assets.storage.errors import InstanceChangingError, InstanceNotFoundEr
 from feed_assets.storage.iceberg.commits import Change, commit_change, require_writable
 from feed_assets.storage.iceberg.partitions import Found, LakePartitions, LakeTable
 from feed_assets.storage.paths import parse_token
-from feed_assets.storage.port import InstanceStore, Kept, StorePath, Trash
+from feed_assets.storage.port import Kept, StorePath
 from feed_assets.storage.records import Moved, Outcome, Purged
 from feed_assets.storage.table.partition_names import PartitionSpec
 from feed_assets.storage.table.trash_records import (
+    PartitionTrash,
     PathRequest,
     moved_nothing,
     parse_paths,
@@ -37,24 +38,14 @@ _CHUNK = 1 << 20
 _GONE = "the table has no such partition"
 
 
-class LakeTrash(Trash):
+class LakeTrash(PartitionTrash[LakeTable]):
     """The trash of an Iceberg table's partitions. A removal and a restore are one commit each, whatever their number.
 
     Purged partitions are no longer kept from the maintenance of the table, which removes their files when it expires
     the snapshots that have them.
     """
 
-    takes_files = False
-
-    def __init__(self, store: InstanceStore, partitions: LakePartitions) -> None:
-        self.store = store
-        self._partitions = partitions
-
-    def describe(self, sweep: str, document: Mapping[str, object]) -> None:
-        self._root().describe(sweep, document)
-
-    def find_description(self, sweep: str) -> Mapping[str, object] | None:
-        return self._root().find_description(sweep)
+    _partitions: LakePartitions
 
     def put(self, sweep: str, paths: Sequence[str], *, flag: str | None = None) -> list[Moved]:  # noqa: ARG002
         parse_token(self.store.root_url, sweep)
@@ -161,9 +152,6 @@ class LakeTrash(Trash):
         recorded = self._records(table, sweep).keys() & request.specs.keys()
         return bool(recorded - self._find(table, request).keys())
 
-    def _root(self) -> Trash:
-        return self._partitions.root(self._partitions.table()).trash()
-
     def _parse(self, paths: Sequence[str]) -> tuple[LakeTable, PathRequest]:
         table = self._partitions.table()
         request = parse_paths(self._partitions.parse_with, table, paths)
@@ -211,9 +199,9 @@ class LakeTrash(Trash):
         return self._commit(table, Change(removed=removed, tag=tag, properties={"feed-assets.sweep": sweep}))
 
     def _commit(self, table: LakeTable, change: Change) -> bool:
-        require_writable(table, self.store.root_url)
+        require_writable(table.table, self.store.root_url)
         with self._partitions.catalog.translated(store=self.store.root_url):
-            return commit_change(table, change, self.store.root_url, _always)
+            return commit_change(table.table, change, self.store.root_url)
 
     def _refuse_undeleted(self, table: LakeTable, spec: PartitionSpec, found: Found) -> Moved | None:
         """Refuse a partition whose deleted rows would be back, because the table has dropped what deletes them."""
@@ -241,7 +229,3 @@ def _moved(found: Found) -> Moved:
 
 def _prefix(sweep: str) -> str:
     return f"feed-assets-{sweep}-"
-
-
-def _always() -> None:
-    """Removals have leases instead of a guard."""

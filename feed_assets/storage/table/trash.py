@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 
 from feed_assets.storage.errors import InstanceNotFoundError, StorageError
 from feed_assets.storage.paths import parse_token, path_name
-from feed_assets.storage.port import InstanceStore, Kept, StorePath, Trash
+from feed_assets.storage.port import InstanceStore, Kept, StorePath
 from feed_assets.storage.records import Moved, Outcome, Purged
 from feed_assets.storage.table.metastore import Partition, Table
 from feed_assets.storage.table.partition_names import PartitionSpec, parse_partition
 from feed_assets.storage.table.partitions import VERSIONS_FOLDER, TablePartitions, version_path
 from feed_assets.storage.table.trash_records import (
+    PartitionTrash,
     PathRequest,
     moved_nothing,
     parse_paths,
@@ -53,7 +54,7 @@ class _Record:
     place: StorePath
 
 
-class TableTrash(Trash):
+class TableTrash(PartitionTrash[Table]):
     """The trash of a table's partitions.
 
     A put first drops the partition from the metastore, then moves the directory. A restore moves the directory back
@@ -63,17 +64,7 @@ class TableTrash(Trash):
     Differs from Falcon: there Hive deletes the directories of managed tables, and Falcon those of external tables.
     """
 
-    takes_files = False
-
-    def __init__(self, store: InstanceStore, partitions: TablePartitions) -> None:
-        self.store = store
-        self._partitions = partitions
-
-    def describe(self, sweep: str, document: Mapping[str, object]) -> None:
-        self._root().describe(sweep, document)
-
-    def find_description(self, sweep: str) -> Mapping[str, object] | None:
-        return self._root().find_description(sweep)
+    _partitions: TablePartitions
 
     def put(self, sweep: str, paths: Sequence[str], *, flag: str | None = None) -> list[Moved]:
         table, request = self._parse_paths(sweep, paths)
@@ -192,9 +183,6 @@ class TableTrash(Trash):
             return path in self._records(sweep)
         standing = self._partitions.find(table, list(request.specs.values()))
         return any(name in self._records(sweep) for name in request.specs if name not in standing)
-
-    def _root(self) -> Trash:
-        return self._partitions.home().trash()
 
     def _parse_paths(self, sweep: str, paths: Sequence[str]) -> tuple[Table, PathRequest]:
         parse_token(self.store.root_url, sweep)

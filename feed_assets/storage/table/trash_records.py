@@ -5,13 +5,14 @@ are documents in the trash at the location of the table.
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.paths import path_name
-from feed_assets.storage.port import Trash
+from feed_assets.storage.port import InstanceStore, Trash
 from feed_assets.storage.records import Moved, Outcome
 from feed_assets.storage.table.partition_names import PartitionSpec
+from feed_assets.storage.table.partition_store import Partitions, TableT
 
 T = TypeVar("T")
 
@@ -45,6 +46,25 @@ class PathRequest:
             seen |= {name} if name is not None else set()
             answers.append(replace(found, path=path))
         return answers
+
+
+class PartitionTrash(Trash, Generic[TableT]):
+    """The trash of a table's partitions, whose documents are at the location of the table."""
+
+    takes_files = False
+
+    def __init__(self, store: InstanceStore, partitions: Partitions[TableT]) -> None:
+        self.store = store
+        self._partitions = partitions
+
+    def describe(self, sweep: str, document: Mapping[str, object]) -> None:
+        self._root().describe(sweep, document)
+
+    def find_description(self, sweep: str) -> Mapping[str, object] | None:
+        return self._root().find_description(sweep)
+
+    def _root(self) -> Trash:
+        return self._partitions.home().trash()
 
 
 def parse_paths(parse: Callable[[T, str], PartitionSpec], table: T, paths: Sequence[str]) -> PathRequest:

@@ -190,7 +190,7 @@ def test_a_guard_that_raises_leaves_the_old_rows_and_no_file(lake: Lake) -> None
 @pytest.mark.sample
 def test_evicted_partitions_are_back_after_snapshots_have_expired(lake: Lake) -> None:
     table = lake.make("clicks")
-    evicted = sized(3, 10)
+    evicted = sized(4, 10)
     paths = [f"region=r{number}" for number in range(evicted + 2)]
     for number, path in enumerate(paths):
         publish(lake, path, number, token=f"t{number}")
