@@ -1,4 +1,4 @@
-"""Instances at locations as files of an Iceberg table of a SQL catalog, read back by DuckDB."""
+"""Instances at locations as files of an Iceberg table of a SQL catalog, read back by DuckDB and by Spark."""
 
 import itertools
 import sys
@@ -15,10 +15,13 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DateType, LongType, NestedField
+from pyspark.sql import SparkSession
 
 from feed_assets.clock import FrozenClock
 from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.definitions.store import record_declared
+from feed_assets.engines.data.lakes import read_rows
+from feed_assets.engines.port import TableName, TablePartition
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed
 from feed_assets.instances.arrival.polling import apply_arrivals
@@ -31,10 +34,14 @@ from feed_assets.registration.registering import Registrations
 from feed_assets.registration.ticks import apply_registrations
 from feed_assets.registration.verifying import RegistrationQuery, repair_registrations, verify_registrations
 from feed_assets.settings import Settings
+from feed_assets.storage.errors import InstanceNotFoundError
+from feed_assets.storage.lake_rows import rows_of
 from feed_assets.timing.dates import NEVER
 from tests.instances.harness import LifecycleHarness, at
 from tests.retention.harness import RetentionHarness
+from tests.spark_session import spark
 
+__all__ = ["spark"]
 START, NEXT = at("01"), at("02")
 EXTENSIONS = Path(duckdb_ext.__path__[0]) / "extensions"
 EVERYTHING = RegistrationQuery(feed="sales", cluster=None, start=None, end=None)
@@ -48,7 +55,7 @@ class Lake:
         address, warehouse = f"sqlite:///{root}/catalog.db", (root / "warehouse").as_uri()
         self.catalog = SqlCatalog("default", uri=address, warehouse=warehouse)
         self.catalog.create_namespace("web")
-        self._cluster = Cluster.model_validate(
+        self.cluster = Cluster.model_validate(
             {
                 "name": "primary",
                 "storage": f"file://{root}/primary",
@@ -74,7 +81,7 @@ class Lake:
             }
             | more
         )
-        location = declare_location([self._cluster, feed], START)
+        location = declare_location([self.cluster, feed], START)
         record_declared(self.lifecycle.database, location.declared or (), START, Settings())
         self.lifecycle.use(location.plan)
 
@@ -133,6 +140,41 @@ def test_row_154_files_are_rows_of_the_table_while_the_instance_is_there(lake: L
     commits = lake.commits()
     lake.lifecycle.tick(at("03T13"))
     assert (lake.rows(), lake.commits(), lake.planned()) == (first, commits, [])
+
+
+@pytest.mark.drill
+@pytest.mark.spark
+def test_spark_reads_the_table_by_a_feed_that_is_the_table(
+    lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", sys.executable)
+    lake.land(START, 1, 2)
+    lake.land(NEXT, 3)
+    lake.lifecycle.tick(NEXT + timedelta(hours=1))
+    reader = Feed.model_validate(
+        {
+            "name": "reader",
+            "frequency": "days(1)",
+            "table": lake.table,
+            "clusters": {"primary": {"validity": {"start": START}}},
+        }
+    )
+    record = declare_location([lake.cluster, reader], START).plan.feeds["reader", "primary"]
+    rows = rows_of(record.store)
+    assert rows is not None
+    name = TableName(catalog="", database="web", name="sales", rows=rows)
+
+    def read(*days: str) -> list[tuple[date, int]]:
+        partitions = [TablePartition(table=name, values=(("day", day),)) for day in days]
+        return sorted(tuple(row) for row in read_rows(spark, rows, partitions).collect())
+
+    assert read("2013-11-01") == [(date(2013, 11, 1), 1), (date(2013, 11, 1), 2)]
+    assert read("2013-11-01", "2013-11-02") == lake.rows()
+    lake.retention.now = at("03T12")
+    lake.retention.sweep_now("sales")
+    with pytest.raises(InstanceNotFoundError):
+        read("2013-11-01")
+    assert read("2013-11-02") == lake.rows()
 
 
 def test_other_content_is_one_commit_and_what_differs_is_named_and_repaired(lake: Lake) -> None:
