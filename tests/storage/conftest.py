@@ -63,6 +63,8 @@ def hdfs_cluster() -> Iterator[HdfsCluster]:
 
 
 DAILY = "test_instance_store.py"
+LARGE = str(20 << 20)
+"""The size of a file that is dear on HDFS; files of several blocks are also in tests/transfer."""
 OF_HDFS = (DAILY, "test_trash.py", "test_copies.py")
 
 
@@ -74,7 +76,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     kinds = set() if callspec is None else set(map(str, callspec.params.values()))
     if kinds & {"gcs", "azure", "sftp"} and item.path.name != DAILY:
         item.add_marker(pytest.mark.drill)
-    if "hdfs" in kinds and item.path.name not in OF_HDFS:
+    if "hdfs" in kinds and (item.path.name not in OF_HDFS or LARGE in kinds):
         item.add_marker(pytest.mark.drill)
 
 
