@@ -19,17 +19,22 @@ run_pytest() {
 
 if [ "$what" = test ]; then
   make --no-print-directory lint >artifacts/lint.log 2>&1 &
+  lint=$!
 fi
+archive=
 if [ "$what" != fast ] && [ ! -e "$bin/../spark.jsa" ]; then
-  "$bin/python" -m pytest --collect-only -qq >/dev/null &  # compiles the tests, which each process would do otherwise
-  "$bin/python" -m tests.java_start
-  wait $!
+  "$bin/python" -m tests.java_start &
+  archive=$!
 fi
+if ! compgen -G "tests/__pycache__/conftest.*-pytest-*.pyc" >/dev/null; then
+  "$bin/python" -m pytest --collect-only -qq >/dev/null  # compiles the tests, which each process would do otherwise
+fi
+[ -z "$archive" ] || wait "$archive"
 case $what in
   test)
     run_pytest
     tests=$?
-    wait $!
+    wait "$lint"
     lint=$?
     [ $lint -eq 0 ] && echo "lint: passed" || cat artifacts/lint.log
     [ $tests -eq 0 ] || echo "tests: failed, see above"
