@@ -1,5 +1,6 @@
 """Rows of what comes from outside are judged by a run before anybody reads them."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,10 +12,11 @@ from feed_assets import Cluster, Feed, process
 from feed_assets.context.errors import InstanceNotThereError
 from feed_assets.entities.common import Kind
 from feed_assets.explain.explanations import explain_instance
+from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.settings import load_settings
 from feed_assets.testing import open_project
 from feed_assets.testing.projects import Project
-from feed_assets.timing.dates import parse_datetime
+from feed_assets.timing.dates import NEVER, parse_datetime, render_datetime
 from tests.spark_session import spark
 
 __all__ = ["spark"]
@@ -81,6 +83,29 @@ RATED = Feed.model_validate({**DAILY, "name": "rated", "locations": {"data": "/r
     outputs={"sums": {"feed": "sums", "instance": "now(0,0)"}},
 )
 def add_up(orders):  # type: ignore[no-untyped-def]
+    """Add up."""
+    return orders.groupBy().sum("amount").toDF("total")
+
+
+SECOND_PATH = "${YEAR}${MONTH}${DAY}/${HOUR}${MINUTE}${SECOND}"
+LOADED = Feed.model_validate(
+    {
+        "name": "loaded",
+        "instances": "as-they-come",
+        "format": "csv",
+        "clusters": {"here": {"validity": {"start": "2026-01-01T00:00Z"}}},
+        "locations": {"data": f"/loaded/{SECOND_PATH}"},
+    }
+)
+
+
+@process(
+    clusters={"here": {"validity": {"start": "2026-01-01T00:00Z"}}},
+    trigger={"from": "earliest"},
+    inputs={"orders": {"feed": "orders", "take": "new"}},
+    outputs={"loaded": {"feed": "loaded", "instance": "now(0,0)"}},
+)
+def load(orders):  # type: ignore[no-untyped-def]
     """Add up."""
     return orders.groupBy().sum("amount").toDF("total")
 
@@ -176,3 +201,61 @@ def test_each_version_of_a_current_instance_is_judged_before_it_is_read(tmp_path
             project.set_clock(f"2026-01-01T00:{10 * minute}Z")
             assert jobs(project) + jobs(project) == [("instances_here", True)] * runs  # the look is its own sensor
             assert float(project.load("rated", FIRST).collect()[0][0]) == total
+
+
+BAD = {
+    "has-id": "id,customer,amount\n,1,5\n2,2,6\n",
+    "customer": "id,customer,amount\n3,1,5\n4,9,6\n",
+    "paid": "id,customer,amount\n5,1,-5\n6,2,-6\n",
+    "volume": "id,customer,amount\n" + "".join(f"{number},1,1\n" for number in range(10, 15)),
+}
+
+
+@pytest.mark.parametrize("leave", [False, True], ids=["moves", "leaves"])
+def test_each_kind_of_rule_stops_a_file_of_an_inbox(tmp_path: Path, spark: SparkSession, leave: bool) -> None:
+    orders = Feed.model_validate(
+        {
+            **ORDERS.model_dump(by_alias=True, exclude_unset=True, exclude={"frequency"}),
+            "instances": "as-they-come",
+            "inbox": {"directory": "/in/orders", "pattern": "*.csv", "leave": leave},
+            "locations": {"data": f"/orders/{SECOND_PATH}"},
+            "clusters": LOADED.clusters,
+        }
+    )
+    settings = load_settings({}, environ={}, start=tmp_path)
+    everything = [HERE, CUSTOMERS, orders, LOADED, load]
+    with open_project(FIRST, entities=everything, settings=settings, spark=spark) as project:
+        inbox = project.put("customers", FIRST, {"all.csv": "id\n1\n2\n"}).parents[1] / "in" / "orders"
+        inbox.mkdir(parents=True)
+
+        def come(minute: int, name: str, rows: str) -> str:
+            """Put a file into the inbox, and let ticks and runs do what they do; return the instance."""
+            project.set_clock(f"2026-01-01T01:{minute:02}Z")
+            (inbox / name).write_text(rows)
+            written = project.now.timestamp() - 120
+            os.utime(inbox / name, (written, written))
+            assert ("instances_here", True) in jobs(project)
+            return f"2026-01-01T01:{minute:02}Z"
+
+        come(0, "good.csv", GOOD)
+        assert read(project) == 11
+        for minute, (rule, rows) in enumerate([*BAD.items()][: 1 if leave else None], 10):
+            instance = come(minute, f"{rule}.csv", rows)
+            assert rule in why(project, instance)
+            with pytest.raises(InstanceNotThereError):
+                project.load("orders", instance)
+        assert jobs(project) == []
+        assert read(project) == 11
+        project.notify("orders", "2026-01-01T01:10Z", accept="a gap")
+        come(20, "has-id.csv", "id,customer,amount\n1,1,5\n2,2,7\n")
+        assert read(project) == 11 + 11 + 12
+        assert {path.name for path in inbox.iterdir()} == ({"good.csv", "has-id.csv"} if leave else set())
+
+
+def read(project: Project) -> float:
+    """Return the sum of what was loaded."""
+    context = project._context()
+    with context.read() as connection:
+        times = FeedInstances(connection).available_times("loaded", "here", parse_datetime(FIRST), NEVER)
+    rows = [row for time in times for row in project.load("loaded", render_datetime(time)).collect()]
+    return sum(float(row.total) for row in rows)
