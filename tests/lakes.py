@@ -51,6 +51,8 @@ class Lake:
         self.options = dict(options)
         self.schema = SCHEMA
         self.catalog_options = {"warehouse": f"{self.storage}/lake", **catalog_options}
+        if not address:
+            (folder / "catalog.db").touch()
         self.catalog: LakeCatalog = open_catalog(self.address, self.catalog_options, self.storage, self.options)
         self.catalog.open().create_namespace_if_not_exists(database)
 

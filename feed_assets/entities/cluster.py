@@ -1,5 +1,6 @@
 """Clusters: a storage and a Spark."""
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import ClassVar, Self
@@ -12,6 +13,7 @@ from feed_assets.entities.maps import EMPTY, Map
 from feed_assets.issues import FieldPath
 
 LOCAL_MASTER = "local[*]"
+_NAME_NODE = re.compile(r"(?:[^:]*|\[[^]]*])(?::[0-9]{1,5})?")  # namenode:8020, or a name service
 _ADDRESSES = ("master", "remote", "connect")
 STORAGE_SCHEMES = ("abfs", "abfss", "az", "file", "gcs", "gs", "hdfs", "memory", "s3", "s3a", "sftp", "viewfs")
 """The schemes of storages that can be opened."""
@@ -152,8 +154,10 @@ class Cluster(Entity):
             elif ":" not in value:
                 remedy = f"Write file:///…/{value} with the whole path, file://${{DATA_ROOT}}, or s3://bucket."
             raise refuse("storage", f"{value!r} is not a URL", remedy)
-        if scheme not in ("file", "memory") and not value.partition("://")[2].partition("/")[0]:
+        if scheme not in ("file", "memory", "hdfs", "viewfs") and not value.partition("://")[2].partition("/")[0]:
             raise refuse("storage", f"{value!r} names no bucket or host", f"Write {scheme}://bucket.")
+        if scheme == "hdfs" and not _NAME_NODE.fullmatch(value.partition("://")[2].partition("/")[0]):
+            raise refuse("storage", f"the port in {value!r} is no number", "Write such as hdfs://namenode:8020/lake.")
         return value
 
     @field_validator("catalog")

@@ -44,7 +44,7 @@ class HiveTable(CatalogTable):
                     new[self._spec(table, each).values] = each.location
                 case Registered.FOREIGN:
                     assert partition is not None
-                    at = f"points to {partition.location}, which is not a place of the feed"
+                    at = f"points to {partition.location}, not a place of the feed; drop it if nobody needs it"
                     refused[each.nominal_time] = f"the partition {table.render(partition.values)} {at}"
                 case state:
                     assert partition is not None
@@ -128,10 +128,11 @@ class HiveTable(CatalogTable):
         columns = [
             (name, _hive_type(kind)) for name, kind in parse_columns(self._record.columns) if name.lower() not in named
         ]
-        form = _format_of(self._record)
+        form, kind = _format_of(self._record), self._record.format
         if form is None:
-            reason = f"there is no table {self._registration.name}, and none is made for {self._record.format.value}"
-            raise self._refused(reason, "Make the table, with the SerDe of these files.")
+            header = " with a header line, a row for Spark" if kind is FeedFormat.CSV else ""
+            reason = f"there is no table {self._registration.name}, and none is made for {kind.value}{header}"
+            raise self._refused(reason, "Make the table, with the SerDe of these files, or write format: parquet.")
         described = self._registration.table
         if self._metastore.find_location(described.database) is None:
             raise self._no_database()
@@ -169,7 +170,7 @@ def _hive_type(kind: str) -> str:
 
 
 def _format_of(record: FeedRecord) -> TableFormat | None:
-    """Return how Hive reads the files of a feed; None for a format whose SerDe is not part of every Hive."""
+    """Return how Hive reads the files of a feed; None if not every reader of its tables would."""
     options = {name.lower(): text for name, text in record.options}
     match record.format:
         case FeedFormat.PARQUET:
@@ -179,7 +180,7 @@ def _format_of(record: FeedRecord) -> TableFormat | None:
         case FeedFormat.TEXT:
             return TableFormat.text()
         case FeedFormat.CSV:
-            has_header = options.get("header", "").lower() == "true"
-            return TableFormat.text(options.get("sep") or options.get("delimiter") or ",", has_header=has_header)
+            has_header = options.get("header", "true").lower() == "true"  # which Spark would read as a row
+            return None if has_header else TableFormat.text(options.get("sep") or options.get("delimiter") or ",")
         case _:
             return None

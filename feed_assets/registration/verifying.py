@@ -23,7 +23,7 @@ _MOMENT = timedelta(microseconds=1)
 _TOLD = {
     Registered.MISSING: "it is AVAILABLE, and no partition of the table",
     Registered.OTHER: "the table has other files of it",
-    Registered.FOREIGN: "its partition is not in a place of the feed, and stays as it is",
+    Registered.FOREIGN: "its partition is not in a place of the feed, and stays as it is until somebody drops it",
 }
 
 

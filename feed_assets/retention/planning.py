@@ -113,7 +113,9 @@ class RetentionPlan:
             elif grace := feed.render_grace():
                 texts.append(f"{name}: {grace}")
         asking = [sweep for sweep in self.sweeps if sweep.state is SweepState.ASKING]
-        texts += [f"{sweep.sweep_id} asks: {' '.join(each.sentence for each in sweep.obstacles)}" for sweep in asking]
+        for sweep in asking:
+            sentences = " ".join(each.sentence for each in sweep.obstacles)
+            texts.append(f"{sweep.sweep_id} asks: {sentences} Look at it, then `retention approve` or `cancel` it.")
         return tuple(texts)
 
     @property

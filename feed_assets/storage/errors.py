@@ -1,11 +1,14 @@
 """Errors raised by stores."""
 
+import logging
 from collections.abc import Callable
 from types import TracebackType
 from typing import TypeAlias
 
 from feed_assets.entities.copies.options import EXISTING, Existing
 from feed_assets.errors import Fault, FeedAssetsError, render_some
+
+logging.getLogger("thrift").setLevel(logging.CRITICAL)  # it logs what it raises, and errors say it, too
 
 
 class StorageError(FeedAssetsError):

@@ -174,7 +174,7 @@ def _parse_host(url: str, text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit():
         raise StoreUnknownError(
-            url=url, reason=f"{text!r} is not a host and port", next_step="Write thrift://host:9083/web/clicks."
+            url=url, reason=f"{text!r} is not a host and port", next_step="Write thrift://host:9083 as catalog."
         )
     return host.strip("[]"), int(port)
 

@@ -15,7 +15,7 @@ _LOCAL_WORKFLOWS = "localoozie"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://|\().+")  # hdfs://host:8020, failover:(tcp://host:61616)
 _THRIFT = re.compile(r"(?:thrift://)?(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")  # thrift://host:9083, other:9083
 _LAKE = re.compile(
-    r"iceberg\+(?:sqlite:///[^?]*/[^/]+|(?:postgresql|thrift|https?)://[^/]+.*)"
+    r"iceberg\+(?:sqlite:////(?:[^?]*/)?[^/?]+|(?:postgresql|thrift|https?)://[^/]+.*)"
 )  # iceberg+https://host/api
 _HOST = r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])"
 _MASTER = re.compile(

@@ -35,7 +35,7 @@ def check_tables(scope: Scope, feed: Feed) -> Iterator[Complaint]:
         yield Complaint(path=path, message=message, remedy=f"Remove {path[-1]}.")
         return
     clusters = [found for name in feed.clusters if (found := scope.bundle.find_cluster(name)) is not None]
-    if path is not None and not any(each.catalog for each in clusters):
+    if path is not None and len(clusters) == len(feed.clusters) and not any(each.catalog for each in clusters):
         yield Complaint(
             path=path,
             message="it has no effect: none of the feed's clusters has a catalog",

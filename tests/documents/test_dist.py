@@ -4,12 +4,20 @@ import json
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 from pathlib import Path
 
 import pytest
 
+from tests.documents.markdown import ROOT, tables_of
 from tests.documents.newcomer import Newcomer, build_wheel
+
+
+def test_every_extra_is_described() -> None:
+    (table,) = [each for each in tables_of("docs/install.md") if each.section == "Extras"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert sorted(row[0].strip("`") for row in table.rows) == sorted(extras)
 
 
 @pytest.mark.long

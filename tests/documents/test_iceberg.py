@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import yaml
-from pyiceberg import schema, transforms, types
 
 from feed_assets.alerts.delivery.dataset_names import name_feed
 from feed_assets.engines.port import Work
@@ -53,8 +52,7 @@ def project(
     (tmp_path / "entities").mkdir()
     (tmp_path / "entities/all.yaml").write_text(text)
     (tmp_path / "count_visits.sql").write_text(fences(PAGE, "sql")[0])
-    names: dict[str, Any] = {**vars(schema), **vars(transforms), **vars(types), "root": f"{tmp_path}/data"}
-    names |= {"properties": properties, "days": 12 if properties else 3}
+    names: dict[str, Any] = {"root": f"{tmp_path}/data", "properties": properties, "days": 12 if properties else 3}
     exec(code, names)
     loaded = load_files([EntityFile(name="all.yaml", content=text.encode())], Values(variables={}, environ={}))
     assert loaded.issues == ()

@@ -46,6 +46,7 @@ def clicks(table: str | None, **more: object) -> Feed:
         "frequency": "hours(1)",
         "format": "csv",
         "schema": "id string, n long",
+        "options": {"header": "false"},
         "locations": {"data": "/clicks/${YEAR}-${MONTH}-${DAY}/${HOUR}"},
         "clusters": {"primary": {"validity": {"start": START}, "retention": {"limit": "days(2)"}}},
         "catalog_table": table,
@@ -159,7 +160,7 @@ def test_what_the_table_has_else_is_named_and_repaired(registering: Registering,
 
     assert registering.verify(at("01T03")) == [
         (START, "it is AVAILABLE, and no partition of the table"),
-        (ONE, "its partition is not in a place of the feed, and stays as it is"),
+        (ONE, "its partition is not in a place of the feed, and stays as it is until somebody drops it"),
     ]
     context = harness.context(at("01T03"))
     planned = repair_registrations(context, EVERYTHING, author="ann", dry_run=True)
@@ -305,14 +306,16 @@ def test_where_no_plain_table_can_be_it_is_said(registering: Registering, tmp_pa
     parameters = {"table_type": "ICEBERG"}
     registering.catalog.make_table(registering.database, "clicks", tmp_path / "x", keys, parameters=parameters)
     said = []
-    for database in (registering.database, "nowhere"):
-        harness.declare(clicks(TABLE.format(database=database)))
+    own, nowhere = (TABLE.format(database=database) for database in (registering.database, "nowhere"))
+    for declared in (clicks(own), clicks(nowhere), clicks(own.replace(":clicks", ":other"), options={})):
+        harness.declare(declared)
         bulkheads = Bulkheads("primary", FrozenClock(ONE))
         apply_arrivals(harness.open_tick(ONE, bulkheads=bulkheads))
         apply_registrations(harness.open_tick(ONE, bulkheads=bulkheads))
         said.append(registering.planned()[START] or "")
     assert "it is a table of Iceberg" in said[0]
     assert "there is no database 'nowhere' in the catalog" in said[1]
+    assert "none is made for csv with a header line, a row for Spark. Make the table" in said[2]
     assert registering.partitions() == {}
 
 

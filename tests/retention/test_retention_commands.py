@@ -150,7 +150,9 @@ def test_a_run_of_a_feed_plans_it_and_tells_what_asks(project: Path) -> None:
     assert result.exit_code == 0
     (sweep,) = json.loads(result.stdout)["sweeps"]
     assert (sweep["state"], [feed["evicted"] for feed in sweep["counts"]]) == ("DONE", [6])
-    assert result.stderr.endswith(" asks: All 2 instances of the feed would be removed.\n")
+    assert result.stderr.endswith(
+        " asks: All 2 instances of the feed would be removed. Look at it, then `retention approve` or `cancel` it.\n"
+    )
     assert (project / "data/views/2013-11-03/00").exists()
 
 

@@ -54,7 +54,8 @@ def test_row_12_a_table_needs_an_address_and_a_catalog() -> None:
     ):
         lake = {"cluster primary/catalog": f"iceberg+{address}", "cluster primary/catalog_options": {"warehouse": "/w"}}
         assert not {"interface-address", "catalog-options"} & set(_codes(tables(**lake)))
-    assert "interface-address" in _codes(tables(**{"cluster primary/catalog": "iceberg+sqlite:///catalog.db"}))
+    for relative in ("sqlite:///catalog.db", "sqlite:///data/catalog.db", "sqlite:////data/"):
+        assert "interface-address" in _codes(tables(**{"cluster primary/catalog": f"iceberg+{relative}"}))
 
 
 def test_row_13_the_variables_of_a_clusters_own_location_match_the_default() -> None:

@@ -263,6 +263,7 @@ def _ask_tables(
             table = parse_table_address(text)
             keys = outside.catalog(cluster).find_keys(table.database, table.table)
             if keys is None and name in made:
+                yield from _ask_namespace(outside, cluster, table, path)
                 continue
             if keys is None:
                 lacking.append(f"{table.name} on {name}")
@@ -281,6 +282,24 @@ def _ask_tables(
             message=f"{'these tables do' if len(lacking) > 1 else 'this table does'} not exist: {', '.join(lacking)}",
             remedy="Create them in the catalog, or correct their names.",
         )
+
+
+def check_registered_tables(outside: Outside, feed: Feed) -> Iterator[Probe]:
+    """A table in which instances are partitions, too, can be made: its database exists."""
+    for name in feed.clusters:
+        cluster = outside.bundle.find_cluster(name)
+        text = None if cluster is None else feed.catalog_table_on(cluster)
+        with suppress(TableAddressError):
+            if cluster is not None and text is not None:
+                path: FieldPath = ("catalog_table",) if feed.catalog_table is not None else ("clusters", name)
+                ask = partial(_ask_namespace, outside, cluster, parse_table_address(text), path)
+                yield Probe(path=path, what=f"the database of its table on {name}", ask=ask)
+
+
+def _ask_namespace(outside: Outside, cluster: Cluster, table: TableAddress, path: FieldPath) -> Iterator[Complaint]:
+    if not outside.catalog(cluster).has_database(table.database):
+        message = f"there is no database {table.database!r} for {table.name} in the catalog of {cluster.name}"
+        yield Complaint(path=path, message=message, remedy="Create the database there, or correct its name.")
 
 
 def _wrong_keys(path: FieldPath, cluster: str, table: TableAddress, keys: Sequence[str]) -> Complaint:
@@ -465,6 +484,7 @@ LIVE_CHECKS: tuple[LiveCheck, ...] = (
     LiveCheck(code="catalog-unreachable", kind=Kind.CLUSTER, probes=check_catalog),
     LiveCheck(code="database-unreachable", kind=Kind.DATASOURCE, probes=check_database),
     LiveCheck(code="table-missing", kind=Kind.FEED, probes=check_tables),
+    LiveCheck(code="catalog-database-missing", kind=Kind.FEED, probes=check_registered_tables),
     LiveCheck(code="workflow-missing", kind=Kind.PROCESS, probes=check_workflows),
     LiveCheck(code="mirror-unreachable", kind=Kind.PROCESS, probes=check_mirrors),
 )

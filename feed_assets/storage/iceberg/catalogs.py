@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feed_assets.entities.cluster import ICEBERG, plain_address
@@ -64,6 +65,10 @@ class LakeCatalog:
 
     def open(self) -> "Catalog":
         """Return PyIceberg's catalog; the errors of its calls are those of PyIceberg, see `translated`."""
+        file = self._address.removeprefix(f"{ICEBERG}sqlite://").partition("?")[0]
+        if file.startswith("//") and not Path(file[1:]).is_file():  # SQLite would make an empty catalog
+            reason = f"it does not answer: there is no file {file[1:]}"
+            raise self._refused(reason, path="", store="", kind=StorageAwayError)
         with self._lock:
             if self._opened is None:
                 self._opened = self._open()
@@ -74,6 +79,12 @@ class LakeCatalog:
         catalog = self.open()
         with self.translated():
             catalog.list_namespaces()
+
+    def has_database(self, database: str) -> bool:
+        """Return whether a namespace exists."""
+        catalog = self.open()
+        with self.translated():
+            return catalog.namespace_exists(database)
 
     def find_keys(self, database: str, table: str) -> tuple[str, ...] | None:
         """Return the fields of a table's partition spec; None if it does not exist."""

@@ -108,13 +108,12 @@ class Partition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFormat:
-    """How Hive reads files: SerDe, input and output format by their classes, and the parameters of SerDe and table."""
+    """How Hive reads files: SerDe, input and output format by their classes, and the parameters of the SerDe."""
 
     library: str
     input_format: str
     output_format: str
     serde: Mapping[str, str] = field(default_factory=dict)
-    parameters: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def parquet(cls) -> "TableFormat":
@@ -129,14 +128,13 @@ class TableFormat:
         return cls(library=f"{io}.OrcSerde", input_format=kinds[0], output_format=kinds[1])
 
     @classmethod
-    def text(cls, separator: str = "\x01", *, has_header: bool = False) -> "TableFormat":
-        """Return lines whose columns are separated; without a header they begin at once."""
+    def text(cls, separator: str = "\x01") -> "TableFormat":
+        """Return lines whose columns are separated."""
         return cls(
             library="org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe",
             input_format="org.apache.hadoop.mapred.TextInputFormat",
             output_format="org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat",
             serde={"field.delim": separator, "serialization.format": separator},
-            parameters={"skip.header.line.count": "1"} if has_header else {},
         )
 
 
@@ -202,6 +200,10 @@ class Metastore:
             return str(self._request(lambda client: client.get_database(database)).locationUri or "").rstrip("/")
         except _Missing:
             return None
+
+    def has_database(self, database: str) -> bool:
+        """Return whether a database exists."""
+        return self.find_location(database) is not None
 
     def create_table(self, database: str, name: str, location: str, like: Table) -> bool:
         """Create an external table like another one, with its columns, keys, format and parameters; return False if one
@@ -303,7 +305,7 @@ class Metastore:
             tableName=name,
             sd=storage,
             partitionKeys=[ttypes.FieldSchema(name=key, type=kind) for key, kind in keys],
-            parameters={"EXTERNAL": "TRUE", **form.parameters, **parameters},
+            parameters={"EXTERNAL": "TRUE", **parameters},
             tableType="EXTERNAL_TABLE",
         )
         try:

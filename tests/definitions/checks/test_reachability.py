@@ -202,6 +202,28 @@ def test_row_12_missing_tables_are_named_together_with_their_clusters(metastore_
         "feed 'clicks': this table does not exist: shop.customers on primary. "
         "Create them in the catalog, or correct their names."
     ]
+    archive = {"feed clicks/clusters/backup/table": "catalog:archive:orders#ds=${YEAR}-${MONTH}-${DAY}-${HOUR}"}
+    assert _texts(feed("orders", **archive), clicks) == [_no_database("archive", "backup", "orders")]
+
+
+@pytest.mark.spark
+@pytest.mark.server
+@pytest.mark.parametrize("kind", ["hive", "iceberg"])
+def test_a_database_in_which_instances_shall_be_registered_exists(
+    metastore_port: int, tmp_path: Path, kind: str
+) -> None:
+    addresses = {"hive": f"thrift://127.0.0.1:{metastore_port}", "iceberg": f"iceberg+sqlite:///{tmp_path}/catalog.db"}
+    (tmp_path / "catalog.db").touch()
+    table = "catalog:nowhere:clicks#ds=${YEAR}-${MONTH}-${DAY}-${HOUR}"
+    entities = bundle({"cluster primary/catalog": addresses[kind], "feed clicks/catalog_table": table})
+    assert _texts(entities, ("feed", "clicks")) == [_no_database("nowhere", "primary", "clicks")]
+
+
+def _no_database(name: str, cluster: str, table: str) -> str:
+    return (
+        f"feed 'clicks': there is no database '{name}' for {name}.{table} in the catalog of {cluster}. "
+        "Create the database there, or correct its name."
+    )
 
 
 @pytest.fixture(scope="module")

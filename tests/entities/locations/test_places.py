@@ -113,6 +113,19 @@ def test_a_storage_without_a_bucket_is_refused(storage: str) -> None:
     assert "Write" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "storage", ["hdfs:///lake", "viewfs:///lake", "hdfs://lake/a", "hdfs://host:8020", "hdfs://[::1]:1/a"]
+)
+def test_a_storage_on_hdfs_may_be_on_the_default_file_system_a_name_service_or_a_name_node(storage: str) -> None:
+    assert Cluster(name="primary", storage=storage).storage == storage
+
+
+@pytest.mark.parametrize("storage", ["hdfs://host:port/lake", "hdfs://host:", "hdfs://a:8020,b:8020/lake"])
+def test_the_port_of_a_name_node_is_a_number(storage: str) -> None:
+    with pytest.raises(ValueError, match=r"is no number\. Write such as hdfs://namenode:8020/lake"):
+        Cluster(name="primary", storage=storage)
+
+
 def test_a_folder_on_a_filesystem_that_does_not_answer_is_taken_as_it_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
