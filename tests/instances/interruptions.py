@@ -2,7 +2,6 @@
 or after it was done, or the program is killed.
 """
 
-import multiprocessing
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +20,7 @@ from feed_assets.storage.pool import StorePool
 from feed_assets.storage.registry import open_store
 from tests.drills import sized
 from tests.object_servers import ObjectServer
+from tests.processes import PROCESSES
 from tests.storage.watched import WatchedClient
 
 WHEN = ("before", "after", "since")
@@ -155,7 +155,7 @@ def killed(
         folder.mkdir()
         bench = prepare(folder, storage)
         arguments = (work(bench), folder, storage.url, storage.options, number)
-        child = multiprocessing.get_context("spawn").Process(target=_work_until_killed, args=arguments)
+        child = PROCESSES.Process(target=_work_until_killed, args=arguments)
         child.start()
         child.join()
         assert child.exitcode in (0, 9)

@@ -1,6 +1,5 @@
 """A publisher of a current feed, and an undo, killed before each change: readers see old or new, nothing is lost."""
 
-import multiprocessing
 import os
 import signal
 import traceback
@@ -14,6 +13,7 @@ import pytest
 from feed_assets.log.records import FeedInstanceStatus
 from tests.drills import sized
 from tests.instances.attempts.version_benches import NEW, OLD, Bench, make, polled, work_until_killed
+from tests.processes import PROCESSES
 
 STEP = sized(41, 1)
 """Every n-th change is the last of a process, the first of them in the middle of the step."""
@@ -92,7 +92,7 @@ def begin(kind: str, folder: Path, where: dict[str, Any], sweep: str | None, num
                 traceback.print_exc()
                 os._exit(1)
         return lambda: _is_killed(-os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-    spawned = multiprocessing.get_context("spawn").Process(target=work_until_killed, args=arguments)  # it has threads
+    spawned = PROCESSES.Process(target=work_until_killed, args=arguments)  # this one has threads
     spawned.start()
 
     def wait() -> bool:
