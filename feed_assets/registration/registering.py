@@ -23,7 +23,7 @@ from feed_assets.plan.copy_records import StoreAddress
 from feed_assets.plan.records import FeedRecord, Plan, RegistrationRecord, TableRecord
 from feed_assets.registration.port import CatalogTable, OwnPlaces, RegisteredPlace
 from feed_assets.releases.timeline import BEGINNING
-from feed_assets.storage.iceberg.catalogs import not_installed, open_catalog
+from feed_assets.storage.iceberg.catalogs import lacks_iceberg, open_catalog
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.registry import open_metastore
 from feed_assets.timing.dates import NEVER
@@ -117,7 +117,7 @@ def _open(record: FeedRecord, registration: RegistrationRecord, own: OwnPlaces) 
     try:
         from feed_assets.registration.iceberg import IcebergTable
     except ImportError as exc:
-        raise not_installed(registration.store.url, "the package 'pyiceberg' is not installed") from exc
+        raise lacks_iceberg(registration.store.url, exc) from exc
 
     catalog = open_catalog(str(options["catalog"]), catalog_options, str(options["storage"]), storage_options)
     return IcebergTable(record, registration, own, catalog)

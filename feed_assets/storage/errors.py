@@ -11,6 +11,13 @@ from feed_assets.errors import Fault, FeedAssetsError, render_some
 logging.getLogger("thrift").setLevel(logging.CRITICAL)  # it logs what it raises, and errors say it, too
 
 
+def not_installed(url: str, package: str, extra: str, cause: Exception) -> "StoreUnknownError":
+    """Return the error for a package that cannot be imported: it is not there, or has another version than ours."""
+    is_absent = isinstance(cause, ModuleNotFoundError)
+    reason = f"the package {package!r} " + ("is not installed" if is_absent else f"cannot be used: {cause}")
+    return StoreUnknownError(url=url, reason=reason, next_step=f'Install it with: pip install "feed-assets[{extra}]".')
+
+
 class StorageError(FeedAssetsError):
     """The storage refused a request, or contains something that feed-assets does not understand."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from feed_assets.entities.cluster import ICEBERG
 from feed_assets.entities.copies.options import Columns
-from feed_assets.storage.errors import StoreUnknownError
+from feed_assets.storage.errors import StoreUnknownError, not_installed
 from feed_assets.storage.iceberg.catalogs import ALIKE, open_catalog
 from feed_assets.storage.port import InstanceStore
 
@@ -120,7 +120,7 @@ def open_metastore(address: str) -> "Metastore":
     try:
         from feed_assets.storage.table.metastore import Metastore
     except ImportError as exc:
-        raise _not_installed(address, "pymetastore", "hive") from exc
+        raise not_installed(address, "pymetastore", "hive", exc) from exc
     parts = (part.strip().removeprefix("thrift://").partition("/")[0] for part in address.split(","))
     return Metastore([_parse_host(address, part) for part in parts if part], address)
 
@@ -147,7 +147,7 @@ def _open_lake(url: str, rest: str, options: Options) -> InstanceStore:
     try:
         from feed_assets.storage.iceberg.store import LakeStore
     except ImportError as exc:
-        raise _not_installed(url, "pyiceberg", "iceberg") from exc
+        raise not_installed(url, "pyiceberg", "iceberg", exc) from exc
 
     _, database, table = rest.rsplit("/", 2)
     own, of_catalog = options.get("storage_options", {}), options.get("catalog_options", {})
@@ -187,7 +187,7 @@ def _open_sftp(url: str, options: Options) -> "ObjectClient":
     try:
         from paramiko import SSHException
     except ImportError as exc:
-        raise _not_installed(url, "paramiko", "sftp") from exc
+        raise not_installed(url, "paramiko", "sftp", exc) from exc
     from feed_assets.storage.object.fsspec_client import FsspecClient
 
     return FsspecClient(url, {**_SFTP_SECONDS, **options}, (SSHException,))
@@ -197,7 +197,7 @@ def _open_hdfs(url: str, _: str, options: Options) -> InstanceStore:
     try:
         from feed_assets.storage.hdfs.client import HdfsClient, OptionError
     except ImportError as exc:
-        raise _not_installed(url, "hdfs-native", "hdfs") from exc
+        raise not_installed(url, "hdfs-native", "hdfs", exc) from exc
     from feed_assets.storage.hdfs.store import HdfsStore
 
     scheme = url.partition("://")[0]
@@ -212,14 +212,6 @@ def _open_hdfs(url: str, _: str, options: Options) -> InstanceStore:
         root_url=url,
         spark_scheme=str(own.get("spark_scheme", scheme)),
         scratch=None if scratch is None else Path(str(scratch)),
-    )
-
-
-def _not_installed(url: str, package: str, extra: str) -> StoreUnknownError:
-    return StoreUnknownError(
-        url=url,
-        reason=f"the package {package!r} is not installed",
-        next_step=f'Install it with: pip install "feed-assets[{extra}]".',
     )
 
 

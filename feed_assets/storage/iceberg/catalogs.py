@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feed_assets.entities.cluster import ICEBERG, plain_address
-from feed_assets.storage.errors import StorageAwayError, StorageError, StoreUnknownError, TableRefusedError
+from feed_assets.storage.errors import (
+    StorageAwayError,
+    StorageError,
+    StoreUnknownError,
+    TableRefusedError,
+    not_installed,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -145,7 +151,7 @@ class LakeCatalog:
         try:
             yield
         except NotInstalledError as exc:
-            raise not_installed(store or self.url, _first_line(exc)) from exc
+            raise lacks_iceberg(store or self.url, exc) from exc
         except away as exc:
             raise self._refused(f"it does not answer: {_first_line(exc)}", path, store, StorageAwayError) from exc
         except refusals as exc:
@@ -158,7 +164,7 @@ class LakeCatalog:
         try:
             from pyiceberg.catalog import AVAILABLE_CATALOGS, CatalogType
         except ImportError as exc:
-            raise not_installed(self.url, "the package 'pyiceberg' is not installed") from exc
+            raise lacks_iceberg(self.url, exc) from exc
 
         uri = self._address.removeprefix(ICEBERG)
         if uri.startswith("postgresql://"):
@@ -214,11 +220,9 @@ def file_properties(storage: str, options: Options) -> dict[str, str]:
     return {names[name]: str(value) for name, value in given.items() if name in names and value is not None}
 
 
-def not_installed(url: str, reason: str) -> StoreUnknownError:
-    """Return the error for a package of Iceberg that is not installed."""
-    extra = "iceberg,hive" if "+thrift" in url else "iceberg"
-    step = f'Install it with: pip install "feed-assets[{extra}]".'
-    return StoreUnknownError(url=url, reason=reason, next_step=step)
+def lacks_iceberg(url: str, cause: Exception) -> StoreUnknownError:
+    """Return the error for a package of Iceberg that cannot be used."""
+    return not_installed(url, "pyiceberg", "iceberg,hive" if "+thrift" in url else "iceberg", cause)
 
 
 def _thrift_errors(module: str, name: str) -> tuple[type[Exception], ...]:

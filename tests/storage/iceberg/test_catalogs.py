@@ -59,6 +59,11 @@ def test_what_cannot_be_opened_says_why_and_what_to_do(monkeypatch: pytest.Monke
     wrong = open_catalog(f"iceberg+sqlite:///{tmp_path}/a.db", {"schema_version": "v9"}, "file:///data", {})
     with pytest.raises(StorageError, match="it cannot be opened: Invalid schema_version"):
         wrong.check()
+    other = open_catalog(f"iceberg+sqlite:///{tmp_path}/b.db", {"name": "other"}, "file:///data", {})
+    with monkeypatch.context() as patch:
+        patch.delattr("pyiceberg.catalog.CatalogType")  # another version than ours
+        with pytest.raises(StoreUnknownError, match="'pyiceberg' cannot be used: cannot import name 'CatalogType'"):
+            other.check()
     monkeypatch.setitem(sys.modules, "pyiceberg.catalog", None)
     lake = open_catalog(f"iceberg+sqlite:///{tmp_path}/b.db", {}, "file:///data", {})
     with pytest.raises(StoreUnknownError, match=r"pip install \"feed-assets\[iceberg\]\""):
