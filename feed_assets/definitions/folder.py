@@ -164,14 +164,13 @@ class _Local(DefinitionFolder):
 
     def name_of(self, shown: str) -> str:
         root = f"{self._root}/"
-        return shown.removeprefix(root) if shown.startswith(root) else self._name_from_here(shown)
+        if shown.startswith(root):
+            return shown.removeprefix(root)
+        return Path(shown).absolute().relative_to(self._root).as_posix()
 
     def shown(self, name: str) -> str:
         file, here = self._root / name, Path.cwd()
         return str(file.relative_to(here)) if file.is_relative_to(here) else str(file)
-
-    def _name_from_here(self, shown: str) -> str:
-        return Path(shown).absolute().relative_to(self._root).as_posix()
 
     def owner_of(self, name: str) -> str | None:
         try:

@@ -20,14 +20,10 @@ from feed_assets.log.definitions.store import Definitions
 from feed_assets.masking import get_logger
 from feed_assets.sql.database import Database
 
-NO_VALUES = Values(variables={}, environ={})
-
 _logger = get_logger(__name__)
 
 
-def recover_changes(
-    database: Database, folder: DefinitionFolder, now: datetime, values: Values = NO_VALUES
-) -> list[Change]:
+def recover_changes(database: Database, folder: DefinitionFolder, now: datetime, values: Values) -> list[Change]:
     """Finish or undo interrupted changes, oldest first, and return them. The caller holds the lock of the definitions.
 
     A change is finished if each of its files is in the state before or after the change. If somebody edited one of them

@@ -73,7 +73,7 @@ class DefinitionsHarness:
     def recover(self) -> list[Change]:
         """Finish or undo interrupted changes, as whoever changes or records definitions next does first."""
         with self.database.changing_definitions():
-            return recover_changes(self.database, self.folder, NOW)
+            return recover_changes(self.database, self.folder, NOW, self.values)
 
     def hours(self) -> dict[str, int]:
         """The frequency of each feed that can be used."""

@@ -482,8 +482,10 @@ def apply_planned(context: EntityContext, planned: PlannedChanges, *, may_delete
         _require_mode(context, entity)
     if not planned.keys:
         require_update_mode(context.database)
-    if not may_delete_all:
-        _require_few_deleted(context, planned)
+    share = context.settings.unconfirmed_deletions
+    if not may_delete_all and is_mass_deletion(len(planned.removed), planned.declared, share):
+        place = context.store.folder.location
+        raise MassDeletionError(location=place, deleted=planned.removed, declared=planned.declared)
     made = _change(context, planned) if planned.edits else _record(context, planned)
     made.warnings = planned.issues
     outcomes: list[EntityOutcome] = []
@@ -537,12 +539,6 @@ def _change(context: EntityContext, planned: PlannedChanges) -> AppliedChange:
             raise PlanOutdatedError(digest=planned.digest)
 
     return make_change(context, planned.edits, planned.keys, origin=EntityVerb.APPLY, refuse=refuse)
-
-
-def _require_few_deleted(context: EntityContext, planned: PlannedChanges) -> None:
-    if is_mass_deletion(len(planned.removed), planned.declared, context.settings.unconfirmed_deletions):
-        place = context.store.folder.location
-        raise MassDeletionError(location=place, deleted=planned.removed, declared=planned.declared)
 
 
 def _record(context: EntityContext, planned: PlannedChanges) -> AppliedChange:

@@ -14,7 +14,6 @@ from feed_assets.context.operation import open_context
 from feed_assets.context.tick import open_tick
 from feed_assets.definitions.errors import RenamedInFilesError
 from feed_assets.definitions.folder import find_entity
-from feed_assets.definitions.journal import NO_VALUES
 from feed_assets.definitions.lists.history import entity_history
 from feed_assets.definitions.renamed_texts import renamed_text
 from feed_assets.definitions.verbs import changes as entity_changes
@@ -37,6 +36,7 @@ from feed_assets.sql.names import Renaming
 from feed_assets.sql.tables import load_tables
 from feed_assets.triggers.apply_triggers import apply_triggers
 from tests.databases import database_url
+from tests.definitions.harness import NO_VALUES
 from tests.definitions.test_cloning import XML
 from tests.definitions.verbs.harness import CLICKS, CLUSTER, COUNTING, COUNTS, NOON, EntityHarness, changed, file_of
 from tests.instances.harness import at
