@@ -378,7 +378,7 @@ class _Walk:
         for listed in self.histories.values():
             for number, (one, other) in enumerate(pairwise(listed)):
                 (evicted, undo), then = fates.get(other.seq, ("evicted", "")), listed[number + 2 : number + 3]
-                is_back = bool(then) and then[0].kind is FeedEventKind.RESTORED
+                is_back = bool(then) and then[0].kind in (FeedEventKind.RESTORED, FeedEventKind.HELD)
                 if fate := _fate(one, other, evicted + (", and brought back since" if is_back else undo)):
                     self.remark(event_id(one), fate)
 

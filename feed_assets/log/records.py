@@ -75,8 +75,8 @@ def describe_cause(cause: Cause | None, detail: str | None) -> str | None:
 
 
 class FeedEventKind(StrEnum):
-    """What happened to an instance of a feed on a cluster. One that is HELD has come by an inbox, and nobody reads it
-    before its rows are judged.
+    """What happened to an instance of a feed on a cluster. One that is HELD has come by an inbox, or back by an undo,
+    and is not available: nobody reads it before its rows are judged.
     """
 
     ARRIVED = "ARRIVED"

@@ -35,7 +35,14 @@ from feed_assets.instances.arrival.recording import Signal, content_digest, reco
 from feed_assets.instances.arrival.store_polls import Candidate
 from feed_assets.instances.arrival.stored_data import record_vanished
 from feed_assets.instances.late.contents import note_content, record_contents, scan_contents, scan_held, with_content
-from feed_assets.instances.late.quality_checks import ACCEPTED, QualityChecks, hold_back, is_to_judge, let_in
+from feed_assets.instances.late.quality_checks import (
+    ACCEPTED,
+    QualityChecks,
+    find_refusal,
+    hold_back,
+    is_to_judge,
+    let_in,
+)
 from feed_assets.json_form import Hidden, NominalTime
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.arrival_polls import ArrivalPolls
@@ -166,6 +173,11 @@ def record_notice(context: OperationContext, notice: Notice, *, dry_run: bool = 
     outcome = NoticeOutcome.RECORDED if known is None else NoticeOutcome.CHANGED
     with context.database.read() as connection:
         is_held = seen.row is not None and is_to_judge(connection, record, seen.row)
+        refusal = None if seen.row is None else find_refusal(connection, record, seen.row)
+    if refusal is not None:
+        told = f"; {refusal.sentence}; to take it as it is: {_notify(replace(notice, accept='REASON'), record.cluster)}"
+        known_now = _result(context, record, time, NoticeOutcome.KNOWN, look.bytes, look.files, dry_run=dry_run)
+        return replace(known_now, other=told)
     outcome = NoticeOutcome.HELD if is_held else outcome
     if known is not None and known.manifest_digest == (seen.row and seen.row.manifest_digest):
         return _result(context, record, time, NoticeOutcome.KNOWN, look.bytes, look.files, dry_run=dry_run)

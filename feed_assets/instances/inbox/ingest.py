@@ -50,7 +50,7 @@ from feed_assets.log.records import FeedInstanceStatus, FeedKey
 from feed_assets.masking import get_logger
 from feed_assets.plan.records import FeedRecord
 from feed_assets.sql.database import Database, lock_log
-from feed_assets.storage.deliveries import DeliveredFile
+from feed_assets.storage.deliveries import DeliveredFile, Deliveries
 from feed_assets.storage.errors import InstanceChangingError, StorageAwayError, StorageError
 from feed_assets.storage.manifests import SupportsWrite, read_entry
 from feed_assets.storage.pool import StorePool
@@ -260,17 +260,33 @@ class _Inbox:
 
     def _entry(self, file: InboxFile | DeliveredFile, copy: SupportsWrite | None = None) -> ManifestEntry | None:
         """Read a file of the inbox; None if it is gone, or has another version."""
-        try:
-            return read_entry(file.name, self._deliveries.chunks(file.name, file.version), copy)
-        except InstanceChangingError:
-            return None
+        return _read_version(self._deliveries, file.name, file.version, copy)
 
-    def _find_gone(self, contents: Sequence[tuple[InboxFile, str]]) -> set[int]:
-        """Return the events that have brought some contents, and whose instance does not stand any more."""
+    def _find_gone(self, contents: Sequence[tuple[InboxFile, str]]) -> set[TakenFile]:
+        """Return the files with some contents that were taken, and that do not stand in their instance any more.
+
+        Of an instance with other content than was brought, what is left of that is read.
+        """
         checksums = {checksum for _, checksum in contents}
         with self._database.read() as connection:
-            earlier = {file.event for file in TakenFiles(connection).of_contents(*self._record.key, checksums)}
-        return earlier - self._find_standing(earlier)
+            earlier = TakenFiles(connection).of_contents(*self._record.key, checksums)
+            standing = self._find_standing({file.event for file in earlier})
+            events = EventLog(connection).of_numbers({file.event for file in earlier} - standing)
+            rows = FeedInstances(connection).get_many({event.key for event in events.values()})
+        gone = {file for file in earlier if file.event in events}
+        for seq, event in events.items():
+            row = rows.get(event.key)
+            if row is not None and row.status in _STANDING:
+                path = str(event.payload.get("path") or self._record.path(event.nominal_time))
+                gone -= self._find_kept(path, {file.name: file for file in gone if file.event == seq})
+        return gone
+
+    def _find_kept(self, path: str, files: Mapping[str, TakenFile]) -> set[TakenFile]:
+        """Return the files, by name, that still stand in an instance as they were taken."""
+        place = self._target.deliveries(path)
+        there = [entry for entry in place.find() if entry.path in files and entry.size == files[entry.path].size]
+        found = [_read_version(place, entry.path, entry.version) for entry in there]
+        return {files[each.path] for each in found if each is not None and each.checksum == files[each.path].checksum}
 
     def _find_standing(self, events: Collection[int]) -> set[int]:
         """Return the events whose instance is recorded with what they have brought, and is on storage; one that is held
@@ -294,11 +310,11 @@ class _Inbox:
         }
 
     def _claim(
-        self, contents: Sequence[tuple[InboxFile, str]], found: Mapping[str, InboxFile], gone: Collection[int]
+        self, contents: Sequence[tuple[InboxFile, str]], found: Mapping[str, InboxFile], gone: Collection[TakenFile]
     ) -> Collection[DeliveredFile]:
         """Record what is to be taken, and what stays; return files that were taken before and came once more.
 
-        What only events have brought that are `gone` is taken as if it were new.
+        What is `gone` from where it was taken to is taken as if it were new.
         """
         with self._database.begin() as connection:
             self._lock(connection)
@@ -320,12 +336,12 @@ class _Inbox:
         return known.keys()
 
     def _sort(
-        self, connection: Connection, contents: Sequence[tuple[InboxFile, str]], gone: Collection[int]
+        self, connection: Connection, contents: Sequence[tuple[InboxFile, str]], gone: Collection[TakenFile]
     ) -> tuple[list[DeliveredFile], dict[DeliveredFile, int]]:
         """Return the files that are to be taken, and those that an event has taken before under the same name."""
         claimed, known = list[DeliveredFile](), dict[DeliveredFile, int]()
         taken = TakenFiles(connection).of_contents(*self._record.key, {checksum for _, checksum in contents})
-        earlier = [file for file in taken if file.event not in gone and (not self._leaves or file.name in self._taken)]
+        earlier = [file for file in taken if file not in gone and (not self._leaves or file.name in self._taken)]
         events = EventLog(connection).of_numbers({each.event for each in earlier})
         held = tell_held(connection, self._record, events)
         by = {(each.checksum, each.name): each.event for each in earlier if self._is_present(each)}
@@ -485,6 +501,16 @@ class _Inbox:
         self.seen[file.name] = SeenFile(
             name=file.name, bytes=file.size, status=status, nominal_time=time, reason=reason
         )
+
+
+def _read_version(
+    place: Deliveries, name: str, version: str, copy: SupportsWrite | None = None
+) -> ManifestEntry | None:
+    """Read a file; None if it is gone, or has another version."""
+    try:
+        return read_entry(name, place.chunks(name, version), copy)
+    except InstanceChangingError:
+        return None
 
 
 LARGEST_IN_TICKS = 1 << 30

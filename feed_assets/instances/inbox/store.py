@@ -111,7 +111,8 @@ class TakenFiles(TableStore):
 
         What was held back is brought once more by the event that lets it in, if the one that held it is among them.
         """
-        held = {(each.key, each.manifest_digest): each.seq for each in events if each.kind is FeedEventKind.HELD}
+        by_number = sorted(events, key=lambda each: each.seq, reverse=True)  # the first has them: an undo holds again
+        held = {(each.key, each.manifest_digest): each.seq for each in by_number if each.kind is FeedEventKind.HELD}
         by = {each.seq: held.get((each.key, each.manifest_digest), each.seq) for each in events}
         files: dict[int, list[TakenFile]] = {}
         for file in self.of_events({*by.values()}):

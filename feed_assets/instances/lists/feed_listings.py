@@ -321,7 +321,8 @@ def list_files(
         keys = {FeedKey(*record.key, event.nominal_time) for event in events}
         past = log.for_instances(keys) if record.inbox is not None else {}
         taken = TakenFiles(connection).brought_by([*events, *(event for listed in past.values() for event in listed)])
-        held = tell_held(connection, record, [event.seq for event in events if event.kind is FeedEventKind.HELD])
+        last_held = {event.nominal_time: event for event in events if event.kind is FeedEventKind.HELD}
+        held = tell_held(connection, record, [event.seq for event in last_held.values()])
         known = _Known(
             rows=FeedInstances(connection).get_many(keys), scanned=Manifests(connection).get_many(keys), taken=taken
         )
@@ -341,7 +342,7 @@ def list_files(
                 names=tuple(file.name for file in taken.get(event.seq, ())),
                 reason=held[event.seq],
             )
-            for event in events
+            for event in last_held.values()
             if event.seq in held
         ),
     )

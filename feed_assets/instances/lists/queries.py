@@ -519,7 +519,10 @@ def find_evictions(of: ClusterQuery) -> list[InstanceRow]:
         InstanceQueryError: the feed is not on the cluster.
     """
     record, log = of.feed, EventLog(of.connection)
-    events = [*log.for_feed(*record.key, FeedEventKind.EVICTED), *log.for_feed(*record.key, FeedEventKind.RESTORED)]
+    held = (each for each in log.for_feed(*record.key, FeedEventKind.HELD) if "sweep" in each.payload)
+    returned = (replace(each, kind=FeedEventKind.RESTORED) for each in held)
+    back = [*log.for_feed(*record.key, FeedEventKind.RESTORED), *returned]
+    events = [*log.for_feed(*record.key, FeedEventKind.EVICTED), *back]
     newest = {
         event.nominal_time: event
         for event in sorted(events, key=lambda event: event.seq)

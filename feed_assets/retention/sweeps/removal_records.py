@@ -128,7 +128,7 @@ def record_restored(
     as_of: datetime,
 ) -> None:
     """Log that paths were restored, with their new rows (None if not data) and one message each. To readers, a version
-    that is back is a change.
+    that is back is a change; an instance that was not available before is none yet, and is HELD.
     """
     if not rows:
         return
@@ -138,7 +138,7 @@ def record_restored(
             feed=removal.chunk.feed,
             cluster=removal.cluster,
             nominal_time=item.nominal_time,
-            kind=FeedEventKind.RESTORED if not removal.is_version else FeedEventKind.CHANGED,
+            kind=_kind_of(removal, row),
             origin=removal.origin,
             recorded_at=as_of,
             manifest_digest=row.manifest_digest if row else None,
@@ -157,6 +157,13 @@ def record_restored(
     )
     kind = FeedEventKind.RESTORED
     Outbox(connection).append_many([_message(removal, item, EvictionOperation.RESTORE, kind, as_of) for item in rows])
+
+
+def _kind_of(removal: Removal, row: FeedInstance | None) -> FeedEventKind:
+    if removal.is_version:
+        return FeedEventKind.CHANGED
+    is_there = row is None or row.status is FeedInstanceStatus.AVAILABLE
+    return FeedEventKind.RESTORED if is_there else FeedEventKind.HELD
 
 
 def find_evictions(

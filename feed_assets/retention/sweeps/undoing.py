@@ -248,15 +248,20 @@ class Restoration:
         rows: Mapping[SweepItem, FeedInstance | None],
         events: Mapping[SweepItem, FeedEvent],
     ) -> Mapping[SweepItem, FeedInstance | None]:
-        """Return the rows of restored items; what the record has never had is judged as what arrives is."""
+        """Return the rows of restored items; what the record has never had is judged as what arrives is. Those that are
+        not available are polled again.
+        """
         record, now = self.context.feed_of(self.chunk, self.sweep.cluster), self.context.clock.now()
+        if record is not None and record.is_external:
+            back = (row for row in rows.values() if row is not None and row.status is FeedInstanceStatus.PARTIAL)
+            _poll_again(connection, [row.key for row in back], now)
         there = ((events[item], row) for item, row in rows.items() if row is not None and row.available_at)
         new = [row for event, row in there if past_row(event, None, 0) is None]
         if record is None or not new:
             return rows
         arriving = [(record, row, arrival_of(row, record.path(row.nominal_time), self.removal.origin)) for row in new]
         held = hold_back(connection, arriving)
-        ArrivalPolls(connection).put(ArrivalPoll(*key, found="", polled_at=now, next_poll_at=now) for key in held)
+        _poll_again(connection, held, now)
         return {item: None if row is None else held.get(row.key, row) for item, row in rows.items()}
 
     def _record(
@@ -271,6 +276,10 @@ class Restoration:
                 connection, self.removal, self._hold_back(connection, rows, events), self.context.clock.now()
             )
             SweepChunks(connection, self.sweep.sweep_id).finish(self.chunk, self.context.holder, state, results)
+
+
+def _poll_again(connection: Connection, keys: Iterable[FeedKey], now: datetime) -> None:
+    ArrivalPolls(connection).put(ArrivalPoll(*key, found="", polled_at=now, next_poll_at=now) for key in keys)
 
 
 UNDOABLE = frozenset({SweepState.RUNNING, SweepState.DONE, SweepState.UNDOING, SweepState.UNDONE, SweepState.PURGED})

@@ -124,7 +124,8 @@ def test_what_is_delivered_again_is_taken_again_once_its_instance_is_gone(tmp_pa
 
 
 def replace_recorded(lifecycle: LifecycleHarness) -> None:
-    """Record that the instance has other content by now."""
+    """Give the instance other content, and record that."""
+    (lifecycle.folder("orders", FIRST) / "1.json").write_text("1st")
     row = lifecycle.feed_instances("orders")[FIRST]
     with lifecycle.database.begin() as connection:
         FeedInstances(connection).put([replace(row, manifest_digest="another")])

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from feed_assets.context.consolidation import Lifecycle
+from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.instances.arrival.arrival_notices import Notice, NoticeOutcome, record_notice
@@ -19,11 +21,13 @@ from feed_assets.instances.inbox.inbox_files import FileStatus, SeenFile
 from feed_assets.instances.inbox.store import TakenFiles
 from feed_assets.instances.late.quality_checks import QualityCheck, QualityChecks, apply_quality_requests
 from feed_assets.instances.lists.feed_listings import FileList, list_files
+from feed_assets.instances.lists.queries import list_instances
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, FeedKey
 from feed_assets.rebuild.rebuilding import rebuild_instances
 from feed_assets.triggers.apply_triggers import apply_triggers
 from feed_assets.triggers.queue.batches import Batches
+from tests.context.contexts import query_of
 from tests.databases import create_schema
 from tests.instances.harness import START, LifecycleHarness, validity
 from tests.instances.inbox.test_inboxes import (
@@ -37,6 +41,7 @@ from tests.instances.inbox.test_inboxes import (
     put,
     take,
 )
+from tests.retention.harness import RetentionHarness
 
 AVAILABLE, PARTIAL = FeedInstanceStatus.AVAILABLE, FeedInstanceStatus.PARTIAL
 ARRIVED, HELD = FeedEventKind.ARRIVED, FeedEventKind.HELD
@@ -290,3 +295,69 @@ def test_what_a_batch_has_taken_before_the_state_was_lost_is_let_in_and_taken_on
     look(lost, FIRST + 3 * MINUTE)
     conclude(lost, FIRST + 4 * MINUTE, FIRST + 3 * MINUTE)
     assert batches(lost, FIRST + 4 * MINUTE) == [FIRST + 3 * MINUTE]
+
+
+def test_what_an_undo_brings_back_is_in_no_batch_before_its_rows_have_passed(tmp_path: Path) -> None:
+    kept = {"primary": {**validity(START, None), "retention": {"limit": "hours(2)"}}}
+    feed = Feed.model_validate({**judged().model_dump(by_alias=True, exclude_unset=True), "clusters": kept})
+    harness = RetentionHarness.of(tmp_path, feed, *loaded())
+    lifecycle, later = harness.lifecycle, FIRST + 240 * MINUTE
+    for number, time in enumerate((FIRST, FIRST + MINUTE, later)):
+        put(lifecycle, f"{number}.json", str(number))
+        look(lifecycle, time)
+    refuse(lifecycle)
+    conclude(lifecycle, later, later)
+    assert batches(lifecycle, later) == [later]
+    harness.wait(later)
+    sweep = harness.sweep_now("orders")
+    lifecycle.arrive(later + MINUTE)
+    assert harness.undo(sweep).restored == 2
+    assert lifecycle.feed_statuses("orders") == {FIRST: PARTIAL, FIRST + MINUTE: PARTIAL, later: AVAILABLE}
+    assert batches(lifecycle, later + 2 * MINUTE) == []
+    held = {each.nominal_time: each for each in listed(lifecycle).held}
+    assert (held[FIRST].names, held[FIRST].reason) == (("0.json",), REFUSED)
+    context = lifecycle.context(later + 2 * MINUTE)
+    evictions = query_of(context, "orders", Kind.FEED, start=START, lifecycles=frozenset({Lifecycle.EVICTION}))
+    rows = list_instances(context, evictions).instances
+    assert {row.nominal_time: row.status for row in rows} == dict.fromkeys((FIRST, FIRST + MINUTE), "RESTORED")
+    (lifecycle.folder("orders", FIRST) / "0.json").write_text("corrected")
+    lifecycle.arrive(later + 3 * MINUTE)
+    assert asked(lifecycle, later + 3 * MINUTE) == [FIRST, FIRST + MINUTE]
+    for time in (FIRST, FIRST + MINUTE):
+        conclude(lifecycle, later + 4 * MINUTE, time)
+    assert sorted(batches(lifecycle, later + 5 * MINUTE)) == [FIRST, FIRST + MINUTE]
+    assert [file.url.rpartition("/")[2] for file in listed(lifecycle).files if file.checksum] == ["2.json", "1.json"]
+
+
+def test_what_is_left_of_a_look_whose_bad_file_was_removed_is_not_taken_again(lifecycle: LifecycleHarness) -> None:
+    for name in ("bad.json", "good.json"):
+        put(lifecycle, name, name)
+    look(lifecycle)
+    refuse(lifecycle)
+    (lifecycle.folder("orders", FIRST) / "bad.json").unlink()
+    lifecycle.arrive(FIRST + 30 * MINUTE)
+    put(lifecycle, "good.json", "good.json", ago=3 * MINUTE)
+    if not lifecycle.feed("orders").inbox.leaves:  # type: ignore[union-attr]
+        put(lifecycle, "bad.json", "bad.json", ago=3 * MINUTE)
+    assert status_of(take(lifecycle, FIRST + 31 * MINUTE))["good.json"] is FileStatus.KNOWN
+    conclude(lifecycle, FIRST + 32 * MINUTE)
+    assert batches(lifecycle, FIRST + 33 * MINUTE) == [FIRST]
+    assert contents(lifecycle, FIRST) == {"good.json": "good.json"}
+    others = lifecycle.feed_statuses("orders").keys() - {FIRST}
+    assert {name for time in others for name in contents(lifecycle, time)} <= {"bad.json"}
+
+
+def test_a_notice_of_what_was_refused_says_so_and_what_would_let_it_in(lifecycle: LifecycleHarness) -> None:
+    put(lifecycle, "1.json", "one")
+    look(lifecycle)
+    notice = Notice(feed="orders", nominal_time=FIRST, author="ann")
+    assert record_notice(lifecycle.context(FIRST), notice).outcome is NoticeOutcome.HELD
+    refuse(lifecycle)
+    found = record_notice(lifecycle.context(FIRST), notice)
+    assert (found.outcome, found.other.startswith(f"; {REFUSED}; ")) == (NoticeOutcome.KNOWN, True)
+    assert "--accept REASON" in found.other
+    shutil.rmtree(lifecycle.folder("orders", FIRST))
+    lifecycle.arrive(FIRST + 10 * MINUTE)
+    lifecycle.folder("orders", FIRST).mkdir()
+    (lifecycle.folder("orders", FIRST) / "1.json").write_text("other")
+    assert record_notice(lifecycle.context(FIRST + 11 * MINUTE), notice).outcome is NoticeOutcome.HELD
