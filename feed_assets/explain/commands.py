@@ -45,13 +45,13 @@ def why(
     """
     from feed_assets.context.operation import resolve_subject
     from feed_assets.explain.choosing import choose_instance
-    from feed_assets.explain.explanations import NextBatches, tell_why
+    from feed_assets.explain.explanations import NextBatches, tell_held_back, tell_why
     from feed_assets.explain.versions import explain_version
     from feed_assets.triggers.queues import find_queues
 
     subject = resolve_subject(context, name, kind=kind, preferred=Kind.PROCESS, clusters=clusters)
     if instance is None and any(getattr(each, "trigger", None) for each in subject.records):
-        return NextBatches.of(find_queues(context, subject))
+        return NextBatches.of(tell_held_back(context, find_queues(context, subject)))
     chosen, remark = choose_instance(context, subject, instance)
     if chosen.version is not None:
         return explain_version(context, chosen)

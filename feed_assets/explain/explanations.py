@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 from typing import assert_never
@@ -49,6 +49,7 @@ from feed_assets.instances.gates.blockers import (
     launch_blockers,
 )
 from feed_assets.instances.gates.end_messages import keys_of_end
+from feed_assets.instances.late.quality_checks import count_held
 from feed_assets.instances.late.store import LateChecks
 from feed_assets.instances.lists.ranges import join_consecutive, render_range
 from feed_assets.instances.lists.rows import rendered
@@ -480,6 +481,21 @@ def tell_why(
     told = (each.render() if shows_all else render_summary(each, context.find_sequence) for each in found.items)
     rows = (*filter(None, [silence]), *told)
     return Explained(parts=found.parts, remarks=tuple(remarks), silence=silence, rows=rows)
+
+
+def tell_held_back(context: OperationContext, queues: Sequence[Queue]) -> list[Queue]:
+    """Return queues that say, too, how many of the newest instances that they would take are held back."""
+    found, plan = list[Queue](), context.plan
+    for queue in queues:
+        trigger = plan.processes[queue.process, queue.cluster].trigger
+        keys = dict.fromkeys((each.feed, each.feed_cluster) for each in trigger.inputs) if trigger else ()
+        with context.read() as connection:
+            held = {key[0]: count_held(connection, plan.feeds[key]) for key in keys if key in plan.feeds}
+        told = (
+            f"{name} has {counted(each, 'instance')} held back because of rows" for name, each in held.items() if each
+        )
+        found.append(replace(queue, waits=(*queue.waits, *told)))
+    return found
 
 
 class NextBatches(Page[Queue]):

@@ -166,23 +166,25 @@ def hold_back(
 
 def is_to_judge(connection: Connection, record: FeedRecord, row: FeedInstance) -> bool:
     """Return whether the content that a row tells of is held back until its rows are judged."""
-    check = _find_verdict(connection, record, row)
-    return record.is_judged and (check is None or record.quality is None or not check.has_let_in(record.quality))
+    check = QualityChecks(connection).of_instances([row.key]).get(row.key)
+    quality = record.quality if record.is_judged else None
+    return quality is not None and not (check is not None and check.is_of(quality, row) and check.has_let_in(quality))
+
+
+def count_held(connection: Connection, record: FeedRecord) -> int:
+    """Return how many of the newest 100 instances that were to be judged are held back."""
+    checks = QualityChecks(connection).newest(*record.key, 100) if record.is_judged else []
+    rows = FeedInstances(connection).get_many([each.feed_key for each in checks])
+    return sum(row.status is FeedInstanceStatus.PARTIAL for row in rows.values())
 
 
 def find_refusal(connection: Connection, record: FeedRecord, row: FeedInstance) -> QualityCheck | None:
     """Return the check by which an instance is held back for good, with the content that a row tells of; else None."""
-    check, standing = _find_verdict(connection, record, row), FeedInstances(connection).get(*row.key)
-    is_held = standing is not None and standing.status is FeedInstanceStatus.PARTIAL
-    is_judged = check is not None and check.due_at is None
-    return check if is_held and is_judged and is_to_judge(connection, record, row) else None
-
-
-def _find_verdict(connection: Connection, record: FeedRecord, row: FeedInstance) -> QualityCheck | None:
-    """Return the check of the content that a row tells of, by the present rules."""
     check = QualityChecks(connection).of_instances([row.key]).get(row.key)
-    is_it = check is not None and record.quality is not None and check.is_of(record.quality, row)
-    return check if is_it else None
+    if check is None or record.quality is None or check.due_at is not None or not check.is_of(record.quality, row):
+        return None
+    now = FeedInstances(connection).get(*row.key)
+    return check if now is not None and now.status is FeedInstanceStatus.PARTIAL else None
 
 
 def _held(row: FeedInstance, event: NewFeedEvent) -> FeedInstance:

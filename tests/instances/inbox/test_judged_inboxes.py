@@ -14,6 +14,7 @@ from feed_assets.context.consolidation import Lifecycle
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
+from feed_assets.explain.commands import why as explain_waiting
 from feed_assets.instances.arrival.arrival_notices import Notice, NoticeOutcome, record_notice
 from feed_assets.instances.attempts.judging import conclude_unread
 from feed_assets.instances.inbox import ingest
@@ -163,6 +164,8 @@ def test_a_refused_file_is_known_and_told_with_its_rule_until_somebody_accepts_i
     conclude(lifecycle, FIRST + 3 * MINUTE, FIRST + 2 * MINUTE)
     assert batches(lifecycle, FIRST + 3 * MINUTE) == [FIRST + 2 * MINUTE]
     assert listed(lifecycle).notes[0].endswith(f": nobody reads 1.json: {REFUSED}")
+    next_batch = explain_waiting(lifecycle.context(FIRST + 3 * MINUTE), name="load", author="ann")
+    assert next_batch.rows[0].endswith("\n  - orders has 1 instance held back because of rows")
     assert asked(lifecycle, FIRST + 5 * MINUTE) == []
     notice = Notice(feed="orders", nominal_time=FIRST, author="ann", accept="a sale")
     assert record_notice(lifecycle.context(FIRST + 6 * MINUTE), notice).outcome is NoticeOutcome.ACCEPTED
