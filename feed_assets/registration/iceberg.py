@@ -11,14 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.exceptions import NoSuchNamespaceError, ResolveError
-from pyiceberg.io.pyarrow import (
-    UnsupportedPyArrowTypeException,
-    pyarrow_to_schema,
-)
+from pyiceberg.exceptions import NoSuchNamespaceError
 from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
-from pyiceberg.schema import Schema, assign_fresh_schema_ids, promote
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import TableProperties
 from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform, MonthTransform, Transform
 from pyiceberg.types import (
@@ -41,7 +37,6 @@ from pyiceberg.types import (
 )
 
 from feed_assets.entities.content.columns import parse_columns, parse_nested
-from feed_assets.errors import render_some
 from feed_assets.plan.records import FeedRecord, RegistrationRecord
 from feed_assets.registration.port import OWNER, CatalogTable, OwnPlaces, Registered, RegisteredPlace
 from feed_assets.storage.errors import StorageAwayError, StorageError
@@ -53,6 +48,7 @@ from feed_assets.storage.iceberg.commits import (
     require_writable,
     statistics_of,
 )
+from feed_assets.storage.iceberg.file_columns import require_columns
 from feed_assets.timing.templates import WHOLE_TABLE
 
 if TYPE_CHECKING:
@@ -175,7 +171,7 @@ class IcebergTable(CatalogTable):
         snapshot = table.current_snapshot()
         for manifest in snapshot.manifests(table.io) if snapshot is not None else ():
             for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
-                if entry.data_file.content is DataFileContent.DATA:
+                if entry.data_file.content == DataFileContent.DATA:
                     found[self._own.find_instance(entry.data_file.file_path) or ""].append(entry.data_file)
         return found
 
@@ -282,46 +278,6 @@ def _state(files: Mapping[str, int] | None, known: Iterable[DataFile]) -> Regist
     if not there:
         return Registered.EMPTY if files == {} else Registered.MISSING
     return Registered.CURRENT if there == files else Registered.OTHER
-
-
-def require_columns(schema: Schema, columns: pa.Schema) -> None:
-    """Raise `ValueError` unless readers of a table find these columns by their names, with types that it can have."""
-    numbers = {each.name: each.field_id for each in schema.fields}
-    if others := tuple(sorted(set(columns.names) - numbers.keys())):
-        raise ValueError(f"the table has no {render_some(others)}; add it there, or leave it out")
-    ids = {each.name: (each.metadata or {}).get(b"PARQUET:field_id") for each in columns}
-    if any(ids.values()) and any(int(ids[name] or 0) != numbers[name] for name in columns.names):
-        raise ValueError("its columns have ids of another table, by which readers would mix them up; write it without")
-    try:
-        given = pyarrow_to_schema(columns, name_mapping=schema.name_mapping)
-    except UnsupportedPyArrowTypeException as exc:
-        step = "; times are microseconds there: spark.sql.parquet.outputTimestampType: TIMESTAMP_MICROS"
-        raise ValueError(f"{exc}{step if '[ns' in str(exc) else ''}") from exc
-    if wrong := tuple(_iter_misfits(schema, given)):
-        raise ValueError(f"it has {render_some(wrong)}")
-
-
-def _iter_misfits(schema: Schema, given: Schema) -> Iterator[str]:
-    """Yield what readers of a table would not understand of the columns of a file, with those below columns."""
-    for name in schema.column_names:
-        wanted, parent = schema.find_field(name), name.rpartition(".")[0]
-        if wanted.field_id in given.field_ids:
-            found = given.find_field(wanted.field_id)
-            if not (_is_readable(found.field_type, wanted.field_type) and found.required >= wanted.required):
-                yield f"{found} (the table has {wanted})"
-        elif wanted.required and (not parent or schema.find_field(parent).field_id in given.field_ids):
-            yield f"no {name} (the table has {wanted})"
-
-
-def _is_readable(found: IcebergType, wanted: IcebergType) -> bool:
-    if not (found.is_primitive and wanted.is_primitive):
-        return type(found) is type(wanted)  # what is below is compared by itself
-    if isinstance(found, DecimalType) and isinstance(wanted, DecimalType) and found.scale != wanted.scale:
-        return False  # `promote` compares precisions only
-    try:
-        return found == wanted or promote(found, wanted) == wanted
-    except ResolveError:
-        return False
 
 
 def _is_same(one: DataFile, other: DataFile) -> bool:

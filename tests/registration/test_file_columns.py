@@ -5,7 +5,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, ListType, LongType, NestedField, StringType, StructType
 
-from feed_assets.registration.iceberg import require_columns
+from feed_assets.storage.iceberg.file_columns import require_columns
 
 POINT = StructType(NestedField(3, "x", LongType(), required=True), NestedField(4, "y", StringType(), required=False))
 TABLE = Schema(

@@ -65,6 +65,7 @@ _KINDS: Mapping[str, Callable[[str], OSError]] = {
     "NSQuotaExceededException": lambda text: OSError(errno.EDQUOT, text),
     "DSQuotaExceededException": lambda text: OSError(errno.EDQUOT, text),
     "QuotaByStorageTypeExceededException": lambda text: OSError(errno.EDQUOT, text),
+    "SnapshotException": lambda text: NotADirectoryError(errno.ENOTDIR, text),
 }
 _NODE = "a data node or the name node"
 _NODE_AWAY = "Try again: the name node chooses others, and leaves a dead one out after some minutes."

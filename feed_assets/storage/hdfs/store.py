@@ -28,7 +28,7 @@ from feed_assets.storage.hdfs.client import PUBLISHING_FOLDER, HdfsClient
 from feed_assets.storage.hdfs.trash import HdfsTrash
 from feed_assets.storage.listing import Listing, View, nanoseconds
 from feed_assets.storage.manifests import render_manifest
-from feed_assets.storage.object.client import UnusableKeyError, each
+from feed_assets.storage.object.client import RootAwayError, RootRefusedError, UnusableKeyError, each
 from feed_assets.storage.object.staged_objects import INTENT, STAGING_PREFIX, Intent, StagedObjects, read_marker
 from feed_assets.storage.object.staging import ObjectStaging
 from feed_assets.storage.object.store import ObjectReading, ObjectStore
@@ -286,4 +286,6 @@ class HdfsStore(ObjectStore):
     def _refused(self, path: str, exc: Exception) -> StorageError:
         if isinstance(exc, UnusableKeyError):
             return PathRefusedError(store=self.root_url, path=path, reason=f"HDFS refuses this name: {exc}")
+        if isinstance(exc, RootRefusedError) and not isinstance(exc, RootAwayError):
+            return StorageError(store=self.root_url, path="", reason=str(exc), next_step=exc.next_step)
         return super()._refused(path, exc)

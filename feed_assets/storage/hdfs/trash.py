@@ -118,8 +118,13 @@ class HdfsTrash(ObjectTrash):
         with self._translated():
             files = self._client.remove_tree(purging)
             if self._client.status(self._prefix(sweep)) is not None:
-                self._client.make_folder(_PURGING)
-                self._client.move(self._prefix(sweep), purging)
+                try:
+                    self._client.make_folder(_PURGING)
+                    self._client.move(self._prefix(sweep), purging)
+                except OSError as exc:
+                    if exc.errno != errno.EDQUOT:
+                        raise
+                    purging = self._prefix(sweep)  # what is to make room needs none
                 files += self._client.remove_tree(purging)
         return Purged(sweep=sweep, files=files, is_complete=True)
 

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import (
     DataFileStatistics,
+    UnsupportedPyArrowTypeException,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
@@ -26,6 +27,7 @@ from pyiceberg.table.update.snapshot import _MergeAppendFiles, _OverwriteFiles
 from pyiceberg.typedef import Record
 
 from feed_assets.storage.errors import TableRefusedError
+from feed_assets.storage.iceberg.file_columns import require_columns
 from feed_assets.storage.iceberg.partitions import Values
 
 _WRITABLE = 2
@@ -93,19 +95,22 @@ def commit_change(table: Table, change: Change, store: str, guard: Callable[[], 
     try:
         table._do_commit(updates=transaction._updates, requirements=(*transaction._requirements, uuid))
     except CommitFailedException:
-        _clean(producer)
-        return False
+        # what stands between may have asked twice, and tells the second answer
+        is_made = producer is not None and _has(table, producer.snapshot_id)
+        if is_made is False:
+            _clean(producer)
+        return bool(is_made)
     except BaseException:
         if producer is None or not _has(table, producer.snapshot_id):
             raise
     return True
 
 
-def _has(table: Table, snapshot: int) -> bool:
-    """Return whether the catalog has a snapshot; False if it does not say so."""
+def _has(table: Table, snapshot: int) -> bool | None:
+    """Return whether the catalog has a snapshot; None if it does not say so."""
     with suppress(Exception):
         return table.refresh().snapshot_by_id(snapshot) is not None
-    return False
+    return None
 
 
 def _clean(producer: "_Replacement | None") -> None:
@@ -118,12 +123,13 @@ def _prepare(table: Table, transaction: Transaction, change: Change, store: str)
     heads = {url: _read_head(io, url, store) for url in change.added}
     if change.adds_columns:
         known = set(table.schema().column_names)
-        with transaction.update_schema() as update:
-            for head in heads.values():
-                columns = head.schema.to_arrow_schema()
-                update.union_by_name(
-                    pa.schema([each.with_nullable(True) for each in columns if each.name not in known])
-                )
+        columns = [each for head in heads.values() for each in head.schema.to_arrow_schema() if each.name not in known]
+        each_one = [pa.schema([each.with_nullable(True).remove_metadata()]) for each in columns]
+        try:
+            with transaction.update_schema() as update:
+                update.union_by_name(pa.unify_schemas(each_one or [pa.schema([])]))
+        except (pa.ArrowException, UnsupportedPyArrowTypeException, ValueError) as exc:
+            raise _refused_file(store, next(iter(heads)), f"its columns cannot be added: {exc}") from exc
     settings = dict(change.settings)
     if (change.added or change.described) and transaction.table_metadata.name_mapping() is None:
         mapping = transaction.table_metadata.schema().name_mapping
@@ -198,25 +204,38 @@ def _describe_file(table: Table, transaction: Transaction, url: str, head: Any, 
     """Return a file as one of the table, with its statistics.
 
     Raises:
-        TableRefusedError: it has rows of another partition, or lacks a column of it.
+        TableRefusedError: it has rows of another partition, or columns that readers of the table do not understand.
     """
-    metadata = transaction.table_metadata
+    metadata, columns = transaction.table_metadata, head.schema.to_arrow_schema()
     schema = metadata.schema()
-    known = parquet_path_to_id_mapping(schema)
     paths = {head.schema.column(at).path for at in range(head.num_columns)}
-    if others := paths - known.keys():
+    if others := paths - parquet_path_to_id_mapping(schema).keys():
         raise _refused_file(store, url, f"the table has no {', '.join(sorted(others))}")
-    statistics = statistics_of(head, metadata)
+    try:
+        # writers declare columns nullable that have no null: see below
+        required = {each.name for each in schema.fields if each.required}
+        require_columns(schema, pa.schema([each.with_nullable(each.name not in required) for each in columns]))
+        whole = statistics_of(head, metadata, dict.fromkeys([TableProperties.DEFAULT_WRITE_METRICS_MODE], "full"))
+        statistics = statistics_of(head, metadata)
+    except ValueError as exc:
+        raise _refused_file(store, url, str(exc).partition("\n")[0]) from exc
     if head.num_rows:
-        _require_partition(table, head.schema.to_arrow_schema(), statistics, url, values, store)
+        for each in schema.fields:
+            if each.required and each.field_type.is_primitive and whole.null_value_counts.get(each.field_id) != 0:
+                raise _refused_file(store, url, f"its column {each.name} may have nulls (the table has {each})")
+        _require_partition(table, columns, whole, url, values, store)
     return described_file(metadata, url, len(table.io.new_input(url)), Record(*values), statistics)
 
 
-def statistics_of(head: Any, metadata: TableMetadata) -> DataFileStatistics:
-    """Return what the head of a Parquet file tells of the columns of a table."""
+def statistics_of(
+    head: Any, metadata: TableMetadata, properties: Mapping[str, str] | None = None
+) -> DataFileStatistics:
+    """Return what the head of a Parquet file tells of the columns of a table, as much as properties say: its own."""
     return data_file_statistics_from_parquet_metadata(
         parquet_metadata=head,
-        stats_columns=compute_statistics_plan(metadata.schema(), metadata.properties),
+        stats_columns=compute_statistics_plan(
+            metadata.schema(), metadata.properties if properties is None else dict(properties)
+        ),
         parquet_column_mapping=parquet_path_to_id_mapping(metadata.schema()),
     )
 
@@ -243,9 +262,16 @@ def _require_partition(table: Table, columns: pa.Schema, statistics: Any, url: s
     names = [table.schema().find_column_name(field.source_id) for field in table.spec().fields]
     if lacking := [str(name) for name in names if name not in columns.names]:
         raise _refused_file(store, url, f"it lacks the column {', '.join(lacking)} of the partition")
+    wanted = [at for at, value in enumerate(values) if value is not None]
+    for at in wanted:
+        name, source = names[at], table.spec().fields[at].source_id
+        if source not in statistics.null_value_counts:
+            raise _refused_file(store, url, f"it has no statistics of {name}, by which the table is partitioned")
+        if statistics.null_value_counts[source]:
+            raise _refused_file(store, url, f"it has rows of another partition, which have no {name}")
     try:
         found = statistics.partition(table.spec(), table.schema())
-        is_other = any(found[at] not in (None, value) for at, value in enumerate(values))
+        is_other = any(found[at] != values[at] for at in wanted)
     except ValueError:
         is_other = True
     if is_other:

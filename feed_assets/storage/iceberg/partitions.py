@@ -7,7 +7,7 @@ own spelling of its values: `2026-01-01-05`, `2026-01-01`, `2026-01`, `2026`. Th
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
@@ -122,7 +122,8 @@ class Found:
 
     @property
     def data(self) -> list[ManifestEntry]:
-        return [entry for entry in self.entries if entry.data_file.content is DataFileContent.DATA]
+        # a number in tables of version 1
+        return [entry for entry in self.entries if entry.data_file.content == DataFileContent.DATA]
 
 
 class LakePartitions(Partitions[LakeTable]):
@@ -240,6 +241,14 @@ class LakePartitions(Partitions[LakeTable]):
                 reason = f"a file of its metadata is gone: {exc}"
                 raise InstanceChangingError(store=self.store, path="", reason=reason) from exc
         return found
+
+    def paths(self, table: LakeTable, snapshots: Iterable[Snapshot]) -> Iterator[str]:
+        """Yield the URLs of the live files of snapshots, of whatever partition spec."""
+        io = table.table.io
+        with self.catalog.translated(store=self.store):
+            manifests = {each.manifest_path: each for snapshot in snapshots for each in snapshot.manifests(io)}
+            for manifest in manifests.values():
+                yield from (entry.data_file.file_path for entry in manifest.fetch_manifest_entry(io))
 
     def _refused_spec(self, table: LakeTable, spec: str) -> StorageError:
         return TableRefusedError(

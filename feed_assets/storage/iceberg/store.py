@@ -127,9 +127,17 @@ class LakeStore(PartitionStore[LakeTable]):
             manifest = root.publish(replace(staging, path=version), flag=None, guard=guard, extra=extra)
         except StagingLostError as exc:
             published = root.published_manifest(version)
-            if published is None or self._is_shown(table, spec, version):
+            if published is None or self._is_shown(table, version):
                 raise StagingLostError(store=self.root_url, path=staging.path, token=staging.token) from exc
             manifest = published
+        if spec is not WHOLE and not any(is_content(entry.path, None) for entry in manifest.entries):
+            self._remove_version(version)
+            raise TableRefusedError(
+                store=self.root_url,
+                path=staging.path,
+                reason="a partition without files is none, and nothing was written",
+                next_step="Write a Parquet file, which may have no rows.",
+            )
         with partition_lock(self.root_url, spec.name):
             try:
                 clearing_guard(self, staging.path, staging.token, flag, guard, clearing)()
@@ -137,7 +145,7 @@ class LakeStore(PartitionStore[LakeTable]):
             except (StorageError, KeyboardInterrupt):
                 raise
             except BaseException:
-                self._remove_version(spec, version)
+                self._remove_version(version)
                 raise
         pending.drop(staging.token)
         return manifest
@@ -172,7 +180,7 @@ class LakeStore(PartitionStore[LakeTable]):
             (look,) = root.look([begun["version"]], None)
             if look.modified_at is not None and look.modified_at >= older_than:
                 continue
-            swept += self._remove_version(self._partitions.parse_one(begun["path"])[1], begun["version"])
+            swept += self._remove_version(begun["version"])
             pending.drop(token)
         return swept
 
@@ -284,19 +292,18 @@ class LakeStore(PartitionStore[LakeTable]):
                     return
         raise InstanceChangingError(store=self.root_url, path=spec.name, reason="others keep changing the table")
 
-    def _is_shown(self, table: LakeTable, spec: PartitionSpec, version: str) -> bool:
+    def _is_shown(self, table: LakeTable, version: str) -> bool:
         """Return whether a snapshot that the table names, by a branch or a tag, has files of a version."""
         prefix = f"{table.location}/{version}/"
-        for reference in table.table.refs().values():
-            live = self._partitions.find_in(table, table.table.snapshot_by_id(reference.snapshot_id), [spec])
-            if any(path.startswith(prefix) for found in live.values() for path in found.paths):
-                return True
-        return any(_tells(snapshot, version) for snapshot in table.table.snapshots())
+        if any(_tells(snapshot, version) for snapshot in table.table.snapshots()):
+            return True
+        named = [table.table.snapshot_by_id(each.snapshot_id) for each in table.table.refs().values()]
+        return any(path.startswith(prefix) for path in self._partitions.paths(table, filter(None, named)))
 
-    def _remove_version(self, spec: PartitionSpec, version: str) -> bool:
+    def _remove_version(self, version: str) -> bool:
         """Remove what was published into a folder and never became visible; return whether it was removed."""
         table = self._partitions.table()
-        if self._is_shown(table, spec, version):
+        if self._is_shown(table, version):
             return False
         trash, sweep = self._partitions.root(table).trash(), f"superseded-{_digest(version)}"
         trash.put(sweep, [version])

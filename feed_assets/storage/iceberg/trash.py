@@ -219,7 +219,7 @@ class LakeTrash(PartitionTrash[LakeTable]):
 
 
 def _deletes(entry: "ManifestEntry") -> bool:
-    return entry.data_file.content is not DataFileContent.DATA
+    return entry.data_file.content != DataFileContent.DATA
 
 
 def _moved(found: Found) -> Moved:

@@ -223,9 +223,18 @@ class ObjectStore(InstanceStore):
                 newest[token, name] = max(filter(None, (newest.get((token, name)), file.modified)), default=None)
             limit = nanoseconds(older_than)
             old = [staged for staged, changed in newest.items() if changed is not None and changed < limit]
-            for token, name in old:
-                sweep_staging(self._objects, self.client, token, name)
+        failures: list[StorageError] = []
+        for token, name in old:
+            try:
+                with self._translated(f"{STAGING_PREFIX}/{token}/{name}"):
+                    sweep_staging(self._objects, self.client, token, name)
+            except StorageAwayError:
+                raise
+            except StorageError as exc:  # those of other instances are swept
+                failures.append(exc)
         self._scratch.sweep(older_than)
+        if failures:
+            raise failures[0]
         return len(old)
 
     def walk_folders(self, base: str, depth: int, choose: Choose) -> Iterator[FolderNames]:

@@ -213,6 +213,27 @@ def test_a_quota_that_is_used_up_is_a_full_storage(store: HdfsStore, url: str, h
     assert read_all(store, PATH) == OLD
 
 
+def test_a_quota_that_is_used_up_stops_no_purge(store: HdfsStore, url: str, hdfs_cluster: HdfsCluster) -> None:
+    publish(store, PATH, OLD)
+    assert store.trash().put("sweep-1", [PATH])[0].outcome is Outcome.MOVED
+    hdfs_cluster.obey("quota", url.removeprefix(hdfs_cluster.url), 3, -1)
+    assert store.trash().purge("sweep-1").files > 0
+    assert store.trash().sweeps() == []
+
+
+def test_what_cannot_be_swept_keeps_nothing_else(store: HdfsStore) -> None:
+    client_of(store).put("weather", b"a file where a folder of instances was")
+    with pytest.raises(StorageError, match="is not a directory"):
+        publish(store, PATH, NEW, token="run-1")
+    stage(store, "climate/05", NEW, "run-2")
+    with pytest.raises(StorageError, match=r"staging/run-1/.*is not a directory"):
+        store.sweep_staging(FUTURE)
+    assert not client_of(store).list(".feed-assets/staging/run-2").files
+    client_of(store).remove(["weather"])
+    assert store.sweep_staging(FUTURE) == 1
+    assert read_all(store, PATH) == NEW
+
+
 def test_safe_mode_is_told_as_what_it_is(store: HdfsStore, hdfs_cluster: HdfsCluster) -> None:
     publish(store, PATH, OLD)
     hdfs_cluster.obey("safe-mode", "ENTER")
@@ -247,6 +268,12 @@ def test_row_8_staging_and_working_folders_are_checked_on_hdfs(store: HdfsStore,
     working = store._hdfs.status("apps/staging/working")
     assert working is not None
     assert working.permission == 0o755
+
+
+def test_what_is_no_snapshot_is_missing_beside_others(store: HdfsStore) -> None:
+    publish(store, PATH, OLD)
+    looks = store.look([PATH, "weather/.snapshot/s1"], "_SUCCESS")
+    assert [look.availability for look in looks] == [Availability.AVAILABLE, Availability.MISSING]
 
 
 def test_a_name_that_hdfs_refuses_is_a_path_that_is_refused(store: HdfsStore) -> None:
@@ -303,6 +330,8 @@ def test_the_other_name_node_takes_over_between_the_two_renames(
 def test_what_no_configuration_knows_says_what_to_write() -> None:
     with pytest.raises(StorageError, match=r"no name node of lake is known.*HADOOP_CONF_DIR"):
         open_store("hdfs://lake/data", {}).check_root()
+    with pytest.raises(StorageError, match=r"no name node of lake is known.*HADOOP_CONF_DIR"):
+        open_store("hdfs://lake/data", {}).look([PATH], None)
     with pytest.raises(StoreUnknownError, match="'speed' cannot be used: HDFS has properties of Hadoop"):
         open_store("hdfs://lake/data", {"speed": 1})
     store = open_store("hdfs://nn:8020", {"dfs.replication": "2"})

@@ -6,10 +6,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.transforms import BucketTransform
-from pyiceberg.types import StringType
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import BucketTransform, IdentityTransform
+from pyiceberg.types import IntegerType, NestedField, StringType
 
 from feed_assets.entities.copies.options import Existing
 from feed_assets.storage.errors import (
@@ -22,7 +27,7 @@ from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Availability, Clearing, Guard, Manifest, Outcome
 from tests.databases import create_schema
 from tests.drills import drill, sized
-from tests.lakes import BY_DAY, PLAIN, Lake, append, compact, delete_rows, write
+from tests.lakes import BY_DAY, BY_REGION, PLAIN, SCHEMA, Lake, append, compact, delete_rows, write
 from tests.storage.conftest import BUCKET
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -316,6 +321,8 @@ def test_what_an_interrupted_publication_has_left_is_swept(lake: Lake) -> None:
     assert sorted(path.name for path in left.iterdir()) == ["a", "b"]
     store = lake.store("clicks")
     assert store.sweep_staging(datetime(2000, 1, 1, tzinfo=UTC)) == 0
+    with lake.table("clicks").update_spec() as update:
+        update.rename_field("region", "area").add_identity("day")
     assert store.sweep_staging(datetime.now(UTC) + timedelta(days=1)) >= 1
     assert [path.name for path in left.iterdir()] == ["a"]
     assert lake.rows("clicks") == [1]
@@ -349,3 +356,108 @@ def test_a_table_of_an_earlier_spec_says_what_to_do(lake: Lake) -> None:
         update.add_identity("day")
     with pytest.raises(StorageError, match="it has files of another partition spec"):
         lake.store("clicks").look(["region=eu/day=2026-01-01"], None)
+
+
+LONG, WORD = {"n": pa.array([1], pa.int64())}, {"n": ["x"]}
+NUMBER = {"n": pa.array([1], pa.int32())}
+NULLS = {"region": ["eu", None], "n": pa.array([1, 2], pa.int32())}
+OLD_TIME = {"at": pa.array([NOW], pa.timestamp("ns", "UTC"))}
+OF_ANOTHER = pa.schema([pa.field("n", pa.int32(), metadata={"PARQUET:field_id": "1"})])
+
+
+@HERE
+@pytest.mark.parametrize(
+    ("content", "reason", "columns"),
+    [
+        ({"region": ["us"]}, "rows of another partition", "refuse"),
+        (NULLS, "rows of another partition, which have no region", "refuse"),
+        ({"region": ["eu"], **LONG}, "3: n: optional long", "refuse"),
+        ({"region": ["eu"], **WORD}, "3: n: optional string", "add"),
+        ({"region": ["eu"], **OLD_TIME}, "TIMESTAMP_MICROS", "refuse"),
+        (pa.table({"n": NUMBER["n"]}, OF_ANOTHER), "ids of another table", "refuse"),
+        ({"region": ["eu"], "more": pa.nulls(1, pa.duration("s"))}, "cannot be added", "add"),
+    ],
+)
+def test_files_that_readers_would_misread_are_refused(lake: Lake, content: Any, reason: str, columns: str) -> None:
+    table = lake.make("clicks")
+    with table.transaction() as transaction:  # what the table keeps of its columns is not what we look at
+        transaction.set_properties({"write.metadata.metrics.default": "none"})
+    publish(lake, EU, 1, token="a")
+    store = lake.store("clicks", columns=columns)
+    staging = store.stage(EU, "b")
+    staging.local_path.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(content), staging.local_path / "part-0.parquet")
+    with pytest.raises(TableRefusedError, match=reason):
+        store.publish(staging, flag=None, guard=lambda: None, extra={})
+    assert lake.rows("clicks") == [1]
+
+
+@HERE
+def test_nulls_and_files_without_statistics_are_refused_where_they_count(lake: Lake) -> None:
+    strict = Schema(NestedField(1, "region", StringType()), NestedField(2, "n", IntegerType(), required=True))
+    lake.make("clicks", PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "region")), strict)
+    store = lake.store("clicks")
+    refusals = []
+    for number, (content, how) in enumerate(
+        [
+            ({"region": ["eu"], "n": pa.nulls(1, pa.int32())}, {}),
+            ({"region": ["eu"]}, {}),
+            ({"region": ["us"], **NUMBER}, {"write_statistics": ["n"]}),
+            ({"region": ["eu"], **NUMBER}, {}),
+        ]
+    ):
+        staging = store.stage(EU, f"t{number}")
+        staging.local_path.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table(content), staging.local_path / "part-0.parquet", **how)
+        try:
+            store.publish(staging, flag=None, guard=lambda: None, extra={})
+        except TableRefusedError as exc:
+            refusals.append(exc.reason.partition(": ")[2])
+    assert refusals == [
+        "its column n may have nulls (the table has 2: n: required int)",
+        "it has no n (the table has 2: n: required int)",
+        "it has no statistics of region, by which the table is partitioned",
+    ]
+    assert lake.rows("clicks") == [1]
+
+
+@HERE
+def test_a_partition_without_files_is_not_published(lake: Lake) -> None:
+    lake.make("clicks")
+    store, _ = publish(lake, EU, 1, token="a")
+    staging = store.stage(EU, "b")
+    staging.local_path.mkdir(parents=True, exist_ok=True)
+    (staging.local_path / "_SUCCESS").touch()
+    with pytest.raises(TableRefusedError, match="a partition without files is none"):
+        store.publish(staging, flag=None, guard=lambda: None, extra={})
+    assert lake.rows("clicks") == [1]
+
+
+@HERE
+def test_a_commit_that_is_made_and_answered_as_refused_is_made(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a proxy answers that has asked a REST catalog twice."""
+    lake.make("clicks")
+    commit = Table._do_commit
+
+    def twice(self: Table, *args: Any, **more: Any) -> None:
+        commit(self, *args, **more)
+        raise CommitFailedException("409")
+
+    monkeypatch.setattr(Table, "_do_commit", twice)
+    store, manifest = publish(lake, EU, 1, token="a")
+    monkeypatch.undo()
+    assert lake.rows("clicks") == [1]
+    assert digest(store, EU) == manifest.digest
+
+
+@HERE
+def test_a_table_of_version_1_has_its_partitions(lake: Lake) -> None:
+    names = (lake.database, "clicks")
+    lake.catalog.open().create_table(names, SCHEMA, partition_spec=BY_REGION, properties={"format-version": "1"})
+    store, _ = publish(lake, EU, 1, token="a")
+    trash = store.trash()
+    assert [look.availability for look in store.look([EU], None)] == [Availability.AVAILABLE]
+    assert [moved.outcome for moved in trash.put("sweep-1", [EU])] == [Outcome.MOVED]
+    assert lake.rows("clicks") == []
+    assert [moved.outcome for moved in trash.restore("sweep-1", [EU])] == [Outcome.MOVED]
+    assert lake.rows("clicks") == [1]
