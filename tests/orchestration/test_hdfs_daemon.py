@@ -176,9 +176,11 @@ def test_a_falcon_project_runs_on_hdfs_while_its_name_node_is_restarted(cluster:
             assert not project.gone()
         project.wait_for_copies(13, 3, 4, 4)
         assert not project.gone()
-    start = f"{project.worked[0]:%Y-%m-%dT%H:%MZ}"
-    verified = json.loads(project.must("replication", "verify", "sums", "--start", start, "--deep", "--output", "json"))
-    assert verified["counts"] == {"in sync": WORKED}
+        start = f"{project.worked[0]:%Y-%m-%dT%H:%MZ}"
+        verify = ("replication", "verify", "sums", "--start", start, "--deep", "--output", "json")
+        # a copy is visible before it is recorded
+        wait_until(lambda: project.command(*verify).returncode == 0, lambda: project.command(*verify).stdout)
+        assert json.loads(project.must(*verify))["counts"] == {"in sync": WORKED}
 
 
 def undo(project: FalconProject) -> None:
