@@ -77,19 +77,25 @@ _VARIABLE = re.compile(r"\$\{cluster\.([^}]+)\}")
 def iter_flows(bundle: Bundle, feed: Feed, target: str) -> Iterator[str]:
     """Yield the sources of the flows to a target; both clusters are declared.
 
-    Feeds without data are not copied, nor those in Iceberg tables. Neither is a feed whose validities do not overlap.
+    Feeds without data are not copied, nor Iceberg tables to anything else. Neither is a feed whose validities do not
+    overlap.
     """
     if feed.clusters[target].type is not ClusterRole.TARGET or not _is_copied(bundle, feed, target):
         return
     for source in find_sources(feed):
-        if _is_copied(bundle, feed, source) and flow_sequence(feed, source, target):
+        is_alike = is_lake(bundle, feed, source) == is_lake(bundle, feed, target)
+        if is_alike and _is_copied(bundle, feed, source) and flow_sequence(feed, source, target):
             yield source
 
 
 def _is_copied(bundle: Bundle, feed: Feed, name: str) -> bool:
+    return bundle.find_cluster(name) is not None and feed.has_data and feed.lies_on(name)
+
+
+def is_lake(bundle: Bundle, feed: Feed, name: str) -> bool:
+    """Return whether a feed is an Iceberg table on a cluster."""
     cluster = bundle.find_cluster(name)
-    is_lake = cluster is not None and cluster.is_lake and feed.table_on(name) is not None
-    return cluster is not None and feed.has_data and feed.lies_on(name) and not is_lake
+    return cluster is not None and cluster.is_lake and feed.table_on(name) is not None
 
 
 def slice_path(feed: Feed, source: Cluster, target: Cluster) -> str:

@@ -73,14 +73,13 @@ def locate_table(feed: Feed, cluster: Cluster, text: str) -> tuple[StoreAddress,
     """Return a table, `catalog:database:table#partition`, as a store of partitions and their template in it."""
     address = parse_table_address(text)
     options: dict[str, object] = {"storage": cluster.storage, "storage_options": cluster.storage_options}
-    lake = lake_of(cluster)
+    is_target, lake = feed.clusters[cluster.name].type is ClusterRole.TARGET, lake_of(cluster)
     if lake is not None:
         catalog = url = lake.url
-        options = {**lake.options, "columns": feed.columns.value}
+        options = {**lake.options, "columns": feed.columns.value, **({"is_received": True} if is_target else {})}
     else:
         hosts = cluster.metastores
         catalog, url = ",".join(f"thrift://{host}" for host in hosts), f"thrift://{','.join(hosts)}"
-        is_target = feed.clusters[cluster.name].type is ClusterRole.TARGET
         options |= {"is_received": True, "columns": feed.columns.value} if is_target else {}
     table = TableRecord(catalog=catalog, database=address.database, name=address.table)
     store = StoreAddress(url=f"{url}/{address.database}/{address.table}", options=FrozenMap(options))

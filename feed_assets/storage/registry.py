@@ -155,7 +155,8 @@ def _open_lake(url: str, rest: str, options: Options) -> InstanceStore:
     assert isinstance(of_catalog, Mapping)
     catalog = open_catalog(str(options["catalog"]), of_catalog, str(options["storage"]), own)
     columns = Columns(str(options.get("columns", Columns.REFUSE)))
-    return LakeStore(catalog, database, table, url, cache(_opener_of(options)), columns)
+    received_on = str(options["storage"]) if options.get("is_received") else ""
+    return LakeStore(catalog, database, table, url, cache(_opener_of(options)), columns, received_on)
 
 
 def _opener_of(options: Options) -> Callable[[str], InstanceStore]:

@@ -240,6 +240,7 @@ class _End:
         self._keeps: frozenset[str] = frozenset()
         self._prepared: Prepared | None = None
         self._displaced: Displaced | None = None
+        self._is_cleared = False
         self._error: Exception | None = results.error
         self._source_digest = ""
         self._versions: Mapping[str, str] = {}
@@ -332,10 +333,13 @@ class _End:
             except Exception as exc:  # any exception forbids this publication only
                 self._error = exc
                 raise
+            if self._is_cleared:  # it was asked before, and now directly before a commit
+                return
             if self.store.mark(plan.target.path) != plan.standing:
                 raise RepeatError("what stands at the target was replaced meanwhile")
             if self._clearing is not None:
                 self._clear(self._clearing)
+            self._is_cleared = True
 
         try:
             self.staging.publish(guarded)

@@ -13,6 +13,7 @@ from datetime import datetime
 from functools import cached_property, lru_cache
 
 from feed_assets.clock import Clock
+from feed_assets.entities.cluster import ICEBERG
 from feed_assets.entities.copies.globs import translate_glob
 from feed_assets.entities.copies.options import RemovedFiles
 from feed_assets.plan.copy_records import CopyOptions, StoreAddress
@@ -162,8 +163,11 @@ def source_side(record: FeedRecord, nominal_time: datetime) -> Side:
 
 
 def target_side(record: FeedRecord, nominal_time: datetime) -> Side:
-    """Return an instance as the target of a copy, which always has a flag, as in Falcon."""
-    return Side(store=record.store, path=record.path(nominal_time), flag=record.flag or FLAG)
+    """Return an instance as the target of a copy, which always has a flag, as in Falcon; but one commit shows all of a
+    partition of an Iceberg table.
+    """
+    flag = None if record.store.url.startswith(ICEBERG) else record.flag or FLAG
+    return Side(store=record.store, path=record.path(nominal_time), flag=flag)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -144,16 +144,23 @@ def check_grid(scope: Scope, feed: Feed) -> Iterator[Complaint]:
 
 
 def check_tables(scope: Scope, feed: Feed) -> Iterator[Complaint]:
-    """Only tables of Hive metastores are replicated."""
+    """Iceberg tables are replicated to Iceberg tables only, and so are tables of Hive metastores."""
     for target in find_targets(feed):
-        tables = [name for name in (*find_sources(feed), target) if feed.table_on(name) is not None]
-        lakes = [name for name in tables if (found := scope.bundle.find_cluster(name)) is not None and found.is_lake]
-        if lakes:
+        names = [*find_sources(feed), target]
+        lakes = [
+            name
+            for name in names
+            if feed.table_on(name) is not None
+            and (found := scope.bundle.find_cluster(name)) is not None
+            and found.is_lake
+        ]
+        if lakes and len(lakes) < len(names):
+            others = [name for name in names if name not in lakes]
             yield Complaint(
                 path=("clusters", target, "type"),
-                message=f"the feed is an Iceberg table on {', '.join(lakes)}: those are not replicated, so nothing is "
-                f"copied to {target}",
-                remedy="Write the table with a process on the target, or use tables of Hive metastores on both.",
+                message=f"the feed is an Iceberg table on {', '.join(lakes)}, and not on {', '.join(others)}: nothing "
+                f"is copied to {target}",
+                remedy="Use Iceberg tables on all of them, or on none.",
                 severity=Severity.WARNING,
             )
 

@@ -12,11 +12,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import (
+    PYARROW_PARQUET_FIELD_ID_KEY,
     DataFileStatistics,
+    MetricModeTypes,
+    MetricsMode,
+    StatisticsCollector,
     UnsupportedPyArrowTypeException,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
+    pyarrow_to_schema,
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestFile
 from pyiceberg.table import Table, TableProperties, Transaction
@@ -25,6 +30,7 @@ from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotRefUpdate, TableUpdate
 from pyiceberg.table.update.snapshot import _MergeAppendFiles, _OverwriteFiles
 from pyiceberg.typedef import Record
+from pyiceberg.types import StringType
 
 from feed_assets.storage.errors import TableRefusedError
 from feed_assets.storage.iceberg.file_columns import require_columns
@@ -40,7 +46,8 @@ class Change:
     partition, `described` files are added as they are. `restored` entries keep their sequence numbers, so that what has
     deleted rows of them still does. `tag` names the snapshot before, `untagged` are tags to drop. `properties` go to
     the snapshot's summary, `settings` to the properties of the table. With `adds_columns` the table gets those that the
-    files have and it has not.
+    files have and it has not. `is_copy`: files come from a table with the same ids of columns, which tell what was
+    renamed or dropped since.
     """
 
     removed: Sequence[DataFile] = ()
@@ -52,6 +59,7 @@ class Change:
     properties: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     adds_columns: bool = False
+    is_copy: bool = False
 
 
 def require_writable(table: Table, store: str, path: str = "") -> None:
@@ -142,7 +150,9 @@ def _prepare(table: Table, transaction: Transaction, change: Change, store: str)
     producer = _Replacement(operation, transaction, io, snapshot_properties=dict(change.properties))
     producer.restored = change.restored
     for url, values in change.added.items():
-        producer.append_data_file(_describe_file(table, transaction, url, heads[url], values, store))
+        producer.append_data_file(
+            _describe_file(table, transaction, url, heads[url], values, store, is_copy=change.is_copy)
+        )
     for described in change.described:
         producer.append_data_file(described)
     for removed in change.removed:
@@ -200,7 +210,9 @@ def _read_head(io: Any, url: str, store: str) -> Any:
             raise _refused_file(store, url, f"it is no Parquet file: {exc}") from exc
 
 
-def _describe_file(table: Table, transaction: Transaction, url: str, head: Any, values: Values, store: str) -> DataFile:
+def _describe_file(
+    table: Table, transaction: Transaction, url: str, head: Any, values: Values, store: str, *, is_copy: bool
+) -> DataFile:
     """Return a file as one of the table, with its statistics.
 
     Raises:
@@ -208,36 +220,66 @@ def _describe_file(table: Table, transaction: Transaction, url: str, head: Any, 
     """
     metadata, columns = transaction.table_metadata, head.schema.to_arrow_schema()
     schema = metadata.schema()
-    paths = {head.schema.column(at).path for at in range(head.num_columns)}
-    if others := paths - parquet_path_to_id_mapping(schema).keys():
-        raise _refused_file(store, url, f"the table has no {', '.join(sorted(others))}")
     try:
-        # writers declare columns nullable that have no null: see below
-        required = {each.name for each in schema.fields if each.required}
-        require_columns(schema, pa.schema([each.with_nullable(each.name not in required) for each in columns]))
-        whole = statistics_of(head, metadata, dict.fromkeys([TableProperties.DEFAULT_WRITE_METRICS_MODE], "full"))
-        statistics = statistics_of(head, metadata)
-    except ValueError as exc:
+        ids = _ids_of(head, metadata, is_copy=is_copy)
+        if not is_copy:  # writers declare columns nullable that have no null: see below
+            required = {each.name for each in schema.fields if each.required}
+            require_columns(schema, pa.schema([each.with_nullable(each.name not in required) for each in columns]))
+        full = dict.fromkeys([TableProperties.DEFAULT_WRITE_METRICS_MODE], "full")
+        whole, statistics = statistics_of(head, metadata, full, ids), statistics_of(head, metadata, ids=ids)
+    except (ValueError, UnsupportedPyArrowTypeException) as exc:
         raise _refused_file(store, url, str(exc).partition("\n")[0]) from exc
     if head.num_rows:
         for each in schema.fields:
             if each.required and each.field_type.is_primitive and whole.null_value_counts.get(each.field_id) != 0:
                 raise _refused_file(store, url, f"its column {each.name} may have nulls (the table has {each})")
-        _require_partition(table, columns, whole, url, values, store)
+        _require_partition(table, ids, whole, url, values, store)
     return described_file(metadata, url, len(table.io.new_input(url)), Record(*values), statistics)
 
 
+def _ids_of(head: Any, metadata: TableMetadata, *, is_copy: bool) -> dict[str, int]:
+    """Return the field ids of the columns of a file by their paths: those of the table's names. A copy has its own, if
+    it has any, which may be ones that the table has dropped.
+
+    Raises:
+        ValueError: columns are not those of the table.
+    """
+    known, columns = parquet_path_to_id_mapping(metadata.schema()), head.schema.to_arrow_schema()
+    ids, ours = dict(known), set(known.values())
+    if is_copy:
+        for each in metadata.schemas:
+            ids = parquet_path_to_id_mapping(each) | ids
+        if any(PYARROW_PARQUET_FIELD_ID_KEY in (column.metadata or {}) for column in columns):
+            ids = parquet_path_to_id_mapping(pyarrow_to_schema(columns, downcast_ns_timestamp_to_us=True))
+        ours |= set(range(metadata.last_column_id + 1))
+    paths = {head.schema.column(at).path for at in range(head.num_columns)}
+    if others := [path for path in paths if ids.get(path) not in ours]:
+        raise ValueError(f"the table has no {', '.join(sorted(others))}")
+    return {path: ids[path] for path in paths}
+
+
 def statistics_of(
-    head: Any, metadata: TableMetadata, properties: Mapping[str, str] | None = None
+    head: Any,
+    metadata: TableMetadata,
+    properties: Mapping[str, str] | None = None,
+    ids: Mapping[str, int] | None = None,
 ) -> DataFileStatistics:
-    """Return what the head of a Parquet file tells of the columns of a table, as much as properties say: its own."""
-    return data_file_statistics_from_parquet_metadata(
+    """Return what the head of a Parquet file tells of the columns of a table, as much as properties say: its own.
+    `ids` of its columns are by their paths; those that the table has dropped are left out.
+    """
+    schema = metadata.schema()
+    plan = compute_statistics_plan(schema, metadata.properties if properties is None else dict(properties))
+    found = dict(parquet_path_to_id_mapping(schema) if ids is None else ids)
+    dropped = set(found.values()) - plan.keys()
+    unread = StatisticsCollector(0, StringType(), MetricsMode(MetricModeTypes.NONE), "")
+    statistics = data_file_statistics_from_parquet_metadata(
         parquet_metadata=head,
-        stats_columns=compute_statistics_plan(
-            metadata.schema(), metadata.properties if properties is None else dict(properties)
-        ),
-        parquet_column_mapping=parquet_path_to_id_mapping(metadata.schema()),
+        stats_columns=plan | dict.fromkeys(dropped, unread),
+        parquet_column_mapping=found,
     )
+    for each in dropped:
+        statistics.column_sizes.pop(each, None)
+    return statistics
 
 
 def described_file(
@@ -258,13 +300,16 @@ def described_file(
     )
 
 
-def _require_partition(table: Table, columns: pa.Schema, statistics: Any, url: str, values: Values, store: str) -> None:
-    names = [table.schema().find_column_name(field.source_id) for field in table.spec().fields]
-    if lacking := [str(name) for name in names if name not in columns.names]:
+def _require_partition(
+    table: Table, columns: Mapping[str, int], statistics: Any, url: str, values: Values, store: str
+) -> None:
+    own = [field.source_id for field in table.spec().fields]
+    if lacking := [str(table.schema().find_column_name(each)) for each in own if each not in columns.values()]:
         raise _refused_file(store, url, f"it lacks the column {', '.join(lacking)} of the partition")
     wanted = [at for at, value in enumerate(values) if value is not None]
     for at in wanted:
-        name, source = names[at], table.spec().fields[at].source_id
+        source = own[at]
+        name = table.schema().find_column_name(source)
         if source not in statistics.null_value_counts:
             raise _refused_file(store, url, f"it has no statistics of {name}, by which the table is partitioned")
         if statistics.null_value_counts[source]:

@@ -127,20 +127,39 @@ class Found:
 
 
 class LakePartitions(Partitions[LakeTable]):
-    """Queries on the partitions of one Iceberg table. Nothing is cached."""
+    """Queries on the partitions of one Iceberg table. Nothing is cached. A missing table is made by the first copy, if
+    it is `received_on` the storage of its cluster.
+    """
 
     def __init__(
-        self, catalog: LakeCatalog, database: str, name: str, store: str, opener: Callable[[str], InstanceStore]
+        self,
+        catalog: LakeCatalog,
+        database: str,
+        name: str,
+        store: str,
+        opener: Callable[[str], InstanceStore],
+        received_on: str = "",
     ) -> None:
         self.catalog = catalog
         self.store = store
         self.open = opener
-        self._database = database
-        self._name = name
+        self.database = database
+        self.name = name
+        self._received_on = received_on
 
     def table(self) -> LakeTable:
-        table = self.catalog.get_table(self._database, self._name, self.store)
-        return LakeTable(self._database, self._name, table, self.store)
+        table = self.catalog.get_table(self.database, self.name, self.store)
+        return LakeTable(self.database, self.name, table, self.store)
+
+    def find_table(self) -> LakeTable | None:
+        table = self.catalog.find_table(self.database, self.name)
+        if table is None:
+            return None if self._received_on else self.table()
+        return LakeTable(self.database, self.name, table, self.store)
+
+    def home(self) -> InstanceStore:
+        table = self.find_table()
+        return self.open(self._received_on) if table is None else self.root(table)
 
     def parse_with(self, table: LakeTable, path: str) -> PartitionSpec:
         return WHOLE if path.strip("/") == WHOLE_TABLE else super().parse_with(table, path)
@@ -183,6 +202,34 @@ class LakePartitions(Partitions[LakeTable]):
         found = self.find(table, specs)
         by_name = {spec.name: spec for spec in specs}
         return {name: self._unpack(table, by_name[name], each) for name, each in found.items()}
+
+    def find_both(self, table: LakeTable, spec: PartitionSpec) -> tuple[Found | None, Found | None]:
+        """Return the live files of a partition or of the whole table, as `find` does, and those that are content."""
+        live = self.find(table, [spec]).get(spec.name)
+        if live is None or spec.name != WHOLE_TABLE:
+            return live, live and self._unpack(table, spec, live)
+        return live, self.find_in(table, self.content_snapshot(table), [spec]).get(spec.name)
+
+    def has_deletes(self, table: LakeTable, live: Found) -> bool:
+        """Return whether live files have deleted rows. Those that a compaction has written have none, also while the
+        files are there that delete rows of others.
+        """
+        with self.catalog.translated(store=self.store):
+            try:
+                tasks = list(table.table.scan().plan_files())
+            except ValueError:  # equality deletes, which PyIceberg does not read
+                return True
+        return any(task.delete_files and task.file.file_path in live.paths for task in tasks)
+
+    def content_snapshot(self, table: LakeTable) -> Snapshot | None:
+        """Return the last snapshot of a table that is no compaction, as long as the table has the one before."""
+        snapshot = table.table.current_snapshot()
+        while snapshot is not None and is_compaction(snapshot):
+            before = table.table.snapshot_by_id(snapshot.parent_snapshot_id or 0)
+            if before is None:
+                break
+            snapshot = before
+        return snapshot
 
     def _unpack(self, table: LakeTable, spec: PartitionSpec, found: Found) -> Found:
         live, is_rewritten = {entry.data_file.file_path: entry for entry in found.entries}, False

@@ -11,11 +11,11 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import datetime
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from feed_assets.entities.copies.options import Columns
 from feed_assets.storage.clearing import clearing_guard
-from feed_assets.storage.copy_port import Reading
+from feed_assets.storage.copy_port import Reading, SourceFile, Standing, Survey
 from feed_assets.storage.errors import (
     InstanceChangingError,
     InstanceNotFoundError,
@@ -25,15 +25,17 @@ from feed_assets.storage.errors import (
 )
 from feed_assets.storage.iceberg.catalogs import LakeCatalog
 from feed_assets.storage.iceberg.commits import Change, commit_change, require_writable
-from feed_assets.storage.iceberg.partitions import Found, LakePartitions, LakeTable, is_compaction
+from feed_assets.storage.iceberg.copies import receive_table
+from feed_assets.storage.iceberg.partitions import Found, LakePartitions, LakeTable
 from feed_assets.storage.iceberg.trash import LakeTrash
 from feed_assets.storage.listing import NOTHING, Entry, Listing, View
 from feed_assets.storage.manifests import parse_json, parse_manifest, render_json
-from feed_assets.storage.paths import MANIFEST_NAME, is_content
-from feed_assets.storage.port import InstanceStore, Trash
-from feed_assets.storage.records import Clearing, Extra, Guard, Manifest, StagingPlace
+from feed_assets.storage.paths import MANIFEST_NAME, is_content, path_name
+from feed_assets.storage.port import InstanceStore, StorePath, Trash
+from feed_assets.storage.records import Availability, Clearing, Extra, Guard, Manifest, StagingPlace
 from feed_assets.storage.table.partition_names import PartitionSpec
 from feed_assets.storage.table.partition_store import WHOLE, PartitionStore, partition_lock
+from feed_assets.storage.table.staging import CopyTarget
 from feed_assets.timing.templates import WHOLE_TABLE
 
 if TYPE_CHECKING:
@@ -71,9 +73,10 @@ class LakeStore(PartitionStore[LakeTable]):
         root_url: str,
         opener: Callable[[str], InstanceStore],
         columns: Columns = Columns.REFUSE,
+        received_on: str = "",
     ) -> None:
         self.root_url = root_url
-        self._partitions = LakePartitions(catalog, database, table, root_url, opener)
+        self._partitions = LakePartitions(catalog, database, table, root_url, opener, received_on)
         self._columns = columns
 
     def listings(
@@ -84,7 +87,10 @@ class LakeStore(PartitionStore[LakeTable]):
         *,
         manifest: int = 0,
     ) -> Iterator[Listing]:
-        table = self._partitions.table()
+        table = self._partitions.find_table()
+        if table is None:
+            yield from (NOTHING for _ in paths)
+            return
         specs: dict[str, PartitionSpec] = {}
         refused: dict[str, Listing] = {}
         for path in paths:
@@ -108,12 +114,49 @@ class LakeStore(PartitionStore[LakeTable]):
     @contextmanager
     def reading(self, path: str) -> Iterator[Reading]:
         table, spec = self._partitions.parse_one(path)
-        found = (self._partitions.find if spec is WHOLE else self._partitions.find_content)(table, [spec]).get(
-            spec.name
-        )
-        if found is None:
+        live, content = self._partitions.find_both(table, spec)
+        if content is None:
             raise InstanceNotFoundError(store=self.root_url, path=path)
-        yield _LakeReading(self, table, path, dict(_named(found.entries, self._own_prefix(table, spec, found))))
+        files = {_apart(entry): entry for entry in live.entries} if live is not None else {}
+        files |= dict(_named(content.entries, self._own_prefix(table, spec, content)))
+        yield _LakeReading(self, table, path, files)
+
+    def survey(self, path: str, flag: str | None, now: int, *, everything: bool = False) -> Survey:  # noqa: ARG002
+        """List files as the port says. A compaction of deleted rows shows what it has written. `everything` has also
+        files that delete rows; else a partition with these is refused.
+        """
+        table = self._partitions.find_table()
+        spec = WHOLE if table is None else self._partitions.parse_with(table, path)
+        live, content = (None, None) if table is None else self._partitions.find_both(table, spec)
+        if table is None or live is None or content is None:
+            is_empty = table is not None and spec is WHOLE
+            return Survey(availability=Availability.EMPTY if is_empty else Availability.MISSING)
+        prefix = self._own_prefix(table, spec, content)
+        names = dict(_named(content.entries, prefix))
+        if not everything and len(content.data) < len(content.entries):
+            if self._partitions.has_deletes(table, live):
+                raise TableRefusedError(
+                    store=self.root_url,
+                    path=path,
+                    reason="it has files that delete rows of others, and is copied file by file",
+                    next_step="Compact it first, such as by rewrite_data_files; then it is copied.",
+                )
+            names = {_apart(entry): entry for entry in live.data}
+        text = self._manifest_text(table, prefix, _ALL)
+        known = {} if text is None else self._checksums(text)
+        files = [_source_file(name, entry, known.get(name, "")) for name, entry in sorted(names.items())]
+        mark = _digest("\n".join(sorted(file.version for file in files)))
+        return Survey(availability=Availability.AVAILABLE, files=tuple(files), mark=mark)
+
+    def standing(self, path: str) -> Standing:
+        table = self._partitions.find_table()
+        if table is None:
+            return Standing("", {}, is_unfinished=False)
+        spec = self._partitions.parse_with(table, path)
+        _, content = self._partitions.find_both(table, spec)
+        named = [] if content is None else _named(content.entries, self._own_prefix(table, spec, content))
+        sizes = {name: entry.data_file.file_size_in_bytes for name, entry in named}
+        return Standing(self.mark(path), sizes, is_unfinished=False)
 
     def publish(
         self, staging: StagingPlace, *, flag: str | None, guard: Guard, extra: Extra, clearing: Clearing | None = None
@@ -138,15 +181,8 @@ class LakeStore(PartitionStore[LakeTable]):
                 reason="a partition without files is none, and nothing was written",
                 next_step="Write a Parquet file, which may have no rows.",
             )
-        with partition_lock(self.root_url, spec.name):
-            try:
-                clearing_guard(self, staging.path, staging.token, flag, guard, clearing)()
-                self._commit(spec, version, manifest, guard)
-            except (StorageError, KeyboardInterrupt):
-                raise
-            except BaseException:
-                self._remove_version(version)
-                raise
+        clear = clearing_guard(self, staging.path, staging.token, flag, guard, clearing)
+        self._show(spec, version, manifest, clear, guard)
         pending.drop(staging.token)
         return manifest
 
@@ -169,7 +205,10 @@ class LakeStore(PartitionStore[LakeTable]):
         return False
 
     def sweep_staging(self, older_than: datetime) -> int:
-        root = self._partitions.root(self._partitions.table())
+        table = self._partitions.find_table()
+        if table is None:
+            return 0
+        root = self._partitions.root(table)
         swept = root.sweep_staging(older_than)
         pending = root.documents(_PENDING, ".json")
         for token in pending.names():
@@ -186,6 +225,34 @@ class LakeStore(PartitionStore[LakeTable]):
 
     def trash(self) -> Trash:
         return LakeTrash(self, self._partitions)
+
+    def _receive_table(self, source: Self) -> None:
+        receive_table(source._partitions, self._partitions, self._columns)
+
+    def _locate_copy(self, path: str, token: str) -> CopyTarget[LakeTable]:
+        table, spec = self._partitions.parse_one(path)
+        self._require_writable(table, path)
+        found = self._partitions.find(table, [spec]).get(spec.name)
+        there = path_name("\n".join(sorted(found.paths) if found else ()))[:12]
+        version, root = self._version_path(spec, f"{token}-{there}"), self._partitions.root(table)
+        present = None if found is None else StorePath(store=self, path=path)
+        return CopyTarget(path=path, table=table, spec=spec, version=version, present=present, root=root)
+
+    def _show_copy(
+        self,
+        target: CopyTarget[LakeTable],
+        publish: Callable[[], None],
+        guard: Guard,
+        description: str,  # noqa: ARG002 - the commit describes the files
+    ) -> None:
+        token, pending = target.version.rpartition("/")[2], target.root.documents(_PENDING, ".json")
+        pending.keep(token, render_json({"path": target.path, "version": target.version}))
+        publish()
+        manifest = target.root.published_manifest(target.version)
+        if manifest is None:
+            raise StagingLostError(store=self.root_url, path=target.path, token=token)
+        self._show(target.spec, target.version, manifest, guard, guard, is_copy=True)
+        pending.drop(token)
 
     def _require_writable(self, table: LakeTable, path: str) -> None:
         require_writable(table.table, self.root_url, path)
@@ -217,12 +284,7 @@ class LakeStore(PartitionStore[LakeTable]):
         return Listing(entries=entries, is_declared=True, manifest=text)
 
     def _list_table(self, table: LakeTable, manifest: int) -> Listing:
-        snapshot = table.table.current_snapshot()
-        while snapshot is not None and is_compaction(snapshot):
-            before = table.table.snapshot_by_id(snapshot.parent_snapshot_id or 0)
-            if before is None:
-                break
-            snapshot = before
+        snapshot = self._partitions.content_snapshot(table)
         if snapshot is None or snapshot.summary is None or snapshot.summary["total-data-files"] == "0":
             return Listing()
         modified, version = snapshot.timestamp_ms * 1_000_000, str(snapshot.snapshot_id)
@@ -261,7 +323,30 @@ class LakeStore(PartitionStore[LakeTable]):
         manifest = parse_manifest(text, store=self.root_url, path="")
         return {entry.path: entry.checksum for entry in manifest.entries}
 
-    def _commit(self, spec: PartitionSpec, version: str, manifest: Manifest, guard: Guard) -> None:
+    def _show(
+        self,
+        spec: PartitionSpec,
+        version: str,
+        manifest: Manifest,
+        clear: Guard,
+        guard: Guard,
+        *,
+        is_copy: bool = False,
+    ) -> None:
+        """Clear the place of a published version, and commit it; what is forbidden is removed."""
+        with partition_lock(self.root_url, spec.name):
+            try:
+                clear()
+                self._commit(spec, version, manifest, guard, is_copy=is_copy)
+            except (StorageError, KeyboardInterrupt):
+                raise
+            except BaseException:
+                self._remove_version(version)
+                raise
+
+    def _commit(
+        self, spec: PartitionSpec, version: str, manifest: Manifest, guard: Guard, *, is_copy: bool = False
+    ) -> None:
         """Put the files of a version in the place of those that the partition has.
 
         Raises InstanceChangingError if others write the partition meanwhile.
@@ -285,7 +370,8 @@ class LakeStore(PartitionStore[LakeTable]):
                 },
                 properties={f"{_OWN}{name}": text for name, text in {**told, "digest": manifest.digest}.items()}
                 | {f"{_OWN}version": version, f"{_OWN}partition": spec.name},
-                adds_columns=self._columns is Columns.ADD,
+                adds_columns=self._columns is Columns.ADD and not is_copy,
+                is_copy=is_copy,
             )
             with self._partitions.catalog.translated(spec.name, store=self.root_url):
                 if commit_change(table.table, change, self.root_url, guard):
@@ -338,10 +424,22 @@ def _named(entries: "Sequence[ManifestEntry]", prefix: str) -> "Iterator[tuple[s
     for entry in entries:
         path = entry.data_file.file_path
         name = path.removeprefix(prefix) if prefix and path.startswith(prefix) else path.rpartition("/")[2]
-        if name in seen:
-            name = f"{_digest(path)}-{name}"
+        if name in seen or not is_content(name, None):
+            name = _apart(entry)
         seen.add(name)
         yield name, entry
+
+
+def _apart(entry: "ManifestEntry") -> str:
+    """Return a name of a file that no other file has."""
+    path = entry.data_file.file_path
+    return f"{_digest(path)}-{path.rpartition('/')[2]}"
+
+
+def _source_file(name: str, entry: "ManifestEntry", checksum: str) -> SourceFile:
+    """Return a file of a table, which never changes."""
+    version, size = _digest(entry.data_file.file_path), entry.data_file.file_size_in_bytes
+    return SourceFile(name, size, version, is_settled=True, checksum=checksum)
 
 
 def _tells(snapshot: "Snapshot", version: str) -> bool:

@@ -1,22 +1,10 @@
-"""Copy tables between metastores: what of a table can be copied, the table that receives it, and how a copy of one
-partition is assembled. The files are staged by the store at the table's location; what is new is the description.
-"""
-
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+"""Copy tables between metastores: what of a table can be copied, and the table that receives it."""
 
 from feed_assets.errors import render_some
-from feed_assets.storage.copy_port import Acl, Prepared, StagedFile, Staging, Traits
 from feed_assets.storage.errors import TableRefusedError
-from feed_assets.storage.paths import path_name
-from feed_assets.storage.port import InstanceStore, StorePath
-from feed_assets.storage.records import Guard, StagingPlace
 from feed_assets.storage.table.metastore import Table
-from feed_assets.storage.table.partition_names import PartitionSpec
-from feed_assets.storage.table.partitions import TablePartitions, version_path
+from feed_assets.storage.table.partitions import TablePartitions
 
-_THREADS = 8
 _VIEWS = frozenset({"VIRTUAL_VIEW", "MATERIALIZED_VIEW"})
 _OTHER_FORMATS = frozenset({"iceberg", "delta", "hudi", "paimon"})
 _LINKS = "SymlinkTextInputFormat"
@@ -109,124 +97,3 @@ def _differences(one: dict[str, str], other: dict[str, str]) -> tuple[str, ...]:
         for name in names
         if one.get(name) != other.get(name)
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Target:
-    """Where a copy is assembled: the partition of a table, and the `version` below its location that it will show."""
-
-    table: Table
-    spec: PartitionSpec
-    version: str
-    present: StorePath | None
-    files: Staging
-
-
-Show = Callable[[Table, PartitionSpec, str, Guard, str], None]
-"""Points a partition to a published version, with a description of its files, after it has called a guard."""
-
-
-class TableStaging(Staging):
-    """A staging of one partition: that of a new directory below the table's location, to which one call to the
-    metastore then points the partition. Each content that is replaced leads to another directory, so that an
-    interrupted copy finds its staging, and nobody's files are written to.
-    """
-
-    copies_adopted = True
-
-    def __init__(self, path: str, token: str, partitions: TablePartitions, show: Show) -> None:
-        self.path = path
-        self.token = token
-        self._partitions = partitions
-        self._show = show
-        self._found: _Target | None = None
-        self._description = ""
-
-    @property
-    def root(self) -> InstanceStore:
-        """The store at the table's location."""
-        return self._partitions.root(self._target.table)
-
-    @property
-    def files(self) -> Staging:
-        """The staging of the new directory, in the store at the table's location."""
-        return self._target.files
-
-    def create(self, *, is_again: bool = False) -> StagingPlace:
-        return self._locate().create(is_again=is_again)
-
-    def open(self) -> int:
-        return self._locate().open()
-
-    def seal(self, generation: int | None = None) -> None:
-        self._locate().seal(generation)
-
-    def join(self, generation: int) -> None:
-        self._locate().join(generation)
-
-    def close(self) -> None:
-        if self._found is not None:
-            self._found.files.close()
-
-    def put(self, file: str, size: int, chunks: Iterable[bytes | memoryview], block_size: int | None = None) -> None:
-        self.files.put(file, size, chunks, block_size)
-
-    def record(self, files: Sequence[StagedFile]) -> None:
-        self.files.record(files)
-
-    def recorded(self) -> list[StagedFile]:
-        return self.files.recorded()
-
-    def chunks(self, file: str) -> Iterator[bytes | memoryview]:
-        return self.files.chunks(file)
-
-    def drop(self, files: Collection[str]) -> None:
-        self.files.drop(files)
-
-    def adopt(self, files: Collection[str]) -> None:
-        if not files:
-            return
-        present = self._target.present or StorePath(store=self.root, path=self._target.version)
-        sizes = present.store.standing(present.path).files
-        with present.store.reading(present.path) as reading, ThreadPoolExecutor(_THREADS) as pool:
-            list(pool.map(lambda file: self.files.put(file, sizes.get(file, -1), reading.chunks(file)), files))
-
-    def dress(self, file: str, modified: int | None, mode: int | None) -> None:
-        self.files.dress(file, modified, mode)
-
-    def grant(self, file: str, traits: Traits, acl: Acl | None) -> None:
-        self.files.grant(file, traits, acl)
-
-    def prepare(self, prepared: Prepared) -> None:
-        self._description = prepared.description
-        self.files.prepare(prepared)
-
-    def publish(self, guard: Guard) -> None:
-        target = self._target
-        target.files.publish(_allow)
-        self.root.flush([target.files])
-        self._show(target.table, target.spec, target.version, guard, self._description)
-
-    def remove(self) -> None:
-        (self._found.files if self._found is not None else self._locate()).remove()
-
-    @property
-    def _target(self) -> _Target:
-        assert self._found is not None
-        return self._found
-
-    def _locate(self) -> Staging:
-        """Find the partition as it is now, and its next directory."""
-        self.close()
-        partitions = self._partitions
-        table, spec = partitions.parse_one(self.path)
-        partition = partitions.find(table, [spec]).get(spec.name)
-        version = version_path(spec, f"{self.token}-{path_name(partition.location if partition else 'none')[:12]}")
-        files = partitions.root(table).staging(version, self.token)
-        present = None if partition is None else partitions.place(table, partition)
-        self._found = _Target(table=table, spec=spec, version=version, present=present, files=files)
-        return files
-
-
-def _allow() -> None:
-    """Allow the publication of what nobody sees yet."""

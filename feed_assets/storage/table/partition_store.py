@@ -6,18 +6,20 @@ import fcntl
 import os
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import ClassVar, Generic, Protocol, TypeVar
+from functools import partial
+from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
 from feed_assets.storage.copy_port import Documents, Staging
 from feed_assets.storage.errors import StorageError, TableRefusedError
 from feed_assets.storage.paths import parse_path, parse_token, path_name
 from feed_assets.storage.port import Choose, FolderNames, InstanceStore
-from feed_assets.storage.records import StagingPlace
+from feed_assets.storage.records import Guard, StagingPlace
 from feed_assets.storage.scratch import make_private, user_folder
 from feed_assets.storage.table.partition_names import Keys, PartitionSpec, parse_partition, parse_values, spellings
+from feed_assets.storage.table.staging import CopyTarget, TableStaging
 from feed_assets.timing.templates import WHOLE_TABLE
 
 
@@ -148,13 +150,38 @@ class PartitionStore(InstanceStore, Generic[TableT]):
     def documents(self, folder: str, suffix: str, about: str = "") -> Documents:
         return self._partitions.home().documents(folder, suffix, about)
 
-    def staging(self, path: str, token: str) -> Staging:  # noqa: ARG002 - there is none
-        raise StorageError(
-            store=self.root_url,
-            path="",
-            reason="it is a table, but only instances at locations are copied",
-            next_step="Give the feed locations on both clusters.",
-        )
+    def staging(self, path: str, token: str) -> Staging:
+        locate = partial(self._locate_copy, path, parse_token(self.root_url, token))
+        return TableStaging(path, token, locate, self._show_copy)
+
+    def flush(self, stagings: Sequence[Staging]) -> None:
+        copies = [each for each in stagings if isinstance(each, TableStaging)]
+        for root in {each.root for each in copies}:
+            root.flush([each.files for each in copies if each.root is root])
+
+    def receive_from(self, source: InstanceStore) -> None:
+        if type(source) is not type(self):
+            raise TableRefusedError(
+                store=self.root_url,
+                path="",
+                reason=f"its source {source.root_url} is no table of its kind",
+                next_step="Use Iceberg tables on both clusters, tables of Hive on both, or locations on both.",
+            )
+        self._receive_table(source)
+
+    @abstractmethod
+    def _locate_copy(self, path: str, token: str) -> CopyTarget[TableT]:
+        """Find the partition of a copy as it is now, and its next directory."""
+
+    @abstractmethod
+    def _show_copy(
+        self, target: CopyTarget[TableT], publish: Callable[[], None], guard: Guard, description: str
+    ) -> None:
+        """Publish a copy, then let readers see it, after a guard; `description` tells them how to read it."""
+
+    @abstractmethod
+    def _receive_table(self, source: Self) -> None:
+        """Make the table of the copies if it is not there. Raises `TableRefusedError` if it cannot have them."""
 
     @abstractmethod
     def _require_writable(self, table: TableT, path: str) -> None:

@@ -6,14 +6,14 @@ content or the new content, never a mix.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from feed_assets.storage.clearing import clearing_guard, find_foreign, refuse_foreign
-from feed_assets.storage.copy_port import Reading, Staging, Survey
+from feed_assets.storage.copy_port import Reading, Survey
 from feed_assets.storage.errors import (
     InstanceChangingError,
     InstanceNotFoundError,
@@ -22,7 +22,7 @@ from feed_assets.storage.errors import (
     TableRefusedError,
 )
 from feed_assets.storage.listing import NOTHING, Listing, View, nanoseconds
-from feed_assets.storage.paths import CONTROL_FOLDER, parse_token
+from feed_assets.storage.paths import CONTROL_FOLDER, path_name
 from feed_assets.storage.port import InstanceStore, StorePath, Trash
 from feed_assets.storage.records import (
     Availability,
@@ -32,7 +32,7 @@ from feed_assets.storage.records import (
     Manifest,
     StagingPlace,
 )
-from feed_assets.storage.table.copies import TableStaging, receive_table, why_not_written
+from feed_assets.storage.table.copies import receive_table, why_not_written
 from feed_assets.storage.table.metastore import Metastore, Partition, Table, whole_table
 from feed_assets.storage.table.partition_names import PartitionSpec
 from feed_assets.storage.table.partition_store import PartitionStore, partition_lock
@@ -43,6 +43,7 @@ from feed_assets.storage.table.partitions import (
     base_location,
     is_own_folder,
 )
+from feed_assets.storage.table.staging import CopyTarget
 from feed_assets.storage.table.trash import TableTrash, purge_superseded, remove_superseded
 from feed_assets.timing.templates import WHOLE_TABLE
 
@@ -169,14 +170,6 @@ class TableStore(PartitionStore[Table]):
     def trash(self) -> Trash:
         return TableTrash(self, self._partitions)
 
-    def staging(self, path: str, token: str) -> Staging:
-        return TableStaging(path, parse_token(self.root_url, token), self._partitions, self._show_copy)
-
-    def flush(self, stagings: Sequence[Staging]) -> None:
-        copies = [each for each in stagings if isinstance(each, TableStaging)]
-        for root in {each.root for each in copies}:
-            root.flush([each.files for each in copies if each.root is root])
-
     def survey(self, path: str, flag: str | None, now: int, *, everything: bool = False) -> Survey:
         found = super().survey(path, flag, now, everything=everything)
         if found.availability is Availability.MISSING:
@@ -185,18 +178,24 @@ class TableStore(PartitionStore[Table]):
         partition = self._partitions.find(table, [spec]).get(spec.name)
         return found if partition is None else replace(found, description=partition.describe())
 
-    def receive_from(self, source: InstanceStore) -> None:
-        if not isinstance(source, TableStore):
-            raise TableRefusedError(
-                store=self.root_url,
-                path="",
-                reason=f"its source {source.root_url} is no table",
-                next_step="Use tables of Hive metastores on both clusters, or locations on both.",
-            )
+    def _receive_table(self, source: Self) -> None:
         receive_table(source._partitions, self._partitions)
 
-    def _show_copy(self, table: Table, spec: PartitionSpec, version: str, guard: Guard, description: str) -> None:
-        """Point a partition to a copy, which `description` tells readers how to read."""
+    def _locate_copy(self, path: str, token: str) -> CopyTarget[Table]:
+        partitions = self._partitions
+        table, spec = partitions.parse_one(path)
+        partition = partitions.find(table, [spec]).get(spec.name)
+        version = self._version_path(spec, f"{token}-{path_name(partition.location if partition else 'none')[:12]}")
+        present = None if partition is None else partitions.place(table, partition)
+        return CopyTarget(
+            path=path, table=table, spec=spec, version=version, present=present, root=partitions.root(table)
+        )
+
+    def _show_copy(
+        self, target: CopyTarget[Table], publish: Callable[[], None], guard: Guard, description: str
+    ) -> None:
+        publish()
+        table, spec, version = target.table, target.spec, target.version
         with partition_lock(self.root_url, spec.name):
             self._call(guard, table, spec, version)
             self._point(table, spec, version, _allow, description)
