@@ -316,9 +316,8 @@ OnPublished = Callable[[Published], None]
 def claim_outputs(
     context: AttemptContext, leased: Leased, process: ProcessRecord, nominal_time: datetime
 ) -> dict[str, Lease]:
-    """Take the leases on the feed instances to write; return them by output. Their registrations are looked at later.
-
-    An output outside its feed's validity is left out.
+    """Take the leases on the feed instances to write; return them by output, but for those outside their feed's
+    validity. Their registrations are looked at later.
     """
     times = {edge: context.plan.output_time(edge, nominal_time) for edge in process.outputs}
     there = {edge: time for edge, time in times.items() if time is not None}
@@ -394,11 +393,10 @@ def leaves_running(error: Exception) -> bool:
     """Return whether an attempt ends as if its worker had died: the lease was taken over, or the record or Dagster's
     storage is away, perhaps for the code of the work. Its instance stays RUNNING, and is repeated. Or none has begun.
     """
-    if isinstance(error, NotNeededError):
-        return True
     if isinstance(error, InputsMissingError):
         return error.stays is not None
-    return any(isinstance(each, FencedOutError | StateUnreachableError) for each in (error, error.__cause__))
+    unended = FencedOutError | NotNeededError | StateUnreachableError
+    return any(isinstance(each, unended) for each in (error, error.__cause__))
 
 
 def fail_attempt(
@@ -590,10 +588,7 @@ def end_attempt(
     now: datetime,
     cause: Cause | None = None,
 ) -> None:
-    """Record how the running attempt ended; do nothing if the instance is no longer RUNNING.
-
-    Without a `cause`, the status tells it.
-    """
+    """Record how an attempt ended, if its instance is still RUNNING. Without a `cause`, the status tells it."""
     cause = cause or _ENDED_BY.get(status)
     changes = ProcessChanges(status=status, deaths=0, ended_at=now, cause=cause, cause_detail=reason, updated_at=now)
     if status is ProcessInstanceStatus.SUCCEEDED:
