@@ -394,12 +394,12 @@ _HEAD = f"HTTP/1.1 200 OK\r\nContent-Type: {CONSOLE}\r\n".encode()
 @pytest.mark.parametrize(
     ("limit", "parts", "then", "said"),
     [
-        ("_ANSWERING", (_HEAD, b"X: y\r\n"), "drip", "to the end in 0.2 seconds"),
-        ("_ANSWERING", (_HEAD, b"\r\n", b"a"), "drip", "to the end in 0.2 seconds"),
-        ("_ANSWERING", (_HEAD, b"Transfer-Encoding: chunked\r\n\r\n", b"0"), "drip", "to the end in 0.2 seconds"),
-        ("_ANSWERING", (_HEAD,), "wait", "to the end in 0.2 seconds"),
+        ("_ANSWERING", (_HEAD, b"X: y\r\n"), "drip", "to the end in 0.5 seconds"),
+        ("_ANSWERING", (_HEAD, b"\r\n", b"a"), "drip", "to the end in 0.5 seconds"),
+        ("_ANSWERING", (_HEAD, b"Transfer-Encoding: chunked\r\n\r\n", b"0"), "drip", "to the end in 0.5 seconds"),
+        ("_ANSWERING", (_HEAD,), "wait", "to the end in 0.5 seconds"),
         ("_SILENT", (_HEAD, b"\r\n{"), "wait", ": timed out"),
-        ("_LARGEST", (_HEAD, b"\r\n", b"a" * 1000), "drip", ": its answer has more than 0.2 bytes"),
+        ("_LARGEST", (_HEAD, b"\r\n", b"a" * 1000), "drip", ": its answer has more than 0.5 bytes"),
         ("", (_HEAD, b"Content-Length: 3\r\n\r\n", b"ab"), "end", ": its answer breaks off"),
         ("", (_HEAD, b"Transfer-Encoding: chunked\r\n\r\n5\r\n", b"ab"), "end", ": its answer breaks off"),
     ],
@@ -408,7 +408,7 @@ def test_an_answer_without_end_is_cut_off(
     limit: str, parts: tuple[bytes, ...], then: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if limit:
-        monkeypatch.setattr(remote, limit, 0.2)
+        monkeypatch.setattr(remote, limit, 0.5)
     with _answering(*parts, then=then) as server:
         result = run("--server", server, "why", "counting")
     expected = f"feed-assets: server {server}: it has not answered{' ' * (said[0] != ':')}{said}."

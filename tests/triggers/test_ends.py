@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from feed_assets.definitions.verbs.schedules import DELETED, apply_end_of_work
+from feed_assets.definitions.verbs.schedules import apply_end_of_work
 from feed_assets.entities.common import Kind
 from feed_assets.entities.triggers import StartFrom
 from feed_assets.instances.attempts.attempt_inputs import find_batch_events
@@ -51,7 +51,7 @@ def queues(database: Database) -> Queues:
 
 def delete(queues: Queues) -> None:
     with queues.database.begin() as connection:
-        apply_end_of_work(connection, Kind.PROCESS, "p", [CLUSTER], reason=DELETED, now=queues.now)
+        apply_end_of_work(connection, Kind.PROCESS, "p", [CLUSTER], reason="its process was deleted", now=queues.now)
     queues.follow(WITHOUT)
 
 
