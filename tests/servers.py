@@ -3,6 +3,7 @@
 import os
 import shutil
 import socket
+import stat
 import subprocess
 import tempfile
 import time
@@ -83,6 +84,7 @@ def run_tls_postgres() -> Iterator[str]:
     if os.geteuid() == 0:  # under whom it does not run
         as_owner = ("runuser", "-u", "postgres", "--")
         shutil.chown(folder, "postgres")
+        folder.parent.chmod(folder.parent.stat().st_mode | stat.S_IXOTH)  # who owns the folder must reach it
     files = ("-keyout", f"{folder}/key.pem", "-out", f"{folder}/ca.pem")
     names = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
     certificate = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *files, *names)
