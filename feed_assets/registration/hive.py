@@ -68,11 +68,8 @@ class HiveTable(CatalogTable):
         table = self._find_table()
         if table is None:
             return {}
-        known, found = (
-            {values for each in places for values in self._spec(table, each).spellings},
-            dict[str, datetime](),
-        )
-        others = []
+        known = {values for each in places for values in self._spec(table, each).spellings}
+        found, others = dict[str, datetime](), list[Partition]()
         for partition in self._metastore.find_partitions(table, self._metastore.partition_names(table, {})):
             location = plain_url(plain_location(partition.location))
             own = None if partition.values in known else self._own.find(location)

@@ -92,11 +92,9 @@ def verify_registrations(context: OperationContext, query: RegistrationQuery) ->
     """
     compared, found = 0, list[Difference]()
     for record in _find_feeds(context, query):
-        for each in _compare(context, record, query):
-            if isinstance(each, int):
-                compared += each
-            else:
-                found.append(each)
+        count, differences = _compare(context, record, query)
+        compared += count
+        found += differences
     return VerifiedRegistrations(feed=query.feed, instances=compared, differences=tuple(found))
 
 
@@ -169,23 +167,23 @@ def _open(context: OperationContext, record: FeedRecord) -> CatalogTable:
         return open_table(connection, context.stores, record)
 
 
-def _compare(context: OperationContext, record: FeedRecord, query: RegistrationQuery) -> Iterator[Difference | int]:
-    """Yield how many instances were compared, and what differs."""
+def _compare(context: OperationContext, record: FeedRecord, query: RegistrationQuery) -> tuple[int, list[Difference]]:
+    """Return how many instances were compared, and what differs."""
     registration, table, known = record.registration, _open(context, record), list[RegisteredPlace]()
     assert registration is not None
-
-    def differs(time: datetime, reason: str) -> Difference:
-        return Difference(cluster=record.cluster, table=registration.name, nominal_time=time, reason=reason)
-
+    told = list[tuple[datetime, str | None]]()
     for rows, places in iter_places(context, record, *_span(context, query)):
-        yield len(rows)
         known += places
         found = context.stores.ask(registration.store, partial(table.find, places))
-        told = [(row.nominal_time, _describe(row.status, found[row.nominal_time])) for row in rows]
-        yield from (differs(time, reason) for time, reason in told if reason is not None)
+        told += [(row.nominal_time, _describe(row.status, found[row.nominal_time])) for row in rows]
     others = context.stores.ask(registration.store, lambda: table.find_others(known, *_span(context, query)))
-    for name, time in sorted(others.items()):
-        yield differs(time, f"{name} is in a place of the feed, and no instance that is recorded there")
+    reason = "is in a place of the feed, and no instance that is recorded there"
+    told += [(time, f"{name} {reason}") for name, time in sorted(others.items())]
+    return len(known), [
+        Difference(cluster=record.cluster, table=registration.name, nominal_time=time, reason=each)
+        for time, each in told
+        if each is not None
+    ]
 
 
 def _describe(status: FeedInstanceStatus, found: Registered) -> str | None:

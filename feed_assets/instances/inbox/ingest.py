@@ -154,10 +154,10 @@ class _Inbox:
 
     def _choose(self, found: Sequence[InboxFile], real_now: datetime, largest: int | None) -> Iterator[InboxFile]:
         """Yield the files to be read, up to the limits of one instance."""
-        files, size = 0, 0
-        with self._database.read() as connection:
-            known = {each.event for each in self._taken.values()} if self._is_asked else set()
-            held = tell_held(connection, self._record, known)
+        files, size, held = 0, 0, dict[int, str]()
+        if self._is_asked:
+            with self._database.read() as connection:
+                held = tell_held(connection, self._record, {each.event for each in self._taken.values()})
         for file in found:
             if (taken := self._taken.get(file.name)) is not None and taken.version == file.version:
                 if self._is_asked and file.name not in self.seen:
@@ -270,7 +270,10 @@ class _Inbox:
         checksums = {checksum for _, checksum in contents}
         with self._database.read() as connection:
             earlier = TakenFiles(connection).of_contents(*self._record.key, checksums)
-            standing = self._find_standing({file.event for file in earlier})
+        if not earlier:
+            return set()
+        standing = self._find_standing({file.event for file in earlier})
+        with self._database.read() as connection:
             events = EventLog(connection).of_numbers({file.event for file in earlier} - standing)
             rows = FeedInstances(connection).get_many({event.key for event in events.values()})
         gone = {file for file in earlier if file.event in events}
