@@ -57,12 +57,12 @@ def dying(number: int) -> Iterator[Callable[[], bool]]:
     """A process that dies before its n-th request; what it yields says whether it has died."""
     ask, left = HdfsClient._ask, number
 
-    def dies(self: HdfsClient, request: object) -> object:
+    def dies(self: HdfsClient, request: Callable[[object], object], node: str = "") -> object:
         nonlocal left
         left -= 1
         if left <= 0:
             raise Died
-        return ask(self, request)  # type: ignore[arg-type]
+        return ask(self, request, node)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(HdfsClient, "_ask", dies)
