@@ -5,19 +5,16 @@ when ticks have gone on, and the repeat ends as if nothing had happened.
 import os
 import random
 import signal
-import sys
 import traceback
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
-from sqlalchemy import Engine, event
 
 from feed_assets.definitions.store import record_declared
 from feed_assets.engines.port import Work
@@ -29,8 +26,8 @@ from feed_assets.log.removals.store import Sweeps
 from feed_assets.plan.location import declare_location
 from feed_assets.registration.verifying import RegistrationQuery, verify_registrations
 from feed_assets.settings import Settings
-from feed_assets.storage.table.metastore import Metastore
 from feed_assets.storage.table.partitions import plain_location
+from tests.deaths import die_before
 from tests.drills import drill_seed, sized
 from tests.instances.harness import START, LifecycleHarness, feed, process
 from tests.retention.harness import RetentionHarness
@@ -41,8 +38,6 @@ _CHANGES = 250
 """A life has more."""
 NEXT = START + timedelta(days=1)
 GONE = START + timedelta(days=4)
-_CHANGING = frozenset({"os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.link"})
-_WRITING = ("INSERT", "UPDATE", "DELETE")
 _EVERYTHING = RegistrationQuery(feed="sales", cluster=None, start=None, end=None)
 
 
@@ -144,28 +139,8 @@ class Bench:
 
 def live_until_killed(root: Path, port: int | None, number: int) -> None:
     """In a process of its own: live, and die before the n-th change."""
-    seen = 0
-
-    def step(_: object) -> None:
-        nonlocal seen
-        seen += 1
-        if seen == number:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    bench, request = Bench(root, port), Metastore._request
-
-    def watched(metastore: Metastore, call: Any) -> Any:
-        step(call)
-        return request(metastore, call)
-
-    def on_statement(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
-        if statement.startswith(_WRITING):
-            step(statement)
-
-    Metastore._request = watched  # type: ignore[method-assign]
-    event.listen(Engine, "before_cursor_execute", on_statement)
-    event.listen(Engine, "commit", step)
-    sys.addaudithook(lambda name, _: step(name) if name in _CHANGING else None)
+    bench = Bench(root, port)
+    die_before(number)
     bench.live(timedelta(0), (1, 2, 3))
     os._exit(0)
 

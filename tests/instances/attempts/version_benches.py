@@ -5,8 +5,6 @@ A killed process counts what changes anything: files, objects, calls to the meta
 """
 
 import os
-import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -15,8 +13,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
-
-from sqlalchemy import Engine, event
 
 from feed_assets.engines.port import Work
 from feed_assets.entities.feed import Feed
@@ -31,7 +27,7 @@ from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Availability
 from feed_assets.storage.registry import open_store
-from feed_assets.storage.table.metastore import Metastore
+from tests.deaths import die_before
 from tests.instances.harness import START, LifecycleHarness, process, validity
 from tests.storage.watched import CHANGES, WatchedClient
 from tests.tables import Catalog
@@ -39,8 +35,6 @@ from tests.tables import Catalog
 FEED = "lands"
 OLD, NEW = "old", "new"
 FILES = ("part-0.csv", "part-1.csv")
-_CHANGING = frozenset({"os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.link"})
-_WRITING = ("INSERT", "UPDATE", "DELETE")
 
 
 @dataclass(slots=True)
@@ -242,30 +236,8 @@ def make(kind: str, folder: Path, **where: Any) -> Bench:
 
 def work_until_killed(kind: str, folder: Path, where: dict[str, Any], sweep: str | None, number: int) -> None:
     """In a process of its own: publish `new`, or undo a sweep, and die before the n-th change."""
-    seen = 0
-
-    def step(_: object) -> None:
-        nonlocal seen
-        seen += 1
-        if seen == number:
-            os.kill(os.getpid(), signal.SIGKILL)
-
     bench = Bench(kind, folder, **where)
-    request = Metastore._request
-
-    def watched(metastore: Metastore, call: Any) -> Any:
-        step(call)
-        return request(metastore, call)
-
-    def on_statement(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
-        if statement.startswith(_WRITING):
-            step(statement)
-
-    bench.step = step
-    Metastore._request = watched  # type: ignore[method-assign]
-    event.listen(Engine, "before_cursor_execute", on_statement)
-    event.listen(Engine, "commit", step)
-    sys.addaudithook(lambda name, _: step(name) if name in _CHANGING else None)
+    bench.step = die_before(number)
     if sweep is not None:
         bench.undo(sweep, 50)
     else:
