@@ -13,7 +13,7 @@ from feed_assets.catalog.writing import Target
 from feed_assets.entities.common import Kind, RetentionAction
 from feed_assets.entities.content.columns import iter_columns, parse_columns, parse_nested
 from feed_assets.entities.feed import ClusterRole
-from feed_assets.entities.flow_names import is_flow
+from feed_assets.entities.flow_names import is_of_feed
 from feed_assets.entities.maps import EMPTY
 from feed_assets.entities.metadata import (
     Metadata,
@@ -107,7 +107,7 @@ def iter_descriptions(plan: Plan, circumstances: Circumstances) -> Iterator[Desc
         feeds.setdefault(feed.feed, []).append(feed)
     processes: dict[str, list[ProcessRecord]] = {}
     for process in plan.processes.values():
-        if not is_flow(process.process):
+        if not is_of_feed(process.process):
             processes.setdefault(process.process, []).append(process)
     for (kind, name), facts in plan.facts.items():
         match Kind(kind):
@@ -220,8 +220,8 @@ def _feed(
         "replication": f"{sources} to {targets}" if sources and targets else None,
         "asset": "/".join(feed.produced_by) if feed.produced_by else None,
         SCHEDULE: circumstances.schedule_of(Kind.FEED, name, clusters),
-        "readers": _names(edge.process for each in on for edge in each.inputs_of if not is_flow(edge.process)),
-        "writers": _names(edge.process for each in on for edge in each.outputs_of if not is_flow(edge.process)),
+        "readers": _names(edge.process for each in on for edge in each.inputs_of if not is_of_feed(edge.process)),
+        "writers": _names(edge.process for each in on for edge in each.outputs_of if not is_of_feed(edge.process)),
     }
     tags = {
         "external": any(each.is_external for each in on),

@@ -112,8 +112,10 @@ PAGE = 10
 
 
 class Lifecycle(StrEnum):
-    """The lifecycles of instances, with Falcon's names: execution of a process; replication and eviction of a feed."""
+    """The lifecycles of instances, with Falcon's names: execution of a process; the others of a feed."""
 
     EXECUTION = "execution"
     REPLICATION = "replication"
+    IMPORT = "import"
+    EXPORT = "export"
     EVICTION = "eviction"

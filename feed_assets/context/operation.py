@@ -17,7 +17,7 @@ from feed_assets.context.consolidation import Lifecycle
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.errors import AmbiguousNameError, DefinitionsError, EntityNotFoundError
-from feed_assets.entities.flow_names import declared_by, describe_process, is_flow
+from feed_assets.entities.flow_names import declared_by, describe_process, is_of_feed
 from feed_assets.errors import Fault, WrongUsageError, find_similar
 from feed_assets.issues import Issue
 from feed_assets.loading.entity_files import values_of
@@ -214,7 +214,7 @@ class OperationContext(LifecycleContext):
             EntityNotFoundError: none ever had it.
             WrongUsageError: the kind has no instances.
         """
-        if is_flow(name):
+        if is_of_feed(name):
             of, declared = declared_by(name)
             self.kinds_ever(connection, declared, of)
             return (Kind.PROCESS,)
@@ -342,7 +342,7 @@ def note_target(context: OperationContext, author: str, action: str, target: str
 
 LIFECYCLES = {
     Kind.PROCESS: (Lifecycle.EXECUTION,),
-    Kind.FEED: (Lifecycle.REPLICATION, Lifecycle.EVICTION),
+    Kind.FEED: (Lifecycle.REPLICATION, Lifecycle.IMPORT, Lifecycle.EXPORT, Lifecycle.EVICTION),
 }
 
 
@@ -413,7 +413,7 @@ def resolve_subject(
         DateTimeError: the instance is not a time.
     """
     wanted = frozenset(map(Lifecycle, lifecycles))
-    kinds = context.kinds_of(name, Kind.PROCESS if is_flow(name) else kind)
+    kinds = context.kinds_of(name, Kind.PROCESS if is_of_feed(name) else kind)
     chosen = [each for each in kinds if wanted and wanted.issubset(LIFECYCLES[each])] or kinds
     if len(chosen) > 1 and preferred is None:
         raise AmbiguousNameError(name=name, kinds=kinds)

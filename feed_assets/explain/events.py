@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from sqlalchemy import Connection
 
-from feed_assets.entities.flow_names import describe_process, is_flow, source_of
+from feed_assets.entities.flow_names import describe_process, is_of_feed, source_of
 from feed_assets.explain.facts import FeedFacts
 from feed_assets.explain.records import Reason, ReasonCode
 from feed_assets.instances.lists.rows import rendered
@@ -107,7 +107,7 @@ def _name_process(name: str) -> str:
     >>> _name_process("count"), _name_process("clicks@east")
     ('process count', "the replication of feed 'clicks' from east")
     """
-    return describe_process(name) if is_flow(name) else f"process {name}"
+    return describe_process(name) if is_of_feed(name) else f"process {name}"
 
 
 def event_facts(event: FeedEvent) -> dict[str, object]:

@@ -17,7 +17,7 @@ from feed_assets.context.heartbeat import find_silence
 from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.context.safe_mode import HELD
 from feed_assets.entities.common import Kind
-from feed_assets.entities.flow_names import declared_by, describe_process, is_flow
+from feed_assets.entities.flow_names import declared_by, describe_process, is_flow, is_of_feed
 from feed_assets.explain.facts import FeedFacts, InstanceFacts, ProcessFacts, is_ready, load_instance_facts
 from feed_assets.explain.lateness import explain_deadlines, explain_messages
 from feed_assets.explain.records import Explanation, Reason, ReasonCode
@@ -265,7 +265,7 @@ class _Explainer:
             text=text,
             blocks=True,
             facts={**facts, "expected": blocker.expected},
-            command=follow_command(*key) if is_gone and not is_flow(edge.process) else None,
+            command=follow_command(*key) if is_gone and not is_of_feed(edge.process) else None,
             causes=tuple(self.feed(FeedKey(*edge.feed_key, time)) for time in missing[:followed]),
         )
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from feed_assets.entities.common import Kind
-from feed_assets.entities.flow_names import describe_process, is_flow
+from feed_assets.entities.flow_names import describe_process, is_flow, is_of_feed
 from feed_assets.json_form import NominalTime
 from feed_assets.timing.dates import render_datetime
 
@@ -115,9 +115,9 @@ class Explanation:
 
     @property
     def label(self) -> str:
-        """The process, feed or flow, and its cluster, in messages."""
-        if self.kind is Kind.PROCESS and is_flow(self.name):
-            return f"{describe_process(self.name)} to {self.cluster}"
+        """The process, feed, flow or transfer, and its cluster, in messages."""
+        if self.kind is Kind.PROCESS and is_of_feed(self.name):
+            return f"{describe_process(self.name)} {'to' if is_flow(self.name) else 'on'} {self.cluster}"
         return f"{self.kind.value} {self.name} on {self.cluster}"
 
     @property

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from feed_assets.context.operation import OperationContext, Subject, as_version
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
-from feed_assets.entities.flow_names import declared_by, is_flow, source_of
+from feed_assets.entities.flow_names import declared_by, is_of_feed, source_of
 from feed_assets.entities.process import Process
 from feed_assets.instances.inbox.store import TakenFiles
 from feed_assets.instances.inbox.taken import ORIGIN as INBOX
@@ -91,7 +91,7 @@ def _find_subject(context: OperationContext, connection: Connection, kind: Kind,
     if records:
         zone = zone_of_keys(records[0].sequence)
     else:
-        by = declared_by(name) if is_flow(name) else (kind, name)
+        by = declared_by(name) if is_of_feed(name) else (kind, name)
         versions = [each for each in Definitions(connection).history(*by) if each.text is not None]
         last = [Member(kind=each.kind, name=each.name, version=each.version) for each in versions[-1:]]
         loaded = context.timeline.load_recorded(connection, last)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection
 
 from feed_assets.command_lines import follow_command
-from feed_assets.entities.flow_names import is_flow
+from feed_assets.entities.flow_names import is_of_feed
 from feed_assets.entities.process import OnTimeout
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.records import FeedSpan, ProcessInstance, ProcessKey
@@ -244,7 +244,7 @@ def find_gone(
         wanted = group if any(feed not in declared for feed in plan.feeds) else {}
         for key, by_time in input_states_many(connection, plan, wanted, as_of).items():
             for time, states in by_time.items():
-                closed = {state.edge.feed_key for state in closed_gates(states) if not is_flow(state.edge.process)}
+                closed = {state.edge.feed_key for state in closed_gates(states) if not is_of_feed(state.edge.process)}
                 for feed in closed.difference(declared):
                     found[key, feed].append(time)
     for (consumer, (name, _)), missing in sorted(found.items()):

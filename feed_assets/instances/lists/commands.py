@@ -52,7 +52,7 @@ _FILTER = f"FIELD:value with FIELD one of {', '.join(FilterField)}; may be repea
 _ORDER = "By default the newest first, or with a start the oldest first."
 _DIRECTION = "The direction of --order-by; by default ascending."
 _LENGTH = "How many of each cluster: the newest, 10 by default; with --start the oldest, all by default."
-_LIFECYCLE = "For a feed replication (the default if it is copied) or eviction; may be repeated."
+_LIFECYCLE = "For a feed replication (the default if it is copied), import, export or eviction; may be repeated."
 
 Cluster = Annotated[
     str | None, Param("The cluster; by default each on which a process writes the feed.", of=(Kind.CLUSTER,))

@@ -1,6 +1,6 @@
-"""What a subject stands for: instances of a process, the copies of a feed, its evictions, or its data. These are
-Falcon's lifecycles. Copies are recorded as instances of flows, which are named `feed@source`. Users name the feed, and
-may name a flow wherever a process or feed is accepted.
+"""What a subject stands for: instances of a process, the copies of a feed, its imports, exports and evictions, or its
+data. These are Falcon's lifecycles. Copies are recorded as instances of flows, which are named `feed@source`, transfers
+as those of `feed.import` and `feed.export`. Users name the feed, and may name any of these where a process is accepted.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -11,9 +11,9 @@ from feed_assets.context.consolidation import Consolidated, Item, Lifecycle, con
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import LIFECYCLES, OperationContext, Subject
 from feed_assets.entities.common import Kind, label_of
-from feed_assets.entities.flow_names import flow_name, is_flow, source_of
+from feed_assets.entities.flow_names import Transfer, flow_name, source_of, transfer_name
 from feed_assets.instances.lists.ranges import InstanceQuery, statuses_of
-from feed_assets.instances.lists.rows import source_cluster
+from feed_assets.instances.lists.rows import lifecycle_of, source_cluster
 from feed_assets.timing.sequence import InstanceSequence
 
 
@@ -46,25 +46,26 @@ def find_subjects(context: OperationContext, subject: Subject) -> Subjects:
         InstanceQueryError: it does not have one of the lifecycles.
     """
     lifecycles = subject.lifecycles
-    if is_flow(subject.name):
-        _require(subject.name, lifecycles, (Lifecycle.REPLICATION, Lifecycle.EXECUTION))
-        return _everywhere([replace(subject, lifecycles=frozenset({Lifecycle.REPLICATION}))])
+    if (own := lifecycle_of(subject.name)) is not None:
+        _require(subject.name, lifecycles, (own, Lifecycle.EXECUTION))
+        return _everywhere([replace(subject, lifecycles=frozenset({own}))])
     label = label_of((subject.kind, subject.name))
     _require(label, lifecycles, LIFECYCLES[subject.kind])
     if subject.kind is Kind.PROCESS:
         return find_data(subject)
-    flows = list(_iter_flows(context, subject))
-    if Lifecycle.REPLICATION in lifecycles and not flows:
-        to = f" to {', '.join(sorted(subject.clusters))}" if subject.clusters else ""
+    work = list(_iter_work(context, subject, lifecycles or {Lifecycle.REPLICATION}))
+    for lacking in sorted(lifecycles - {Lifecycle.EVICTION} - {lifecycle_of(each.name) for each in work}):
+        verb, preposition = _WORDS[lacking]
+        on = f" {preposition} {', '.join(sorted(subject.clusters))}" if subject.clusters else ""
         raise InstanceQueryError(
-            subject=f"Incorrect lifecycle {Lifecycle.REPLICATION}",
-            reason=f"{label} is not copied{to}",
+            subject=f"Incorrect lifecycle {lacking}",
+            reason=f"{label} is not {verb}{on}",
             next_step="Ask for eviction or, without a lifecycle, for its data.",
         )
-    if not flows and not lifecycles:
+    if not work and not lifecycles:
         return find_data(subject)
     evicted = [replace(subject, lifecycles=frozenset({Lifecycle.EVICTION}))] if Lifecycle.EVICTION in lifecycles else []
-    return _everywhere([*(flows if lifecycles != {Lifecycle.EVICTION} else ()), *evicted])
+    return _everywhere([*work, *evicted])
 
 
 def subjects_of(context: OperationContext, query: InstanceQuery) -> Subjects:
@@ -139,14 +140,23 @@ def find_single(context: OperationContext, subject: Subject) -> Subjects:
     return find_work(context, subject) if subject.kind is Kind.PROCESS or subject.lifecycles else find_data(subject)
 
 
-def _iter_flows(context: OperationContext, feed: Subject) -> Iterator[Subject]:
-    """Yield the flows of a feed to its asked clusters."""
-    for source in feed.on:
-        name = flow_name(feed.name, source)
+_WORDS = {
+    Lifecycle.REPLICATION: ("copied", "to"),
+    Lifecycle.IMPORT: ("imported", "on"),
+    Lifecycle.EXPORT: ("exported", "on"),
+}
+
+
+def _iter_work(context: OperationContext, feed: Subject, lifecycles: Collection[Lifecycle]) -> Iterator[Subject]:
+    """Yield the flows of a feed to its asked clusters, and the transfers on them."""
+    for name in (
+        *(flow_name(feed.name, each) for each in feed.on),
+        *(transfer_name(feed.name, each) for each in Transfer),
+    ):
+        own = lifecycle_of(name)
         records = tuple(record for each in feed.on if (record := context.plan.processes.get((name, each))) is not None)
-        if any(record.cluster in feed.asked for record in records):
-            chosen = frozenset({Lifecycle.REPLICATION})
-            yield replace(feed, kind=Kind.PROCESS, name=name, records=records, lifecycles=chosen)
+        if own is not None and own in lifecycles and any(record.cluster in feed.asked for record in records):
+            yield replace(feed, kind=Kind.PROCESS, name=name, records=records, lifecycles=frozenset({own}))
 
 
 def require_statuses(query: InstanceQuery, subjects: Iterable[Subject]) -> None:
@@ -170,6 +180,6 @@ def _require(label: str, lifecycles: Collection[Lifecycle], known: Sequence[Life
     if wrong:
         raise InstanceQueryError(
             subject=f"Incorrect lifecycle {', '.join(sorted(wrong))}",
-            reason=f"{label} has {' and '.join(known)}",
+            reason=f"{label} has {', '.join(known[:-1])}{' and ' if known[1:] else ''}{known[-1]}",
             next_step=f"Ask for {' or '.join(known)}, or name none.",
         )

@@ -12,7 +12,7 @@ from feed_assets.context.consolidation import Lifecycle
 from feed_assets.context.operation import OperationContext
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import ClusterRole
-from feed_assets.entities.flow_names import source_of
+from feed_assets.entities.flow_names import parse_transfer, source_of
 from feed_assets.errors import render_some
 from feed_assets.json_form import Hidden, NominalTime, shown, shows
 from feed_assets.log.events import EventLog
@@ -144,8 +144,16 @@ def rendered(moment: datetime | None) -> str | None:
     return None if moment is None else f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
+def lifecycle_of(name: str) -> Lifecycle | None:
+    """Return the lifecycle of a flow or transfer; None for a process."""
+    transfer = parse_transfer(name)
+    if transfer is not None:
+        return Lifecycle(transfer[1].value)
+    return None if source_of(name) is None else Lifecycle.REPLICATION
+
+
 def process_row(context: OperationContext, instance: ProcessInstance, details: tuple[str, ...] = ()) -> InstanceRow:
-    """Return the row of an instance of a process or flow."""
+    """Return the row of an instance of a process, flow or transfer."""
     is_waiting = instance.status is ProcessInstanceStatus.WAITING
     source = source_of(instance.process)
     return InstanceRow(
@@ -153,7 +161,7 @@ def process_row(context: OperationContext, instance: ProcessInstance, details: t
         name=instance.process,
         cluster=instance.cluster,
         source_cluster=source,
-        lifecycle=Lifecycle.REPLICATION if source else None,
+        lifecycle=lifecycle_of(instance.process),
         nominal_time=instance.nominal_time,
         status=instance.status.value,
         details=details,

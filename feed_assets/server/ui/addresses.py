@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from urllib.parse import quote, urlencode, urlsplit
 
 from feed_assets.entities.common import Kind
-from feed_assets.entities.flow_names import declared_by, is_flow
+from feed_assets.entities.flow_names import declared_by, is_of_feed
 from feed_assets.page_addresses import HOME, instance_address
 
 __all__ = [
@@ -41,12 +41,12 @@ def address_of(*parts: str, **values: object) -> str:
 
 
 def entity_address(kind: str, name: str) -> str:
-    """Return the address of an entity; of a flow that of its feed.
+    """Return the address of an entity; of a flow or transfer that of its feed.
 
     >>> entity_address("feed", "flights"), entity_address("process", "flights@east")
     ('/ui/feed/flights', '/ui/feed/flights')
     """
-    return address_of(*declared_by(name)) if is_flow(name) else address_of(kind, name)
+    return address_of(*declared_by(name)) if is_of_feed(name) else address_of(kind, name)
 
 
 def version_address(kind: str, name: str, version: int | str) -> str:

@@ -126,10 +126,13 @@ def test_row_112_a_process_has_its_execution_only(context: OperationContext) -> 
             InstanceQueryError, match=r"Incorrect lifecycle .*: process 'count' has execution\. Ask for"
         ):
             listed(context, "count", Kind.PROCESS, lifecycles=wrong)
-    with pytest.raises(InstanceQueryError, match="Incorrect lifecycle execution: feed 'clicks' has replication and"):
+    known = "feed 'clicks' has replication, import, export and eviction"
+    with pytest.raises(InstanceQueryError, match=f"Incorrect lifecycle execution: {known}"):
         listed(context, "clicks", lifecycles=execution)
     with pytest.raises(InstanceQueryError, match="Incorrect lifecycle replication: feed 'counts' is not copied"):
         listed(context, "counts", lifecycles=REPLICATION)
+    with pytest.raises(InstanceQueryError, match="Incorrect lifecycle export: feed 'clicks' is not exported"):
+        listed(context, "clicks", lifecycles=frozenset({Lifecycle.EXPORT, Lifecycle.REPLICATION}))
 
 
 def test_row_112_a_flow_may_be_named_wherever_a_process_or_feed_is(context: OperationContext) -> None:
