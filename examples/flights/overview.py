@@ -97,7 +97,7 @@ def _due(sequence: InstanceSequence, as_of: datetime) -> range:
 def process_overview(database: Database, record: ProcessRecord, as_of: datetime) -> ProcessOverview:
     """Return the statistics of a process at `as_of`."""
     due = _due(record.sequence, as_of)
-    made = FeedEventKind.PRODUCED if record.copy is None else FeedEventKind.REPLICATED
+    made = FeedEventKind.REPLICATED if record.is_flow else FeedEventKind.PRODUCED
     with database.read() as connection:
         statuses = ProcessInstances(connection).counts(record.process, record.cluster)
         seconds = [

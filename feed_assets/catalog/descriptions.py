@@ -23,7 +23,7 @@ from feed_assets.entities.metadata import (
     Origin,
     Scope,
 )
-from feed_assets.entities.workflow import order_steps
+from feed_assets.entities.workflow import Workflow, order_steps
 from feed_assets.issues import EntityKey
 from feed_assets.log.definitions.records import Recorded, Schedule, ScheduleState
 from feed_assets.masking import encodable, mask
@@ -37,6 +37,7 @@ from feed_assets.plan.records import (
     Plan,
     ProcessRecord,
     RetentionRecord,
+    steps_of,
 )
 from feed_assets.setting_sections import EVERYTHING, SystemMetadataSettings
 from feed_assets.timing.dates import render_datetime
@@ -238,9 +239,9 @@ def _process(
     if not on:
         return {}, frozenset()
     process = on[0]
-    workflow = process.workflow
-    steps = workflow.steps if workflow is not None else {}
-    paths = [steps[step].path for step in order_steps(steps)] or [workflow.path if workflow is not None else ""]
+    steps = steps_of(process.work)
+    paths = [steps[step].path for step in order_steps(steps)]
+    paths = paths or ([process.work.path] if isinstance(process.work, Workflow) else [])
     system = {
         **_times(on),
         "engine": process.engine,

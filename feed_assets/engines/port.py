@@ -344,8 +344,8 @@ class Work:
     inputs: tuple[InputData, ...]
     outputs: tuple[OutputTarget, ...]
     engine: str
-    path: str
     root: Path
+    path: str = ""
     properties: Mapping[str, str] = field(default_factory=dict)
     libs: tuple[str, ...] = ()
     submit: SubmitOptions | None = None

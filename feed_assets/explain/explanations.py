@@ -345,7 +345,7 @@ def explain_behind(
     """Yield which replicas of an instance are behind, or that it is one; each with the state of the copy."""
     plan = context.plan
     related = [edge.process_key for edge in record.outputs_of] + [edge.process_key for edge in record.inputs_of]
-    flows = [flow for each in related if (flow := plan.processes.get(each)) is not None and flow.copy is not None]
+    flows = [flow for each in related if (flow := plan.processes.get(each)) is not None and flow.is_flow]
     keys = {ProcessKey(*flow.key, key.nominal_time): flow for flow in flows}
     rows, checks = ProcessInstances(connection).get_many(keys), LateChecks(connection)
     for copy, flow in keys.items():

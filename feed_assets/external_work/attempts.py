@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 from feed_assets.command_lines import command_line, instance_command
 from feed_assets.context.operation import AttemptContext
 from feed_assets.entities.common import Kind
+from feed_assets.entities.workflow import Workflow
 from feed_assets.errors import Fault
 from feed_assets.instances.attempts.attempt_inputs import freeze_inputs
 from feed_assets.instances.attempts.attempts import begin_attempt
@@ -31,7 +32,7 @@ from feed_assets.log.records import Attempt, EntityKey, ProcessInstance, Process
 from feed_assets.log.run_names import describe_run
 from feed_assets.masking import get_logger
 from feed_assets.plan.edges import OutputEdge
-from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
+from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord, steps_of
 from feed_assets.releases.timeline import ActiveRelease, ReleaseTimeline
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.paths import is_content
@@ -203,8 +204,8 @@ def _begin(
             )
     attempt = begin_attempt(connection, record, key.nominal_time, run_id, as_of, active.release).attempt
     frozen = freeze_inputs(connection, key, states, {}, as_of)
-    workflow = record.workflow
-    if workflow is not None and workflow.steps:
+    workflow = record.work
+    if isinstance(workflow, Workflow) and workflow.steps:
         former = FormerSteps.load(connection, key, attempt)
         basis = build_basis(record, workflow, frozen)
         Steps(connection).add(plan_steps(workflow.steps, key, attempt, basis, former))
@@ -398,7 +399,7 @@ def find_taken(connection: Connection, record: ProcessRecord, key: str, run_id: 
 
 def require_step(record: ProcessRecord, name: str) -> None:
     """Raise BatchRefusedError unless a process has a step of this name."""
-    steps = record.workflow.steps if record.workflow is not None else {}
+    steps = steps_of(record.work)
     if name not in steps:
         known = f"Its steps are {', '.join(steps)}." if steps else "Declare it below workflow.steps."
         raise refuse(record, f"it has no step {name!r}", known, Fault.MISSING)
@@ -417,7 +418,7 @@ def begin_step(connection: Connection, batch: BatchAtWork, name: str, now: datet
         kept = f", kept from attempt {run.made_in}" if run.status is StepStatus.KEPT else ""
         raise batch.refuse(f"step {name!r} has ended already{kept}", _next_of(batch))
     before = {each.step: each for each in batch.steps}
-    for other in batch.record.workflow.steps[name].after if batch.record.workflow is not None else ():
+    for other in steps_of(batch.record.work)[name].after:
         if not before[other].is_done:
             reason = f"step {name!r} comes after {other!r}, which is {before[other].status.value}"
             raise batch.refuse(reason, f"Begin with that: {batch.start(other)}")

@@ -279,14 +279,14 @@ class RecordedLineage(LineagePort):
             key = each.key[:2]
             declared = self._timeline.plan.processes.get(key)
             record: ProcessRecord | None = None
-            if declared is not None and declared.mirror is not None:
+            if declared is not None and declared.directories:
                 active = self._timeline.find_or_declared(self._connection, key, each.nominal_time)
                 record = active.record if active is not None else None
             elif declared is None and not each.inputs and not each.outputs:
                 releases = (row for row in Releases(self._connection).of(*key) if row.release == each.release)
                 record = next((self._timeline.compile_release(self._connection, row) for row in releases), None)
-            if record is not None and record.mirror is not None:
-                found += [(each, source.url, target.url) for source, target in record.mirror.directories]
+            places = record.directories if record is not None else ()
+            found += [(each, source.url, target.url) for source, target in places]
         return found
 
 

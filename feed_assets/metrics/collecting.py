@@ -362,7 +362,7 @@ class _Reader:
     def _copies(self) -> Iterator[_Found]:
         behind = {(each.flow, each.cluster): each for each in LateChecks(self._connection).behind(self._as_of)}
         for key, record in self._plan.processes.items():
-            if record.copy is not None:
+            if record.is_flow:
                 yield self._of(families.BEHIND, key, value=behind[key].instances if key in behind else 0)
 
     def _deadlines(self) -> Iterator[_Found]:
@@ -399,7 +399,7 @@ class _Reader:
         if record.is_external:
             return FeedEventKind.ARRIVED
         writers = (self._plan.processes.get(edge.process_key) for edge in record.outputs_of)
-        is_replica = any(writer is not None and writer.copy is not None for writer in writers)
+        is_replica = any(writer is not None and writer.is_flow for writer in writers)
         return FeedEventKind.REPLICATED if is_replica else FeedEventKind.PRODUCED
 
     def _declared(self, family: Family) -> Mapping[_Key, FeedRecord | ProcessRecord]:
@@ -414,7 +414,7 @@ class _Reader:
         pipelines = []
         if Label.PIPELINE in family.labels:
             record = self._plan.processes[key]
-            pipelines = ["" if record.copy is not None else ",".join(record.facts.groups)]
+            pipelines = ["" if record.is_of_feed else ",".join(record.facts.groups)]
         of_it = (cluster, *pipelines, entity, *filter(None, labels))
         return _Found(_Owner(cluster, entity), family, of_it, value, occurrences)
 

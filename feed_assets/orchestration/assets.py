@@ -118,7 +118,7 @@ def _checks(layout: AssetLayout, process: ProcessRecord) -> list[dg.AssetCheckSp
     for edge in process.own_outputs:
         feed, (asset, grid) = layout.plan.feeds[edge.feed_key], layout.feed_asset(edge.feed_key)
         found += build_column_check(asset, feed, process)
-        found += build_quality_check(asset, feed, grid) if process.copy is None else []
+        found += build_quality_check(asset, feed, grid) if not process.is_flow else []
     return found
 
 

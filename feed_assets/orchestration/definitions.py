@@ -194,7 +194,7 @@ def assemble_definitions(
     clusters = list(runtime.plan.clusters)
     retention = {cluster: jobs.build_retention_job(runtime, cluster) for cluster in clusters}
     replication = {cluster: jobs.build_replication_job(runtime, layout.find_asset, cluster) for cluster in clusters}
-    copied_to = sorted({each.cluster for each in runtime.plan.processes.values() if each.copy is not None})
+    copied_to = sorted({each.cluster for each in runtime.plan.processes.values() if each.is_flow})
     built = [*build_feed_assets(runtime, layout), _location_asset(runtime)]
     check_user_assets(layout, built, assets)
     return dg.Definitions(

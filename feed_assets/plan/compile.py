@@ -42,12 +42,11 @@ from feed_assets.entities.replication import (
 )
 from feed_assets.entities.triggers import OnUpdate
 from feed_assets.issues import EntityKey, SourceMap
-from feed_assets.plan.copy_records import CopyOptions, Directory, MirrorRecord, OnError, StoreAddress
+from feed_assets.plan.copy_records import CopyOptions, CopyRecord, Directory, MirrorRecord, OnError, StoreAddress
 from feed_assets.plan.edges import InputEdge, Key, OutputEdge, Pending, compile_trigger
 from feed_assets.plan.places import address_of, lake_of, locate, locate_table
 from feed_assets.plan.records import (
     ClusterRecord,
-    CopyRecord,
     DatasourceRecord,
     EntityFacts,
     FeedRecord,
@@ -151,8 +150,7 @@ def compile_flow(bundle: Bundle, feed: Feed, source: str, target: str, facts: En
         delay=flow_delay(feed, source),
         inputs=(read,),
         outputs=(write,),
-        workflow=None,
-        copy=CopyRecord(source=source, options=copy_options(policy, part)),
+        work=CopyRecord(source=source, options=copy_options(policy, part)),
         properties=tuple(feed.properties.items()),
         parallel=policy.parallel or 1,
         order=policy.order or Order.FIFO,
@@ -315,7 +313,7 @@ class _Compiler:
                 yield flow
 
     def process(self, process: Process, cluster: str) -> ProcessRecord:
-        sequence = process.sequence_on(cluster)
+        sequence, mirror = process.sequence_on(cluster), process.workflow.mirror
         late = frozenset(process.late_process.inputs) if process.late_process else frozenset()
         inputs = tuple(self._input(process, name, cluster, sequence, is_late=name in late) for name in process.inputs)
         outputs = self._outputs_of(process, cluster, sequence)
@@ -331,8 +329,7 @@ class _Compiler:
             delay=timedelta(0),
             inputs=inputs,
             outputs=outputs,
-            workflow=process.workflow,
-            copy=None,
+            work=compile_mirror(self._bundle, mirror, cluster) if mirror is not None else process.workflow,
             properties=tuple(process.properties.items()),
             parallel=process.parallel,
             order=process.order,
@@ -348,7 +345,6 @@ class _Compiler:
             fingerprint=release_fingerprint(self._bundle, process, cluster),
             members=_members(self._bundle, process, cluster),
             facts=self._facts(process),
-            mirror=compile_mirror(self._bundle, mirror, cluster) if (mirror := process.workflow.mirror) else None,
             trigger=compile_trigger(self._bundle, process, cluster),
             is_enumerated=not process.makes_batches,
             sla=None if process.makes_batches else compile_sla(process.sla_on(cluster)),

@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import ClassVar
 
 from feed_assets.entities.copies.mirror import MirrorSnapshots
 from feed_assets.entities.copies.options import Preserve, RemovedFiles, Verification
 from feed_assets.entities.maps import EMPTY, FrozenMap
+from feed_assets.entities.workflow import WorkflowEngine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +107,7 @@ class Directory:
 class MirrorRecord:
     """The directories of a mirror, each (source, target) separately. `share` and `files` limit what one run removes."""
 
+    engine: ClassVar[WorkflowEngine] = WorkflowEngine.DIRECTORY_MIRROR
     directories: tuple[tuple[Directory, Directory], ...]
     options: CopyOptions
     share: float
@@ -112,7 +115,11 @@ class MirrorRecord:
     allow_emptying: bool
     snapshots: MirrorSnapshots | None
 
-    @property
-    def work(self) -> str:
-        """The mirrored directories, for people."""
-        return ", ".join(f"{source.url} → {target.url}" for source, target in self.directories)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyRecord:
+    """The source of a flow: the instances of its feed on the cluster `source`."""
+
+    engine: ClassVar[str] = "replication"
+    source: str
+    options: CopyOptions

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from operator import attrgetter
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar, assert_never
 from zlib import crc32
 
-from feed_assets.entities.common import LocationKind, Occasion, RetentionAction, Sla
+from feed_assets.entities.common import Kind, LocationKind, Occasion, RetentionAction, Sla
 from feed_assets.entities.content.quality import Quality
 from feed_assets.entities.copies.options import Columns, Existing
 from feed_assets.entities.feed import ClusterRole, FeedFormat
@@ -19,9 +19,9 @@ from feed_assets.entities.maps import EMPTY
 from feed_assets.entities.metadata import MetadataKey
 from feed_assets.entities.process import CatchUp, OnTimeout, Order, ProcessSla, Retry, RetryPolicy
 from feed_assets.entities.triggers import OnUpdate
-from feed_assets.entities.workflow import Workflow, WorkflowEngine, order_steps
+from feed_assets.entities.workflow import Step, Workflow, WorkflowEngine, order_steps
 from feed_assets.issues import EntityKey
-from feed_assets.plan.copy_records import CopyOptions, MirrorRecord, StoreAddress
+from feed_assets.plan.copy_records import CopyRecord, Directory, MirrorRecord, StoreAddress
 from feed_assets.plan.edges import InputEdge, Key, OutputEdge, TriggerInput, TriggerRecord
 from feed_assets.receivers import Channel
 from feed_assets.timing.sequence import Frequency, InstanceSequence
@@ -214,14 +214,6 @@ class ClusterRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CopyRecord:
-    """The source of a flow: the instances of its feed on the cluster `source`."""
-
-    source: str
-    options: CopyOptions
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InboxRecord:
     """The inbox of a feed: a directory below the root of a store, and which files are taken from there, and when.
 
@@ -340,6 +332,18 @@ class LateRecord:
     workflows: tuple[tuple[str, Workflow], ...]
 
 
+EngineWork: TypeAlias = Workflow | MirrorRecord
+"""The work of an engine, which makes one instance after the other."""
+
+AnyWork: TypeAlias = EngineWork | CopyRecord
+"""What a process does: the code of users, or what this program does itself. Copies are made many at once."""
+
+
+def steps_of(work: AnyWork) -> Mapping[str, Step]:
+    """Return the steps of which a work consists, by name; none of other work."""
+    return work.steps if isinstance(work, Workflow) else EMPTY
+
+
 DEFINITION_DIGITS = 16
 """So many digits of the digest of a definition stand with an instance."""
 
@@ -348,12 +352,12 @@ DEFINITION_DIGITS = 16
 class ProcessRecord:
     """A process on one cluster, or a flow to it: the replication of a feed from a source.
 
-    A flow has a `copy` instead of a workflow. A process whose workflow is a `mirror` has that, too. `entity` is the
-    declaring entity. An instance is created `delay` after its nominal time. `members` are the definitions that the
-    record consists of: its own, its feeds' and its clusters'. `fingerprint` decides whether other definitions mean a
-    new release (see `plan/release_fingerprint.py`). `priority` is from 2 (first) to -2; `queue` is a queue of YARN. If
-    it `is_enumerated`, there is an instance at every time of its sequence; else something makes each: a batch, or the
-    event that a flow copies. Without a `timeout` it waits for ever: the one copy of a current instance.
+    `entity` is the declaring entity, of a flow the feed. An instance is created `delay` after its nominal time.
+    `members` are the definitions that the record consists of: its own, its feeds' and its clusters'. `fingerprint`
+    decides whether other definitions mean a new release (see `plan/release_fingerprint.py`). `priority` is from 2
+    (first) to -2; `queue` is a queue of YARN. If it `is_enumerated`, there is an instance at every time of its
+    sequence; else something makes each: a batch, or the event that a flow copies. Without a `timeout` it waits for
+    ever: the one copy of a current instance.
     """
 
     process: str
@@ -363,8 +367,7 @@ class ProcessRecord:
     delay: timedelta
     inputs: tuple[InputEdge, ...]
     outputs: tuple[OutputEdge, ...]
-    workflow: Workflow | None
-    copy: CopyRecord | None
+    work: AnyWork
     properties: tuple[tuple[str, str], ...]
     parallel: int
     order: Order
@@ -378,7 +381,6 @@ class ProcessRecord:
     fingerprint: str
     members: tuple[EntityKey, ...]
     facts: EntityFacts
-    mirror: MirrorRecord | None = None
     is_enumerated: bool = True
     trigger: TriggerRecord | None = None
     on_timeout: OnTimeout = OnTimeout.GIVE_UP
@@ -398,7 +400,7 @@ class ProcessRecord:
     def workflows(self) -> tuple[Workflow, ...]:
         """Its workflow, and those for late inputs."""
         late = [workflow for _, workflow in self.late.workflows] if self.late is not None else []
-        return (*([self.workflow] if self.workflow is not None else []), *late)
+        return (*([self.work] if isinstance(self.work, Workflow) else []), *late)
 
     @property
     def definition_digest(self) -> str:
@@ -422,24 +424,49 @@ class ProcessRecord:
     @property
     def is_elsewhere(self) -> bool:
         """Whether its work runs elsewhere: somebody's program takes the batches, and no run is requested."""
-        return self.workflow is not None and self.workflow.engine is WorkflowEngine.EXTERNAL
+        return isinstance(self.work, Workflow) and self.work.engine is WorkflowEngine.EXTERNAL
+
+    @property
+    def is_of_feed(self) -> bool:
+        """Whether a feed declares it: it has the schedule of the feed, and what people say of it they say of that."""
+        return self.entity[0] == Kind.FEED
+
+    @property
+    def is_flow(self) -> bool:
+        """Whether it copies a feed from another cluster."""
+        return isinstance(self.work, CopyRecord)
+
+    @property
+    def copied(self) -> CopyRecord:
+        """What a flow copies."""
+        assert isinstance(self.work, CopyRecord)
+        return self.work
+
+    @property
+    def directories(self) -> tuple[tuple[Directory, Directory], ...]:
+        """The directories of a mirror, each (source, target): it writes straight there. None of other work."""
+        return self.work.directories if isinstance(self.work, MirrorRecord) else ()
 
     @property
     def engine(self) -> str:
         """The name of the engine, in a word."""
-        return self.workflow.engine.value if self.workflow is not None else "replication"
+        return str(self.work.engine)
 
     @property
-    def work(self) -> str:
+    def work_text(self) -> str:
         """The work: `python package.module:function`, `steps extract, load`, `generate 1,000 rows`, `replication from
         east`.
         """
-        if self.workflow is not None:
-            steps = ", ".join(order_steps(self.workflow.steps))
-            rows = f"{self.workflow.rows:,} rows" if self.workflow.rows is not None else ""
-            work = self.mirror.work if self.mirror is not None else steps or rows or self.workflow.path
-            return f"{self.engine} {work}".rstrip()
-        return f"{self.engine} from {self.copy.source}" if self.copy is not None else self.engine
+        match self.work:
+            case Workflow(steps=steps, rows=rows, path=path):
+                text = ", ".join(order_steps(steps)) or (path if rows is None else f"{rows:,} rows")
+            case MirrorRecord(directories=directories):
+                text = ", ".join(f"{source.url} → {target.url}" for source, target in directories)
+            case CopyRecord(source=cluster):
+                text = f"from {cluster}"
+            case _:
+                assert_never(self.work)
+        return f"{self.engine} {text}".rstrip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,15 +66,15 @@ class FoundInstance:
         """Return whether the manifest names a process as the writer, or by a `former` name, or the source of a flow."""
         if self.publication is None:
             return False
-        if process.copy is None:
+        if not process.is_flow:
             return self.publication.extra.get(PROCESS) in (process.process, *former)
         return self.find_replica(process) is not None
 
     def find_replica(self, flow: ProcessRecord) -> Replica | None:
         """Return the manifest's record of the source of a flow."""
-        if self.publication is None or flow.copy is None:
+        if self.publication is None or not flow.is_flow:
             return None
-        return parse_replica(self.publication.extra.get(replica_key(copy_filter(flow.copy.options).name)))
+        return parse_replica(self.publication.extra.get(replica_key(copy_filter(flow.copied.options).name)))
 
 
 def find_nominal_times(stores: StorePool, record: FeedRecord, as_of: datetime) -> list[datetime]:

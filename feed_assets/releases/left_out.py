@@ -63,7 +63,7 @@ def find_refused_writes(
         (f"feed '{record.feed}' on {record.cluster}", record.table, f"{record.store.url}/{record.template.text}")
         for record in records
     ]
-    written += [(target.url, None, target.url) for _, target in (process.mirror.directories if process.mirror else ())]
+    written += [(target.url, None, target.url) for _, target in process.directories]
     refused: dict[datetime, NeighbourLeftOutError] = {}
     for what, table, url in written:
         for overlap in _find_overlaps(connection, timeline, table, [url], left_out):

@@ -192,14 +192,13 @@ def _find_running(
 
 
 def _options(connection: Connection, active: ActiveRelease, time: datetime) -> CopyOptions:
-    assert active.record.copy is not None
     is_last = is_last_slice(connection, active.plan, active.record, time)
-    return replace(active.record.copy.options, instance_flag=is_last)
+    return replace(active.record.copied.options, instance_flag=is_last)
 
 
 def _others(active: ActiveRelease, time: datetime) -> tuple[CopyFilter, ...]:
     siblings = find_siblings(active.plan, active.record, time)
-    return tuple(copy_filter(each.copy.options) for each in siblings if each.copy is not None)
+    return tuple(copy_filter(each.copied.options) for each in siblings)
 
 
 THREADS = 8

@@ -194,8 +194,7 @@ class FlowRunner:
     ) -> None:
         if not claimed:
             return
-        assert flow.copy is not None
-        options = replace(flow.copy.options, instance_flag=claimed[0].is_last)
+        options = replace(flow.copied.options, instance_flag=claimed[0].is_last)
         try:
             outcomes = copy_many(
                 self.context.stores,
@@ -300,7 +299,7 @@ def note_flow(database: Database, flow: ProcessRecord, errors: Mapping[datetime,
 def find_siblings(plan: Plan, flow: ProcessRecord, nominal_time: datetime) -> list[ProcessRecord]:
     """Return the other flows that write slices of the same instance."""
     writers = (plan.processes.get(edge.process_key) for edge in plan.feeds[flow.outputs[0].feed_key].outputs_of)
-    flows = (each for each in writers if each is not None and each.copy is not None)
+    flows = (each for each in writers if each is not None and each.is_flow)
     return [each for each in flows if each.key != flow.key and each.sequence.contains(nominal_time)]
 
 
@@ -320,8 +319,7 @@ def is_last_slice(connection: Connection, plan: Plan, flow: ProcessRecord, nomin
 
 
 def _totals_of(flow: ProcessRecord, copied: Copied) -> list[Total]:
-    assert flow.copy is not None
-    key = (flow.outputs[0].feed, flow.cluster, flow.copy.source)
+    key = (flow.outputs[0].feed, flow.cluster, flow.copied.source)
     spent = microseconds(timedelta(seconds=copied.seconds))
     return [Total(TotalKind.COPIED, *key, amount=copied.bytes), Total(TotalKind.COPYING, *key, amount=spent)]
 

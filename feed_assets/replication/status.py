@@ -150,8 +150,7 @@ def find_flows(context: OperationContext, feed: str) -> tuple[ProcessRecord, ...
 
 def source_of(flow: ProcessRecord) -> str:
     """Return the source cluster of a flow."""
-    assert flow.copy is not None
-    return flow.copy.source
+    return flow.copied.source
 
 
 def describe_direction(flow: ProcessRecord) -> str:

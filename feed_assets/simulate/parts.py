@@ -206,7 +206,7 @@ def with_polls(plan: Plan) -> Plan:
 def with_work_here(plan: Plan) -> Plan:
     """Return a plan without work elsewhere: in a simulation, whoever does it takes each batch as soon as it may."""
     here = Workflow(path="elsewhere:work")
-    moved = {key: replace(each, workflow=here) for key, each in plan.processes.items() if each.is_elsewhere}
+    moved = {key: replace(each, work=here) for key, each in plan.processes.items() if each.is_elsewhere}
     return replace(plan, processes={**plan.processes, **moved})
 
 

@@ -462,7 +462,7 @@ class Simulation:
         published: list[Published] = []
         try:
             context = self._context(run_id, self._clock.read(at), plan, release)
-            if process.copy is not None:
+            if process.is_flow:
                 self._copy(process, row.nominal_time, context, published)
             else:
                 runner = InstanceRunner(

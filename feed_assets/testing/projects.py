@@ -360,7 +360,7 @@ def _require_inside(plan: Plan, data: Path) -> None:
     lying += [
         (describe_process(each.process), side.store.url)
         for each in plan.processes.values()
-        for pair in (each.mirror.directories if each.mirror is not None else ())
+        for pair in each.directories
         for side in pair
     ]
     outside = [f"{subject} in {url}" for subject, url in lying if not f"{url}/".startswith(root)]

@@ -122,9 +122,8 @@ def check_coordinator_count(case: Case) -> None:
     feed = feed_of(dict.fromkeys(names["source"], slices), {name: {} for name in names["target"]}, partitions=["c"])
     found: dict[str, list[str]] = {}
     for record in flows_of(feed).values():
-        assert record.copy is not None
-        assert record.process == flow_name("logs", record.copy.source)
-        found.setdefault(record.cluster, []).append(record.copy.source)
+        assert record.process == flow_name("logs", record.copied.source)
+        found.setdefault(record.cluster, []).append(record.copied.source)
     assert found == case["expected"]
     assert codes_of(feed) == set()
 
@@ -132,8 +131,7 @@ def check_coordinator_count(case: Case) -> None:
 def check_coordinator_field(case: Case) -> None:
     written = PROPERTIES_OF[case["feed"]]
     (record,) = flows_of(feed_of({"s": {}}, {"t": {}}, **written)).values()
-    assert record.copy is not None
-    options = record.copy.options
+    options = record.copied.options
     match case["field"]:
         case "concurrency":
             found: object = record.parallel

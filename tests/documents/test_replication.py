@@ -64,8 +64,7 @@ def test_every_option_is_described_with_what_holds_unless_it_is_declared() -> No
     described = {name: row[1] for row in rows_of("option") for name in codes(row[0])}
     assert described.keys() == Replication.model_fields.keys()
     flow = flow_of()
-    assert flow.copy is not None
-    options = flow.copy.options
+    options = flow.copied.options
     assert {name: plain(text) for name, text in described.items() if text.startswith("`")} == {
         "parallel": str(flow.parallel),
         "order": flow.order.value,

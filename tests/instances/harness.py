@@ -461,7 +461,7 @@ class LifecycleHarness:
         """Run what was asked for; the nominal times in their order."""
         times = [(request, time) for request in requests for time in request.nominal_times]
         for request, time in times:
-            if request.process.copy is not None:
+            if request.process.is_flow:
                 self.copy(request.process.process, [time], as_of, request.process.cluster)
             else:
                 self.run(request.process.process, time, as_of, self.run_id(), cluster=request.process.cluster)

@@ -52,7 +52,7 @@ def test_it_stands_where_the_function_stands() -> None:
 def test_functions_and_entities_make_one_location() -> None:
     location = declare_location([PRIMARY, feed("clicks"), feed("counts"), count_clicks], START)
     record = location.plan.processes["count-clicks", "primary"]
-    assert record.workflow.path == f"{__name__}:count_clicks"
+    assert record.work.path == f"{__name__}:count_clicks"
     assert record.facts.line == count_clicks.sources.locate().line
 
 

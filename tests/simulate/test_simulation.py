@@ -232,7 +232,7 @@ class Oracle:
         process = self._plan.processes[edge.process, "primary"]
         if not process.sequence.contains(time):
             return None
-        digest = hashlib.sha256(f"{process.process}|{render_datetime(time)}|{process.workflow.path}".encode())
+        digest = hashlib.sha256(f"{process.process}|{render_datetime(time)}|{process.work.path}".encode())
         for item in process.inputs:
             digest.update(f"|{item.name}".encode())
             sequence = self._plan.feeds[item.feed, "primary"].sequence

@@ -22,7 +22,7 @@ from feed_assets.entities.common import LocationKind
 from feed_assets.entities.content.columns import describe_column, parse_columns
 from feed_assets.entities.flow_names import source_of
 from feed_assets.entities.maps import EMPTY
-from feed_assets.entities.workflow import WorkflowEngine
+from feed_assets.entities.workflow import Workflow
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.messages.payloads import Happening, LineagePayload
@@ -140,8 +140,8 @@ class LineageEvents:
 
     def _find_query(self, attempt: Attempt | None, process: ProcessRecord | None) -> str | None:
         """Return the text of the SQL file in the release of an attempt; None if it was not kept, or there is none."""
-        workflow = process.workflow if process is not None else None
-        if attempt is None or process is None or workflow is None or workflow.engine is not WorkflowEngine.SQL:
+        workflow = process.work if process is not None else None
+        if attempt is None or process is None or not isinstance(workflow, Workflow) or workflow.engine != "sql":
             return None
         releases = Releases(self.connection).of(*process.key)
         digests = [parse_fingerprint(each.fingerprint).files for each in releases if each.release == attempt.release]

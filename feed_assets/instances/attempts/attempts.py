@@ -423,7 +423,7 @@ def offer_approval(process: ProcessRecord, nominal_time: datetime, error: Except
     if approval is None:
         return ""
     plan = command_line("mirror", "plan", process.process, cluster=process.cluster)
-    shown = "" if process.mirror is None else f" `{plan}` shows the files."
+    shown = f" `{plan}` shows the files." if process.directories else ""
     rerun = instance_command("rerun", process.process, nominal_time, process.cluster, property=approval)
     return f"{shown} To allow it: {rerun}"
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from feed_assets.catalog.column_sets import find_column_set
 from feed_assets.catalog.run_metadata import check_reported
@@ -69,7 +69,7 @@ from feed_assets.instances.attempts.work_data import (
     with_inputs,
     with_overrides,
 )
-from feed_assets.instances.late.lateness import choose_workflow
+from feed_assets.instances.late.lateness import choose_work
 from feed_assets.instances.leasing import Leased
 from feed_assets.instances.steps.engine import Basis, RecordedSteps, StepLog, StepsEngine, find_basis
 from feed_assets.instances.steps.frames import (
@@ -82,7 +82,8 @@ from feed_assets.instances.steps.frames import (
     measure_inputs,
 )
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, Lease, ProcessInstanceStatus, ProcessKey
-from feed_assets.plan.records import ProcessRecord
+from feed_assets.plan.copy_records import MirrorRecord
+from feed_assets.plan.records import EngineWork, ProcessRecord, steps_of
 from feed_assets.releases.store import PinnedWork, load_pinned_work
 from feed_assets.storage.manifests import Publication
 from feed_assets.timing.dates import render_datetime
@@ -109,7 +110,7 @@ class Task:
     process: ProcessRecord
     nominal_time: datetime
     attempt: int
-    workflow: Workflow
+    work: EngineWork
     states: Sequence[InputState]
     data: tuple[InputData, ...]
     values: TextContext
@@ -171,7 +172,7 @@ class InstanceRunner:
                 )
             )
             leased.acquire(f"process/{process.process}", nominal_time)
-            if process.mirror is not None:
+            if isinstance(process.work, MirrorRecord):
                 leased.acquire(f"mirror/{process.process}", ALL_TIMES)
             claims = claim_outputs(self.context, leased, process, nominal_time)
             begun = start_attempt(self.context, process, nominal_time)
@@ -207,10 +208,10 @@ class InstanceRunner:
             late = find_late_inputs(connection, process, nominal_time)
             pinned = load_pinned_work(connection, process, nominal_time, self.root)
             events = find_batch_events(connection, process, nominal_time)
-        workflow = choose_workflow(process, late)
+        work = choose_work(process, late)
         inputs, frozen = open_gate(self.context, leased, process, nominal_time, begun.inputs)
         require_same = partial(require_same_versions, self.context, process, nominal_time, inputs, frozen)
-        task = self.prepare(stack, process, nominal_time, attempt, workflow, inputs, events, pinned)
+        task = self.prepare(stack, process, nominal_time, attempt, work, inputs, events, pinned)
         if self.on_step is not None:
             with self.context.database.read() as connection:
                 parts = measure_inputs(connection, inputs)
@@ -238,7 +239,7 @@ class InstanceRunner:
         process: ProcessRecord,
         nominal_time: datetime,
         attempt: int,
-        workflow: Workflow,
+        work: EngineWork,
         inputs: Sequence[InputState],
         events: Mapping[str, tuple[InputEvent, ...]],
         pinned: PinnedWork,
@@ -254,7 +255,7 @@ class InstanceRunner:
             process=process,
             nominal_time=nominal_time,
             attempt=attempt,
-            workflow=workflow,
+            work=work,
             states=readable,
             data=data,
             values=with_inputs(values, data),
@@ -276,7 +277,7 @@ class InstanceRunner:
         work = replace(self._work(task, targets), newest_event=newest, check_reported=check)
         report = self._run_work(open_with(work), work, task.pinned)
         staged = (StepPart(name=output.name, rows=output.rows) for output in report.outputs)
-        if not task.workflow.steps:
+        if not steps_of(task.work):
             self._tell(StepKind.WORK, task.nominal_time, watch, *staged)
         return report
 
@@ -353,38 +354,40 @@ class InstanceRunner:
         changed = {"changed_since_release": ", ".join(pinned.changed)} if pinned.changed else {}
         return replace(report, details={**report.details, **run, **changed})
 
-    def open_steps(self, task: Task, frames: StepFrames, log: StepLog, basis: Basis) -> Engine:
+    def open_steps(self, task: Task, workflow: Workflow, frames: StepFrames, log: StepLog, basis: Basis) -> Engine:
         """Return the engine of a work with steps."""
         on_end = partial(self._tell_step, task.nominal_time)
-        return StepsEngine(frames=frames, log=log, workflow=task.workflow, basis=basis, on_end=on_end)
+        return StepsEngine(frames=frames, log=log, workflow=workflow, basis=basis, on_end=on_end)
 
     def _engine(self, leased: Leased, task: Task, work: Work) -> Engine:
-        process, workflow = task.process, task.workflow
+        process, context, time = task.process, self.context, work.nominal_time
         if self.engines is not None:
             return self.engines(work.engine)
-        if workflow.steps:
-            basis = find_basis(
-                self.context, process, workflow, task.states, ProcessKey(*process.key, work.nominal_time)
-            )
-            log = RecordedSteps(context=self.context, leased=leased)
-            return self.open_steps(task, StepFrames.of(self.context), log, basis)
-        if process.mirror is None:
-            return open_engine(work.engine)
-        return MirrorEngine(
-            mirror=process.mirror,
-            stores=self.context.stores,
-            clock=self.context.real_clock,
-            guard=leased.check,
-            clearing_of=lambda target: OutputPlace.of_mirror(self.context, process, work.nominal_time, target).clearing,
-            is_remote=self.context.plan.clusters[process.cluster].uses_connect,
-            on_progress=self.on_progress,
-        )
+        match task.work:
+            case Workflow(steps=steps) as workflow if steps:
+                basis = find_basis(context, process, workflow, task.states, ProcessKey(*process.key, time))
+                log = RecordedSteps(context=context, leased=leased)
+                return self.open_steps(task, workflow, StepFrames.of(context), log, basis)
+            case Workflow():
+                return open_engine(work.engine)
+            case MirrorRecord() as mirror:
+                return MirrorEngine(
+                    mirror=mirror,
+                    stores=context.stores,
+                    clock=context.real_clock,
+                    guard=leased.check,
+                    clearing_of=lambda target: OutputPlace.of_mirror(context, process, time, target).clearing,
+                    is_remote=context.plan.clusters[process.cluster].uses_connect,
+                    on_progress=self.on_progress,
+                )
+            case _:
+                assert_never(task.work)
 
     def _work(self, task: Task, targets: Sequence[StagedOutput]) -> Work:
-        process, workflow, nominal_time = task.process, task.workflow, task.nominal_time
-        data, values = task.data, task.values
+        process, nominal_time, data, values = task.process, task.nominal_time, task.data, task.values
+        cluster = self.context.plan.clusters[process.cluster]
         outputs = output_targets(self.context, targets, task.addresses)
-        return Work(
+        work = Work(
             process=process.process,
             cluster=process.cluster,
             nominal_time=nominal_time,
@@ -393,25 +396,26 @@ class InstanceRunner:
             attempt=task.attempt,
             inputs=data,
             outputs=outputs,
-            engine=workflow.engine,
-            path=workflow.path,
+            engine=task.work.engine,
             root=self.root,
             properties=job_properties(process, values, data, outputs),
-            libs=tuple(workflow.lib),
-            submit=SubmitOptions(
-                master=workflow.master or self.context.plan.clusters[process.cluster].spark_master,
-                deploy_mode=workflow.deploy_mode,
-                main_class=workflow.main_class,
-                queue=process.queue,
-                args=tuple(render_text(text, values) for text in workflow.args),
-                conf=dict(workflow.conf),
-                more={**dict(self.context.plan.clusters[process.cluster].spark_submit), **workflow.submit},
-            ),
-            catalog=self.context.plan.clusters[process.cluster].catalog,
+            catalog=cluster.catalog,
             pinned=task.pinned.contents,
             events=task.events,
-            made_up=made_up_rows(workflow, [target.nominal_time for target in targets]),
         )
+        if not isinstance(workflow := task.work, Workflow):
+            return work
+        submit = SubmitOptions(
+            master=workflow.master or cluster.spark_master,
+            deploy_mode=workflow.deploy_mode,
+            main_class=workflow.main_class,
+            queue=process.queue,
+            args=tuple(render_text(text, values) for text in workflow.args),
+            conf=dict(workflow.conf),
+            more={**dict(cluster.spark_submit), **workflow.submit},
+        )
+        made_up = made_up_rows(workflow, [target.nominal_time for target in targets])
+        return replace(work, path=workflow.path, libs=tuple(workflow.lib), submit=submit, made_up=made_up)
 
     def _tell(self, kind: StepKind, nominal_time: datetime, watch: Stopwatch, *parts: StepPart) -> None:
         if self.on_step is not None:

@@ -28,13 +28,14 @@ from feed_assets.engines.spark.addresses import check_spark_remote
 from feed_assets.engines.spark.sessions import YARN_QUEUE, open_session, session_conf, start_session
 from feed_assets.entities.errors import DefinitionsError, EntityNotFoundError
 from feed_assets.entities.flow_names import describe_process
+from feed_assets.entities.workflow import Workflow
 from feed_assets.instances.attempts.attempt_inputs import InstanceAddresses, find_batch_events
 from feed_assets.instances.attempts.attempts import look_for_inputs, new_instance
 from feed_assets.instances.attempts.execution import InstanceRunner, Task
 from feed_assets.instances.attempts.staged_outputs import StagedOutput
 from feed_assets.instances.attempts.work_data import feed_data, output_target, with_overrides
 from feed_assets.instances.errors import OutputOutsideValidityError, TryRefusedError
-from feed_assets.instances.late.lateness import choose_workflow
+from feed_assets.instances.late.lateness import choose_work
 from feed_assets.instances.steps.engine import Basis, StepLog
 from feed_assets.instances.steps.frames import StepFrames
 from feed_assets.instances.steps.records import StepRun, StepStatus
@@ -229,8 +230,8 @@ def _leaving_nothing() -> Iterator[None]:
 def _require_possible(process: ProcessRecord, time: datetime, row: ProcessInstance | None) -> None:
     """Raise TryRefusedError if the work would have effects elsewhere by itself, or there is nothing to do."""
     refusals = (
-        (process.copy is not None, "it copies a feed as it is", "Try the process that makes the feed."),
-        (process.mirror is not None, "a mirror writes straight to its target", "Its plan says what it would do."),
+        (process.is_flow, "it copies a feed as it is", "Try the process that makes the feed."),
+        (bool(process.directories), "a mirror writes straight to its target", "Its plan says what it would do."),
         (process.is_elsewhere, "its work runs elsewhere", "Try it there."),
         (not process.outputs, "it has no output: whatever it does, it does elsewhere", "Declare an output."),
         (not process.is_enumerated and row is None, "no batch of this time has been cut", "Name one that has been."),
@@ -278,8 +279,8 @@ class _Trial:
         states = look_for_inputs(context, process, row)
         staged = tuple(map(self._stage, process.outputs))
         runner = InstanceRunner(context=context, root=self.root, session=lambda: self.session)
-        own, workflow = with_overrides(process, row.overrides), choose_workflow(process, ())
-        task = runner.prepare(self.stack, own, time, row.attempt + 1, workflow, states, events, PinnedWork())
+        own, work = with_overrides(process, row.overrides), choose_work(process, ())
+        task = runner.prepare(self.stack, own, time, row.attempt + 1, work, states, events, PinnedWork())
         progress("at work", 1, _PARTS)
         watch = Stopwatch()
         with ExitStack() as unmade:  # what fails is not kept
@@ -315,11 +316,11 @@ class _Trial:
         return StagedOutput(edge=edge, record=record, store=store, staging=staging, nominal_time=time)
 
     def _open_engine(self, runner: InstanceRunner, task: Task, work: Work) -> Engine:
-        if not task.workflow.steps:
+        if not isinstance(task.work, Workflow) or not task.work.steps:
             return open_engine(work.engine)
         frames = replace(StepFrames.of(self.context), token=self.context.run_id)
         log = _TriedSteps(frames=frames, stack=self.stack)
-        return runner.open_steps(task, frames, log, Basis(definition="", inputs=""))
+        return runner.open_steps(task, task.work, frames, log, Basis(definition="", inputs=""))
 
     @cached_property
     def session(self) -> "SparkSession":

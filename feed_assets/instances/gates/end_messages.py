@@ -129,7 +129,7 @@ def _messages(
     row = ended.row
     key = _entity_of(process, row)
     facts = declared.facts.get(key, _NO_FACTS)
-    copy = process.copy if process is not None else None
+    copy = process.copied if process is not None and process.is_flow else None
     succeeded = ended.status is ProcessInstanceStatus.SUCCEEDED
     is_final = succeeded or _is_final(process, ended, now)
     for output, feed, url in _outputs(plan, process, ended) if is_one else [("", NONE, NONE)]:

@@ -378,15 +378,15 @@ def _apply_events(tick: Tick) -> tuple[bool, int]:
 
 
 def decide_coming(plan: Plan, cluster: str, events: Sequence[FeedEvent], as_of: datetime) -> list[ProcessInstance]:
-    """Return the instances that events bring about: one of each flow that copies what comes as it comes."""
+    """Return the instances that events bring about: one of whatever takes each instance that comes as it comes."""
     return [
         _new_instance(process, event.nominal_time, as_of, ON_TIME, has_successor=False)
         for event in events
         if event.kind in ARRIVING and (feed := plan.feeds.get((event.feed, event.cluster))) is not None
         for edge in feed.inputs_of
         if edge.cluster == cluster
-        and (process := plan.processes[edge.process_key]).copy is not None
-        and not process.is_enumerated
+        and not (process := plan.processes[edge.process_key]).is_enumerated
+        and process.trigger is None
     ]
 
 

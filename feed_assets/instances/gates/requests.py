@@ -208,7 +208,7 @@ def decide_launch_mode(process: ProcessRecord, record: ProcessRecord, indices: r
     Instances of flows run as copies. Others run as partitions if the declared sequence contains them without gaps, else
     singly.
     """
-    if record.copy is not None:
+    if record.is_flow:
         return LaunchMode.COPIES
     declared, sequence = process.sequence, record.sequence
     first, last = sequence.at(indices[0]), sequence.at(indices[-1])
@@ -332,7 +332,7 @@ def plan_run(connection: Connection, process: ProcessRecord, run_time: timedelta
 
     Copies are made many at once, and are not counted by time.
     """
-    middle = find_median(connection, process.key) if process.copy is None else None
+    middle = None if process.is_flow else find_median(connection, process.key)
     return max(1, min(INSTANCES_A_RUN, run_time // middle)) if middle else INSTANCES_A_RUN
 
 

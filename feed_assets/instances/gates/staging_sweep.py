@@ -47,8 +47,7 @@ def _written_stores(plan: Plan, cluster: str) -> Iterator[StoreAddress]:
     for process in plan.processes.values():
         if process.cluster != cluster:
             continue
-        if process.mirror is not None:
-            yield from (target.store for _, target in process.mirror.directories)
+        yield from (target.store for _, target in process.directories)
         if process.has_steps:
             yield plan.clusters[cluster].store
 

@@ -16,12 +16,12 @@ from sqlalchemy import Connection
 
 from feed_assets.entities.process import RetryPolicy
 from feed_assets.entities.triggers import OnUpdate
-from feed_assets.entities.workflow import Workflow
 from feed_assets.instances.late.store import Asked, LateCheck
 from feed_assets.log.agenda import AgendaKind
 from feed_assets.log.instances.process_instances import UNENDED, ProcessInstances
 from feed_assets.log.records import ProcessInstanceStatus, ProcessKey
-from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
+from feed_assets.plan.copy_records import CopyRecord
+from feed_assets.plan.records import EngineWork, FeedRecord, Plan, ProcessRecord
 from feed_assets.timing.dates import NEVER, render_datetime
 from feed_assets.triggers.input_windows import InputState
 
@@ -226,18 +226,18 @@ def _if_pending(check: LateCheck) -> LateCheck | None:
     return check if check.due_at is not None or check.changed else None
 
 
-def choose_workflow(process: ProcessRecord, changed: Sequence[str]) -> Workflow:
-    """Return the workflow that processes the late data of some inputs.
+def choose_work(process: ProcessRecord, changed: Sequence[str]) -> EngineWork:
+    """Return the work that processes the late data of some inputs; the process is no flow.
 
-    This is the workflow that all of them declare, if it is the same; else the workflow of the process, as for any run.
+    This is the workflow that all of them declare, if it is the same; else the work of the process, as for any run.
 
     Differs from Falcon: Falcon stores the workflows of late inputs and never runs them.
     """
     own = dict(process.late.workflows) if process.late else {}
     workflows = [own.get(name) for name in changed]
     first = workflows[0] if workflows else None
-    assert process.workflow is not None
-    return first if first is not None and all(each == first for each in workflows) else process.workflow
+    assert not isinstance(process.work, CopyRecord)
+    return first if first is not None and all(each == first for each in workflows) else process.work
 
 
 def count(verdicts: Sequence[LateVerdict]) -> str:
@@ -439,7 +439,7 @@ def decide_update_early(
     It waits for the end of a run, for the end of safe mode, and for a process that is not declared now. That of a copy
     waits for the copy.
     """
-    is_copy = process is not None and process.copy is not None
+    is_copy = process is not None and process.is_flow
     is_open = is_copy and status in UNENDED
     if not (is_open or status in CONCERNED) or (process is not None and not process.follows_updates):
         return CheckDecision(verdict=LateVerdict.DROPPED, check=None)
@@ -472,7 +472,7 @@ def is_too_late(plan: Plan, process: ProcessRecord, check: LateCheck) -> bool:
 
     What is published here, or made by an asset of Dagster, or current, is copied again whenever it has other content.
     """
-    feed = None if process.copy is None else plan.feeds.get(process.inputs[0].feed_key)
+    feed = plan.feeds.get(process.inputs[0].feed_key) if process.is_flow else None
     if feed is None or not feed.is_external or feed.produced_by is not None or feed.is_current:
         return False
     cut_off = feed.late_cut_off
@@ -495,11 +495,11 @@ def decide_update(
     """
     changes = find_changes(contents, differ=is_other_content)
     if not changes:
-        is_behind = process.copy is not None and status is not ProcessInstanceStatus.SUCCEEDED
+        is_behind = process.is_flow and status is not ProcessInstanceStatus.SUCCEEDED
         is_behind = is_behind and any(each.present for each in contents)
         return decide_wait(check, as_of) if is_behind else CheckDecision(verdict=LateVerdict.UNCHANGED, check=None)
     found = UPDATED + describe([change.render() for change in changes])
-    kept = decide_wait(check, as_of).check if process.copy is not None else None
+    kept = decide_wait(check, as_of).check if process.is_flow else None
     if is_too_late:
         reason = f"{found}; not copied: it came after the cut-off of late data"
         return CheckDecision(verdict=LateVerdict.REFUSED, check=kept, reason=reason)

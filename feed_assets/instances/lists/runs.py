@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 from feed_assets.context.consolidation import Consolidated, consolidate
 from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.engines.port import InputData, InputInstance
+from feed_assets.entities.workflow import Workflow
 from feed_assets.instances.attempts.work_data import (
     input_data,
     job_properties,
@@ -102,10 +103,11 @@ def read_params(
         for edge in process.own_outputs
         if (time := plan.output_time(edge, nominal_time)) is not None and (record := plan.feeds[edge.feed_key])
     ]
+    args = process.work.args if isinstance(process.work, Workflow) else ()
     return replace(
         params,
         properties=job_properties(process, texts, data, outputs),
-        arguments=tuple(render_text(text, texts) for text in process.workflow.args) if process.workflow else (),
+        arguments=tuple(render_text(text, texts) for text in args),
     )
 
 

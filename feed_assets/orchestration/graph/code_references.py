@@ -17,6 +17,7 @@ from urllib.parse import quote, urlsplit
 import dagster as dg
 
 from feed_assets.engines.workflow.python_code import CodeFinder
+from feed_assets.entities.workflow import Workflow
 from feed_assets.masking import mask
 from feed_assets.plan.records import EntityFacts, FeedRecord, ProcessRecord
 
@@ -42,7 +43,7 @@ class CodeReferences:
 
     def of_feed(self, record: FeedRecord, made_by: ProcessRecord | None) -> dict[str, dg.CodeReferencesMetadataValue]:
         """Return the metadata of a feed's asset: the feed, and what makes it."""
-        maker = [] if made_by is None or made_by.copy is not None else [*self._iter_process(made_by)]
+        maker = [] if made_by is None or made_by.is_of_feed else [*self._iter_process(made_by)]
         return _metadata([*self._iter_entity(f"feed {record.feed}", record.facts), *maker])
 
     def of_process(self, process: ProcessRecord) -> dict[str, dg.CodeReferencesMetadataValue]:
@@ -52,10 +53,9 @@ class CodeReferences:
     def _iter_process(self, process: ProcessRecord) -> Iterator[dg.LocalFileCodeReference | dg.UrlCodeReference]:
         kind, name = process.entity
         yield from self._iter_entity(f"{kind} {name}", process.facts)
-        workflow = process.workflow
-        if workflow is None or process.mirror is not None or (process.facts.file or "").endswith(".py"):
+        if not isinstance(process.work, Workflow) or (process.facts.file or "").endswith(".py"):
             return  # a function that declares its process is in the place of the declaration
-        for _, part in workflow.parts():
+        for _, part in process.work.parts():
             found = self.finder.find(part.engine.value, part.path)
             if found is not None:
                 yield from self._iter_file(str(found.file), found.line, part.path)

@@ -16,7 +16,7 @@ from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.code_references import CodeReferences
 from feed_assets.orchestration.graph.partitions import Grid
 from feed_assets.plan.edges import InputEdge
-from feed_assets.plan.records import EntityFacts, FeedRecord, ProcessRecord
+from feed_assets.plan.records import EntityFacts, FeedRecord, ProcessRecord, steps_of
 from feed_assets.plan.rendering import counted
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.sequence import InstanceSequence
@@ -178,7 +178,7 @@ def describe_feed(record: FeedRecord, made_by: ProcessRecord | None, grid: Grid,
 def describe_process(process: ProcessRecord, asset: Iterable[str], grid: Grid, pointer: str | None) -> str:
     """Return the description of an asset that is a process, in Markdown."""
     partition = grid.partition(grid.sequence.start)
-    kind = "feed" if process.copy is not None else "process"
+    kind = "feed" if process.is_flow else "process"
     parts = [
         process.facts.description or f"The process {process.process} on cluster {process.cluster}.",
         *_windows(process),
@@ -229,7 +229,7 @@ def _sequence_metadata(cluster: str, sequence: InstanceSequence) -> dict[str, ob
 
 def _process_metadata(process: ProcessRecord) -> dict[str, object]:
     metadata: dict[str, object] = {
-        names.META_WORKFLOW: process.work,
+        names.META_WORKFLOW: process.work_text,
         names.META_PARALLEL: dg.MetadataValue.int(process.parallel),
         names.META_ORDER: process.order.value,
         names.META_CATCH_UP: process.catch_up.value,
@@ -265,7 +265,7 @@ def _retries(process: ProcessRecord) -> str:
 def _maker(process: ProcessRecord, known: str | None) -> Iterator[str]:
     """Yield paragraphs about the process that makes a feed; without its description if the feed has the same."""
     text = process.facts.description
-    yield f"Made by **{process.process}** (`{process.work}`)" + (f": {text}" if text and text != known else ".")
+    yield f"Made by **{process.process}** (`{process.work_text}`)" + (f": {text}" if text and text != known else ".")
     yield from _windows(process)
     yield from _steps(process)
 
@@ -287,7 +287,7 @@ def _taken(edge: InputEdge) -> str:
 
 def _steps(process: ProcessRecord) -> Iterator[str]:
     """Yield the steps in the order in which they run, and after which others each comes."""
-    steps = process.workflow.steps if process.workflow is not None else {}
+    steps = steps_of(process.work)
     if not steps:
         return
     rows = []
@@ -319,7 +319,7 @@ def _quality(quality: Quality) -> str:
 def _process_facts(process: ProcessRecord) -> Iterator[str]:
     if process.retry is not None:
         yield f"- **Retries**: {_retries(process)}"
-    if process.facts.groups and process.copy is None:
+    if process.facts.groups and not process.is_of_feed:
         yield f"- **Pipelines**: {', '.join(process.facts.groups)}"
 
 

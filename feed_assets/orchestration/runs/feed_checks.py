@@ -150,7 +150,7 @@ def evaluate_changed(
 def _find_flows(layout: AssetLayout, cluster: str) -> dict[dg.AssetKey, list[str]]:
     found: dict[dg.AssetKey, list[str]] = {}
     for process in layout.plan.processes.values():
-        if process.copy is not None and process.cluster == cluster:
+        if process.is_flow and process.cluster == cluster:
             found.setdefault(layout.feed_asset(process.outputs[0].feed_key)[0], []).append(process.process)
     return found
 

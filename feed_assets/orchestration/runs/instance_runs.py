@@ -289,10 +289,10 @@ class InstanceRun:
             trace = "" if isinstance(outcome, FeedAssetsError) else f"\n{format_error(outcome)}"
             self._say(logging.ERROR, f"{label} failed: {failures[label]}{trace}")
 
-        run = self._run_each if self.process.copy is None else self._run_copies
+        run = self._run_copies if self.process.is_flow else self._run_each
         with repeated_interrupts(context.instance, context.run.run_id), self.executors:
             run(timeline, ordered, end)
-        if self.process.copy is not None:
+        if self.process.is_flow:
             note_flow(database, self.process, errors, self.runtime.real_clock)
         if failures:
             raise dg.Failure(
@@ -345,7 +345,6 @@ class InstanceRun:
 
         is_remote = self.runtime.plan.clusters[self.process.cluster].uses_connect
         for active, found in groups.values():
-            assert active.record.copy is not None
             runner = FlowRunner(
                 context=self._context_of(timeline, active),
                 run_tasks=run_where_worth(self._session, is_remote=is_remote),
@@ -443,11 +442,12 @@ class InstanceRun:
 
     def _column_lineage(self, done: Published) -> dict[str, dg.TableColumnLineage]:
         """Return what the columns were made of; those of a copy that are known are those of its source."""
-        copy, record, found = self.process.copy, done.record, done.column_set or ColumnSet()
-        if copy is not None and record.columns is not None:
+        process, record, found = self.process, done.record, done.column_set or ColumnSet()
+        if process.is_flow and record.columns is not None:
             own = (FeedColumn(record.feed, name, SourceKind.DIRECT) for name, _ in parse_columns(record.columns))
             found = ColumnSet(columns={each.column: (each,) for each in own})
-        return column_lineage(found, copy.source if copy is not None else self.process.cluster, self.find_asset)
+        cluster = process.copied.source if process.is_flow else process.cluster
+        return column_lineage(found, cluster, self.find_asset)
 
     def _report_verdict(self, verdict: Verdict) -> None:
         """Tell the quality of an instance. Dagster shows it where the feed's asset has the check."""
@@ -467,7 +467,7 @@ class InstanceRun:
             _logger.warning("Dagster could not keep a line of the run: %s", line, exc_info=True)
 
     def _preview(self, done: Published) -> dg.TableMetadataValue | None:
-        if self.process.copy is not None or not wants_preview(done.record, self.runtime.settings.previews):
+        if self.process.is_flow or not wants_preview(done.record, self.runtime.settings.previews):
             return None
         try:
             return build_preview(self.runtime.run_stores.get(done.record.store), done)

@@ -53,7 +53,7 @@ def build_sensors(runtime: Runtime, layout: AssetLayout, cluster: str) -> Iterat
     targets = _assets(layout, cluster)
     yield _build_sensor(names.arrival_sensor(cluster), arrival_tick, polls, seconds=ARRIVAL_SECONDS, targets=targets)
     job, past = names.instances_job(cluster), f"Requests instances on cluster {cluster} of past releases, and checks."
-    is_needed = any(each.copy is None for each in layout.plan.processes.values() if each.cluster == cluster)
+    is_needed = any(not each.is_flow for each in layout.plan.processes.values() if each.cluster == cluster)
     if is_needed or any(each.is_judged for each in layout.plan.feeds.values() if each.cluster == cluster):
         yield _build_sensor(job, instances_tick, past, job_name=job)
     checks = f"Checks for late data on cluster {cluster}, and repeats instances whose inputs have changed."

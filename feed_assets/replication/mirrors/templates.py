@@ -495,10 +495,10 @@ def list_snapshots(context: OperationContext, process: str, cluster: str | None)
 
 def _find(context: OperationContext, process: str, cluster: str | None) -> tuple[ProcessRecord, MirrorRecord]:
     record = context.only_process(process, cluster)
-    if record.mirror is None:
+    if not isinstance(record.work, MirrorRecord):
         raise InstanceQueryError(
             subject=f"process {process!r}",
             reason=f"it is not a mirror; its engine is {record.engine}",
             next_step="Name a process with the engine directory-mirror.",
         )
-    return record, record.mirror
+    return record, record.work

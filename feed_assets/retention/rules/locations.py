@@ -89,5 +89,5 @@ def _iter_addresses(plan: Plan, cluster: str) -> Iterator[StoreAddress]:
         if record.cluster == cluster:
             yield from (address for address, _ in iter_data(record))
     for process in plan.processes.values():
-        if process.cluster == cluster and process.mirror is not None:
-            yield from (target.store for _, target in process.mirror.directories)
+        if process.cluster == cluster:
+            yield from (target.store for _, target in process.directories)

@@ -297,7 +297,7 @@ def _find_pending_copies(
     """Return the instances of a source that a target lacks, will get, and would still keep."""
     found: dict[datetime, str] = {}
     for flow in (plan.processes[edge.process_key] for edge in record.inputs_of):
-        if flow.copy is None:
+        if not flow.is_flow:
             continue
         target = plan.feeds[flow.outputs[0].feed_key]
         limit = target.retention_limit
@@ -330,7 +330,7 @@ def _find_lacking(
 def find_flows(plan: Plan, record: FeedRecord, target: str) -> list[ProcessRecord]:
     """Return the flows that copy a feed from its cluster to a target."""
     readers = (plan.processes[edge.process_key] for edge in record.inputs_of if edge.cluster == target)
-    return [flow for flow in readers if flow.copy is not None]
+    return [flow for flow in readers if flow.is_flow]
 
 
 def find_changed_since_copy(
@@ -397,10 +397,9 @@ def _compare(
     stores: StorePool, record: FeedRecord, target: FeedRecord, flow: ProcessRecord, clock: Clock, time: datetime
 ) -> str | None:
     """Return what a replica is instead of current; None if it is current, or if there is nothing at the source."""
-    assert flow.copy is not None
     source, replica = source_side(record, time), target_side(target, time)
     try:
-        return None if is_current(stores, source, replica, flow.copy.options, clock) else BEHIND
+        return None if is_current(stores, source, replica, flow.copied.options, clock) else BEHIND
     except SourceNotAvailableError as exc:
         return None if exc.availability is Availability.MISSING else BEHIND
     except FeedAssetsError as exc:
@@ -493,7 +492,7 @@ def find_late_readers(
     asked = LateChecks(connection).processes_of(AgendaKind.RERUN) if feed_readers else ()
     for reader in feed_readers:
         active, (process, cluster) = reader.active.record, reader.process
-        follows = active.follows_updates and active.copy is None  # protections.py asks for copies that are pending
+        follows = active.follows_updates and not active.is_flow  # protections.py asks for copies that are pending
         kinds = [AgendaKind.LATE_INPUTS] * (active.late is not None) + [AgendaKind.UPDATE] * follows
         kinds += [AgendaKind.RERUN] * (reader.process in asked)
         if not kinds:

@@ -155,8 +155,7 @@ def fail_to_read(call: str, file: str) -> None:
 def test_row_65_checksums_bandwidth_and_tasks_are_those_that_the_properties_say(tmp_path: Path) -> None:
     lifecycle = landed(tmp_path, skipChecksum="true", maxMaps="3", mapBandwidth="2", parallel="4", order="LIFO")
     record = lifecycle.process(FLOW, "backup")
-    assert record.copy is not None
-    assert (record.copy.options.max_tasks, record.copy.options.task_bandwidth) == (3, 2_000_000)
+    assert (record.copied.options.max_tasks, record.copied.options.task_bandwidth) == (3, 2_000_000)
     assert (record.parallel, record.order) == (4, "LIFO")
     (event,) = [event for event in lifecycle.events("clicks") if event.cluster == "backup"]
     assert event.payload["copy"]["verification"] == "none"

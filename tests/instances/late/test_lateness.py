@@ -15,7 +15,7 @@ from feed_assets.instances.late.lateness import (
     InputChange,
     InputContents,
     LateVerdict,
-    choose_workflow,
+    choose_work,
     count,
     decide_before_reading,
     decide_check,
@@ -206,17 +206,17 @@ def test_a_workflow_for_late_data_is_run_if_all_that_changed_declare_the_same() 
     same = late_plan({"views": late, "other": late}).processes["p", "primary"]
     apart = late_plan({"views": late, "other": other}).processes["p", "primary"]
     one = late_plan({"views": late, "other": None}).processes["p", "primary"]
-    assert choose_workflow(same, ["views", "other"]).path == "jobs:late"
-    assert choose_workflow(apart, ["views", "other"]).path == "jobs:run"
-    assert choose_workflow(apart, ["other"]).path == "jobs:other"
-    assert choose_workflow(one, ["views"]).path == "jobs:late"
-    assert choose_workflow(one, ["views", "other"]).path == "jobs:run"
-    assert choose_workflow(one, []).path == "jobs:run"
+    assert choose_work(same, ["views", "other"]).path == "jobs:late"
+    assert choose_work(apart, ["views", "other"]).path == "jobs:run"
+    assert choose_work(apart, ["other"]).path == "jobs:other"
+    assert choose_work(one, ["views"]).path == "jobs:late"
+    assert choose_work(one, ["views", "other"]).path == "jobs:run"
+    assert choose_work(one, []).path == "jobs:run"
 
 
 def test_a_workflow_for_late_data_that_cannot_run_here_is_passed_over() -> None:
     plan = late_plan({"views": {"engine": "oozie", "path": "/apps/late"}})
-    assert choose_workflow(plan.processes["p", "primary"], ["views"]).path == "jobs:run"
+    assert choose_work(plan.processes["p", "primary"], ["views"]).path == "jobs:run"
 
 
 def test_the_first_check_of_a_process_instance_comes_by_policy_after_its_end() -> None:

@@ -234,7 +234,7 @@ def test_a_mirror_depends_on_the_clusters_of_its_sides(tmp_path: Path) -> None:
     lifecycle = harness_of(tmp_path, mirror())
     record = lifecycle.process("models")
     assert record.members == (("process", "models"), ("cluster", "backup"), ("cluster", "primary"))
-    assert record.work == f"directory-mirror file://{tmp_path}/primary/models → file://{tmp_path}/backup/models"
+    assert record.work_text == f"directory-mirror file://{tmp_path}/primary/models → file://{tmp_path}/backup/models"
 
 
 def test_another_place_of_the_target_makes_a_new_release(tmp_path: Path) -> None:
