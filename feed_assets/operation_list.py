@@ -14,6 +14,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "apply": ("feed_assets.definitions.commands",),
         "batch": ("feed_assets.triggers.commands", "feed_assets.external_work.commands"),
         "bundle": ("feed_assets.definitions.bundles.commands",),
+        "datasource": ("feed_assets.definitions.datasources.commands",),
         "entity": ("feed_assets.definitions.commands",),
         "export-falcon": ("feed_assets.definitions.falcon.commands",),
         "facts": ("feed_assets.instances.commands",),

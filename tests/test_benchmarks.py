@@ -45,6 +45,9 @@ OF_FILES = {
 """Operations that do not read the state."""
 NOT_THERE = {
     "batch show",
+    "datasource check",
+    "datasource columns",
+    "datasource tables",
     "lineage run",
     "mirror new",
     "mirror plan",
@@ -59,7 +62,7 @@ NOT_THERE = {
     "token list",
     "try",
 }
-"""Operations on what these projects do not have: batches, mirrors, rows, copies, tables, sweeps, tokens, runs, code."""
+"""Operations on what is not there: batches, databases, mirrors, rows, copies, tables, sweeps, tokens, runs, code."""
 
 
 @pytest.mark.parametrize("part", [pytest.param(part, marks=MARKS.get(part, [pytest.mark.long])) for part in Part])

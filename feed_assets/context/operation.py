@@ -28,6 +28,7 @@ from feed_assets.log.definitions.store import Definitions
 from feed_assets.log.removals.records import Sweep
 from feed_assets.log.run_names import is_command, origin_of
 from feed_assets.patience import Patience
+from feed_assets.plan.datasources import DatasourceRecord
 from feed_assets.plan.edges import Key
 from feed_assets.plan.location import find_plan_cache, load_location
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
@@ -161,12 +162,18 @@ class OperationContext(LifecycleContext):
         found = [each for each in kinds if any((name, cluster) in self.records(each) for cluster in self.plan.clusters)]
         return tuple(found) or self._not_found(kinds, name)
 
+    def datasource(self, name: str) -> DatasourceRecord:
+        """Return a datasource. Raises EntityNotFoundError if there is none, DefinitionsError if it has errors."""
+        return self.plan.datasources.get(name) or self._not_found([Kind.DATASOURCE], name)
+
     def _not_found(self, kinds: Sequence[Kind], name: str) -> NoReturn:
         labels = {label_of((kind, name)) for kind in kinds}
         if issues := [each for each in self.errors if labels.intersection((each.entity, *each.followers))]:
             wrong = labels.intersection(label for each in issues for label in (each.entity, *each.followers))
             raise DefinitionsError(location=" and ".join(sorted(wrong)), issues=issues, next_step="Correct it first:")
         known = sorted({entity for kind in kinds for entity, _ in self.records(kind)})
+        if Kind.DATASOURCE in kinds:
+            known = sorted(self.plan.datasources)
         with self.read() as connection:
             renames = Definitions(connection).renames()
         now = tuple(each.name for each in renames if each.kind in kinds and each.former == name)

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field, model_validator
 
 from feed_assets.entities.common import Entity, EntityModel, Kind, Properties
-from feed_assets.entities.fields import Colo, FilledText, Name, PropertyName, Text, Version, refuse
+from feed_assets.entities.fields import Colo, FilledText, Name, PropertyName, Text, Version, ZoneName, refuse
 from feed_assets.entities.maps import EMPTY, Map
 
 
@@ -83,7 +83,10 @@ class Interfaces(EntityModel):
 
 
 class Datasource(Entity):
-    """A database: type, addresses, driver and credential."""
+    """A database: type, addresses, driver and credential.
+
+    `timezone` is that of its times that are without one. `staging_schema` is where exports make their tables.
+    """
 
     kind: ClassVar[Kind] = Kind.DATASOURCE
 
@@ -92,6 +95,8 @@ class Datasource(Entity):
     interfaces: Interfaces
     driver: Driver | None = None
     credential: Credential | None = None
+    timezone: ZoneName = "UTC"
+    staging_schema: FilledText | None = None
 
 
 class ExtractType(StrEnum):

@@ -43,11 +43,11 @@ from feed_assets.entities.replication import (
 from feed_assets.entities.triggers import OnUpdate
 from feed_assets.issues import EntityKey, SourceMap
 from feed_assets.plan.copy_records import CopyOptions, CopyRecord, Directory, MirrorRecord, OnError, StoreAddress
+from feed_assets.plan.datasources import compile_datasource
 from feed_assets.plan.edges import InputEdge, Key, OutputEdge, Pending, compile_trigger
 from feed_assets.plan.places import address_of, lake_of, locate, locate_table
 from feed_assets.plan.records import (
     ClusterRecord,
-    DatasourceRecord,
     EntityFacts,
     FeedRecord,
     InboxRecord,
@@ -284,10 +284,7 @@ class _Compiler:
             clusters={cluster.name: _cluster(cluster) for cluster in self._bundle.clusters},
             feeds=feeds,
             processes=processes,
-            datasources={
-                each.name: DatasourceRecord(name=each.name, type=each.type.value, colo=each.colo)
-                for each in self._bundle.datasources
-            },
+            datasources={each.name: compile_datasource(each) for each in self._bundle.datasources},
             facts={entity.key: self._facts(entity) for entity in self._bundle.entities},
         )
 

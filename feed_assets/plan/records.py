@@ -22,6 +22,7 @@ from feed_assets.entities.triggers import OnUpdate
 from feed_assets.entities.workflow import Step, Workflow, WorkflowEngine, order_steps
 from feed_assets.issues import EntityKey
 from feed_assets.plan.copy_records import CopyRecord, Directory, MirrorRecord, StoreAddress
+from feed_assets.plan.datasources import DatasourceRecord
 from feed_assets.plan.edges import InputEdge, Key, OutputEdge, TriggerInput, TriggerRecord
 from feed_assets.receivers import Channel
 from feed_assets.timing.sequence import Frequency, InstanceSequence
@@ -467,15 +468,6 @@ class ProcessRecord:
             case _:
                 assert_never(self.work)
         return f"{self.engine} {text}".rstrip()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatasourceRecord:
-    """A database that feeds are imported from and exported to: its type, such as `mysql`, and its data centre."""
-
-    name: str
-    type: str
-    colo: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -116,6 +116,8 @@ DATASOURCES = _map(
     colo=NAMES,
     driver=_DRIVER,
     credential=_CREDENTIAL,
+    timezone=st.sampled_from(["UTC", "Europe/Paris"]),
+    staging_schema=NAMES,
 )
 
 _SIZES = st.one_of(st.integers(1, 10**15), st.sampled_from(["1B", "500MB", "10GiB", "3 TiB"]))

@@ -5,8 +5,6 @@ Nothing is changed, except that a submission makes the absent working folder of 
 """
 
 import os
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
@@ -24,7 +22,7 @@ from feed_assets.engines.workflow.files import check_url
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.cluster import Cluster, InterfaceType
 from feed_assets.entities.common import Kind
-from feed_assets.entities.datasource import Credential, Datasource, Driver, Interface
+from feed_assets.entities.datasource import Datasource
 from feed_assets.entities.feed import Feed, find_targets
 from feed_assets.entities.locations.overlaps import MirrorLocation, iter_mirror_locations
 from feed_assets.entities.process import Process, iter_workflows
@@ -32,6 +30,7 @@ from feed_assets.errors import FeedAssetsError, SettingsError
 from feed_assets.issues import EntityKey, FieldPath, Issue, Severity, SourceMap, order_of, split_error
 from feed_assets.plan.compile import compile_mirror
 from feed_assets.plan.copy_records import Directory
+from feed_assets.plan.datasources import DatabaseInterface, DatasourceRecord, compile_datasource
 from feed_assets.settings import Settings
 from feed_assets.sql.dagster_home import find_state
 from feed_assets.sql.database import open_database
@@ -90,7 +89,6 @@ class Outside:
         self.environ = environ
         self.prepares = prepares
         self._machine = _Once["JavaMachine"]()
-        self._folder = _Once[Path]()
         self._catalogs: dict[str, _Once[Metastore | LakeCatalog]] = {}
         self._lock = threading.Lock()
 
@@ -108,33 +106,11 @@ class Outside:
             once = self._catalogs.setdefault(key, _Once())
         return once.get(partial(_open_catalog, cluster))
 
-    def fetch(self, name: str) -> Path:
-        """Return a file of the project, or of a URL, as a local file. Raises ServiceError if it does not exist."""
-        if "://" not in name or name.startswith("file://"):
-            file = self.root / name.removeprefix("file://")
-            if not file.is_file():
-                raise ServiceError(service=name, reason=f"{file} is not a file", next_step="Correct the path.")
-            return file
-        import fsspec
-
-        folder = self._folder.get(lambda: Path(tempfile.mkdtemp(prefix="feed-assets-checks-")))
-        target = folder / f"{len(list(folder.iterdir()))}-{name.rpartition('/')[2]}"
-        try:
-            with fsspec.open(name, "rb") as source, target.open("wb") as copy:
-                shutil.copyfileobj(source, copy)
-        except (OSError, ImportError, ValueError) as exc:
-            raise ServiceError(
-                service=name, reason=f"it cannot be fetched: {exc}", next_step="Check the address."
-            ) from exc
-        return target
-
     def close(self) -> None:
         """End the started services."""
-        machine, folder = self._machine.find_made(), self._folder.find_made()
+        machine = self._machine.find_made()
         if machine is not None:
             machine.close()
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _open_catalog(cluster: Cluster) -> "Metastore | LakeCatalog":
@@ -388,63 +364,22 @@ def _ask_fsspec(path: FieldPath, url: str) -> Iterator[Complaint]:
 
 def check_database(outside: Outside, datasource: Datasource) -> Iterator[Probe]:
     """For each interface of a datasource, the driver loads, the credential is complete, and a connection opens."""
-    for name in ("readonly", "write"):
-        interface: Interface | None = getattr(datasource.interfaces, name)
-        if interface is None:
-            continue
-        driver, credential = interface.driver or datasource.driver, interface.credential or datasource.credential
-        if driver is not None and credential is not None:
-            yield Probe(
-                path=("interfaces", name),
-                what=f"the {name} interface",
-                ask=partial(_ask_database, outside, interface, driver, credential),
-            )
-
-
-def _ask_database(outside: Outside, interface: Interface, driver: Driver, credential: Credential) -> None:
-    from feed_assets.engines.java.databases import DatabaseAddress, connect
-
-    address = DatabaseAddress(
-        url=interface.endpoint,
-        driver_class=driver.driver_class,
-        jars=tuple(outside.fetch(jar) for jar in driver.jars),
-        user=credential.user,
-        password=_password(outside, credential),
-        properties=interface.properties,
-    )
-    connect(outside.java(), address)
-
-
-def _password(outside: Outside, credential: Credential) -> str:
-    if credential.password is not None:
-        return credential.password
-    if credential.password_file is not None:
-        return _password_of_file(outside, credential.password_file)
-    alias = credential.password_alias
-    assert alias is not None, "a credential has one password"
-    from feed_assets.engines.java.databases import find_password
-
-    provider = alias.provider if "://" in alias.provider else str(outside.root / alias.provider)
-    found = find_password(outside.java(), provider, alias.alias)
-    if found is None:
-        raise ServiceError(
-            service=f"the credential store {alias.provider}",
-            reason=f"it has no alias {alias.alias!r}",
-            next_step="Create it with: hadoop credential create.",
+    record = compile_datasource(datasource)
+    for name, interface in record.interfaces:
+        yield Probe(
+            path=("interfaces", name),
+            what=f"the {name} interface",
+            ask=partial(_ask_database, outside, record, interface),
         )
-    return found
 
 
-def _password_of_file(outside: Outside, name: str) -> str:
-    try:
-        text = outside.fetch(name).read_text("utf-8").rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as exc:
-        raise ServiceError(
-            service=f"the password file {name}", reason=f"it cannot be read: {exc}", next_step="Check its rights."
-        ) from exc
-    if not text:
-        raise ServiceError(service=f"the password file {name}", reason="it is empty", next_step="Write the password.")
-    return text
+def _ask_database(outside: Outside, record: DatasourceRecord, interface: DatabaseInterface) -> None:
+    from feed_assets.engines.databases.connections import open_connection
+    from feed_assets.engines.databases.credentials import open_address
+
+    address = open_address(record, interface, root=outside.root, java=outside.java)
+    with open_connection(outside.java(), address):
+        pass
 
 
 def check_state(settings: Settings, environ: Mapping[str, str]) -> list[Issue]:

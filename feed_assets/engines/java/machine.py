@@ -6,11 +6,12 @@ own.
 """
 
 import os
+import shutil
 import subprocess
 import tempfile
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -20,7 +21,10 @@ from feed_assets.engines.spark.sessions import spark_home
 
 _LOOPBACK = "127.0.0.1"
 _CONF_FOLDERS = ("HADOOP_CONF_DIR", "HIVE_CONF_DIR")
-_SILENT = (
+_OPTIONS = (
+    "-XX:TieredStopAtLevel=1",  # it makes few calls, and starts often
+    "-XX:+UseSerialGC",
+    "-Duser.timezone=UTC",  # in which drivers read and write times
     "-Dlog4j2.level=OFF",
     "-Dlog4j2.StatusLogger.level=OFF",
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=off",
@@ -42,6 +46,8 @@ class JavaMachine:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loaders: dict[tuple[Path, ...], Any] = {}
+        self._fetched: dict[str, Path] = {}
+        self._folder: Path | None = None
         self._errors: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the machine
         try:
             self._process = self._start()
@@ -92,17 +98,43 @@ class JavaMachine:
                 self._loaders[key] = view.java.net.URLClassLoader(urls, parent)
             return self._loaders[key]
 
+    def fetch(self, url: str) -> Path:
+        """Return a local copy of the file at a URL, which ends with the machine.
+
+        Raises:
+            ServiceError: the file cannot be fetched.
+        """
+        import fsspec
+
+        with self._lock:
+            if url in self._fetched:
+                return self._fetched[url]
+            if self._folder is None:
+                self._folder = Path(tempfile.mkdtemp(prefix="feed-assets-java-"))
+                weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+            target = Path(self._folder, f"{len(self._fetched)}-{url.rpartition('/')[2]}")
+            try:
+                with fsspec.open(url, "rb") as source, target.open("wb") as copy:
+                    shutil.copyfileobj(source, copy)
+            except (OSError, ImportError, ValueError) as exc:
+                next_step = "Check the address."
+                raise ServiceError(service=url, reason=f"it cannot be fetched: {exc}", next_step=next_step) from exc
+            self._fetched[url] = target
+            return target
+
     def close(self) -> None:
         """End the machine and any work in progress."""
         self._gateway.shutdown()
         self._gateway._gateway_client.is_connected = False  # else py4j would release objects in a dead machine
         self._end()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _start(self) -> "subprocess.Popen[bytes]":
         jars = spark_home() / "jars"
         folders = [os.environ[name] for name in _CONF_FOLDERS if os.environ.get(name)]
         class_path = os.pathsep.join([*folders, str(jars / "*")])
-        options = ["-Xmx512m", *_SILENT]
+        options = ["-Xmx512m", *_OPTIONS]
         command = [_java(), "-classpath", class_path, *options, "py4j.GatewayServer"]
         try:
             return subprocess.Popen(
@@ -154,19 +186,25 @@ def explain_java(error: Exception) -> str:
     The exception comes from py4j; a dead machine gives no details. In a process that also has a Spark session, pyspark
     treats every Java exception as its own and fails. The Java exception is then the context of that failure.
     """
-    raised = _raised_in_java(error)
-    if raised is None:
-        return " ".join(str(error).split()) or type(error).__name__
     messages: list[str] = []
-    while raised is not None and len(messages) < _MOST_CAUSES:
-        name, cause = str(raised.getClass().getSimpleName()), raised.getCause()
-        text = _message_of(raised)
+    chain = list(iter_causes(error))
+    for raised in chain:
+        name, text = str(raised.getClass().getSimpleName()), _message_of(raised)
         if " " not in text:
-            text = "" if cause is not None else f"{name}: {text}" if text else name
+            text = "" if raised is not chain[-1] else f"{name}: {text}" if text else name
         if text and not any(text in before for before in messages):
             messages.append(text)
-        raised = cause
-    return ": ".join(messages).rstrip(".")
+    return ": ".join(messages).rstrip(".") or " ".join(str(error).split()) or type(error).__name__
+
+
+def iter_causes(error: Exception) -> Iterator[Any]:
+    """Yield the Java exception of an error and its causes, not more than a few; nothing of any other error."""
+    raised = _raised_in_java(error)
+    for _ in range(_MOST_CAUSES):
+        if raised is None:
+            return
+        yield raised
+        raised = raised.getCause()
 
 
 def _raised_in_java(error: BaseException | None) -> Any:

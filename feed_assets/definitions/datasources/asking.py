@@ -1,0 +1,167 @@
+"""What the database of a datasource says: whether it can be used, its tables, and their columns."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from feed_assets.context.operation import OperationContext
+from feed_assets.engines.databases.connections import DatabaseConnection, DatabaseTable, UniqueKey, open_connection
+from feed_assets.engines.databases.credentials import open_address
+from feed_assets.engines.errors import ServiceError
+from feed_assets.engines.java.machine import JavaMachine
+from feed_assets.json_form import shown
+from feed_assets.plan.datasources import DatabaseInterface, DatasourceRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedInterface:
+    """One interface and its database. `reads` is how many of the `tables` in the schema of the connection its user may
+    read, `creates` whether exports may make their tables; None if the database does not say it.
+    """
+
+    interface: str
+    url: str
+    user: str
+    database: str | None = None
+    tables: int | None = None
+    reads: int | None = None
+    creates: bool | None = None
+    reason: str | None = None
+
+    @property
+    def state(self) -> str:
+        """`good`, or why it cannot be used."""
+        return self.reason or "good"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedDatasource:
+    """A datasource, and its interfaces."""
+
+    datasource: str
+    interfaces: tuple[CheckedInterface, ...]
+
+    @shown
+    def is_good(self) -> bool:
+        """Whether every interface can be used."""
+        return not self.has_failed
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether one cannot be used."""
+        return any(each.reason is not None for each in self.interfaces)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableList:
+    """Tables and views of a schema, by name."""
+
+    datasource: str
+    tables: tuple[DatabaseTable, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownColumn:
+    """A column; its type in Spark is None if Spark cannot read it. `keys` are the unique keys that it is in."""
+
+    name: str
+    type: str
+    ddl: str | None
+    nullable: bool
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnList:
+    """The columns of a table, in order."""
+
+    datasource: str
+    table: str
+    columns: tuple[ShownColumn, ...]
+
+
+def check_datasource(context: OperationContext, name: str) -> CheckedDatasource:
+    """Open a connection by each interface, and ask what its user may do."""
+    record = context.datasource(name)
+    with JavaMachine() as machine:
+        found = tuple(_check(context, machine, record, name, each) for name, each in record.interfaces)
+    return CheckedDatasource(datasource=name, interfaces=found)
+
+
+def _check(
+    context: OperationContext, machine: JavaMachine, record: DatasourceRecord, name: str, interface: DatabaseInterface
+) -> CheckedInterface:
+    reads = creates = reason = None
+    try:
+        with _connected(context, machine, record, interface) as connection:
+            dialect, schema = connection.dialect, connection.schema()
+            product, tables = connection.product(), len(connection.tables())
+            if dialect.may_read is not None:
+                reads = int(str(connection.query(dialect.may_read, schema)[0][0]))
+            if name == "write" and dialect.may_create is not None:
+                place = record.staging_schema or schema
+                creates = bool(connection.query(dialect.may_create, place)[0][0])
+                if not creates:
+                    reason = f"its user may make no table in {place}, as exports do: grant it, or set staging_schema"
+    except ServiceError as exc:
+        return CheckedInterface(interface=name, url=interface.endpoint, user=interface.user, reason=str(exc))
+    return CheckedInterface(
+        interface=name,
+        url=interface.endpoint,
+        user=interface.user,
+        database=product,
+        tables=tables,
+        reads=reads,
+        creates=creates,
+        reason=reason,
+    )
+
+
+def list_tables(context: OperationContext, name: str, schema: str | None, like: str | None) -> TableList:
+    """List the tables and views of a schema, by default that of the connection."""
+    with open_datasource(context, name) as connection:
+        return TableList(datasource=name, tables=connection.tables(schema, like))
+
+
+def list_columns(context: OperationContext, name: str, table: str) -> ColumnList:
+    """List the columns of a table."""
+    with open_datasource(context, name) as connection:
+        keys = connection.unique_keys(table)
+        columns = tuple(
+            ShownColumn(
+                name=each.name,
+                type=each.type,
+                ddl=each.ddl,
+                nullable=each.nullable,
+                keys=tuple(_named(key) for key in keys if each.name in key.columns),
+            )
+            for each in connection.columns(table)
+        )
+    return ColumnList(datasource=name, table=table, columns=columns)
+
+
+def _named(key: UniqueKey) -> str:
+    return "primary" if key.is_primary else key.name
+
+
+@contextmanager
+def open_datasource(context: OperationContext, name: str) -> Iterator[DatabaseConnection]:
+    """Yield a connection by the interface of a datasource that reads, or else by the one that writes.
+
+    Raises:
+        EntityNotFoundError: there is no such datasource.
+        ServiceError: it cannot be used.
+    """
+    record = context.datasource(name)
+    interface = record.readonly or record.write
+    assert interface is not None, "a datasource has an interface"
+    with JavaMachine() as machine, _connected(context, machine, record, interface) as connection:
+        yield connection
+
+
+def _connected(
+    context: OperationContext, machine: JavaMachine, record: DatasourceRecord, interface: DatabaseInterface
+) -> DatabaseConnection:
+    root = context.settings.root if context.settings is not None else Path()
+    return open_connection(machine, open_address(record, interface, root=root, java=lambda: machine))

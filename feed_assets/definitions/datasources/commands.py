@@ -1,0 +1,73 @@
+"""What can be asked of datasources: whether they can be used, and what is in them."""
+
+from typing import TYPE_CHECKING, Annotated
+
+from feed_assets.entities.common import Kind
+from feed_assets.operation import Param, operation
+
+if TYPE_CHECKING:
+    from feed_assets.context.operation import OperationContext
+    from feed_assets.definitions.datasources.asking import CheckedDatasource, ColumnList, TableList
+
+GROUPS = {
+    "datasource": """Ask the databases that feeds are imported from and exported to.
+
+    DATASOURCE is one that is declared; its readonly interface is asked, or else its write interface.
+    """
+}
+
+Datasource = Annotated[str, Param("The datasource.", argument=True, of=(Kind.DATASOURCE,))]
+
+
+@operation(
+    "datasource check",
+    table="interface, database, user, tables, reads, makes tables=creates, state",
+    rows="interfaces",
+    example="shop",
+)
+def check(context: "OperationContext", *, datasource: Datasource) -> "CheckedDatasource":
+    """Open a connection by each interface of DATASOURCE, and tell what its user may do, where the database says that.
+
+    Tables are counted in the schema of the connection. The exit code is 1 if an interface cannot be used.
+    """
+    from feed_assets.definitions.datasources.asking import check_datasource
+
+    return check_datasource(context, datasource)
+
+
+@operation(
+    "datasource tables",
+    none="there is no such table",
+    table="schema, table=name, type",
+    rows="tables",
+    example="shop --like 'order%'",
+)
+def list_tables(
+    context: "OperationContext",
+    *,
+    datasource: Datasource,
+    schema: Annotated[str | None, Param("The schema; by default that of the connection.")] = None,
+    like: Annotated[str | None, Param("Only tables whose name matches this pattern, with % and _ as in SQL.")] = None,
+) -> "TableList":
+    """List the tables and views of DATASOURCE in a schema."""
+    from feed_assets.definitions.datasources.asking import list_tables
+
+    return list_tables(context, datasource, schema, like)
+
+
+@operation(
+    "datasource columns",
+    table="column=name, type, type in Spark=ddl, nullable, keys",
+    rows="columns",
+    example="shop orders",
+)
+def list_columns(
+    context: "OperationContext",
+    *,
+    datasource: Datasource,
+    table: Annotated[str, Param("The table, or schema.table.", argument=True)],
+) -> "ColumnList":
+    """List the columns of TABLE: their types in the database and in Spark, and the unique keys that they are in."""
+    from feed_assets.definitions.datasources.asking import list_columns
+
+    return list_columns(context, datasource, table)

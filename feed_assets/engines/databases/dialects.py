@@ -1,0 +1,75 @@
+"""What differs between databases: one record each, by the type of the datasource."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+_MARIADB, _MYSQL = "jdbc:mariadb:", "jdbc:mysql:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """What is particular to a database.
+
+    `zoned` are its types of times that name a moment; those of the others are read on a clock in the time zone of the
+    datasource. With `schema_is_catalog` a schema is what JDBC calls a catalog. `may_read` and
+    `may_create` are queries with a schema as their only value: how many tables there the user may read, and whether he
+    may make one; None if the database cannot be asked, or shows no others. `session` is what
+    every connection says first, so that times are told in UTC, as drivers here take them.
+    """
+
+    quote: str = '"'
+    zoned: frozenset[str] = frozenset({"timestamp with time zone", "timestamp with local time zone"})
+    schema_is_catalog: bool = False
+    may_read: str | None = None
+    may_create: str | None = None
+    session: str | None = None
+
+    def quoted(self, name: str) -> str:
+        """Return a name as an identifier.
+
+        >>> DIALECTS["mysql"].quoted("a`b"), Dialect().quoted('or"der')
+        ('`a``b`', '"or""der"')
+        """
+        return f"{self.quote}{name.replace(self.quote, self.quote * 2)}{self.quote}"
+
+
+DIALECTS: Mapping[str, Dialect] = MappingProxyType(
+    {
+        "postgres": Dialect(
+            zoned=frozenset({"timestamptz"}),
+            may_read="SELECT count(*) FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = ? "
+            "AND relkind IN ('r', 'v', 'm', 'f', 'p') AND has_table_privilege(pg_class.oid, 'SELECT')",
+            may_create="SELECT has_schema_privilege(CAST(? AS text), 'CREATE')",
+        ),
+        "mysql": Dialect(
+            quote="`",
+            zoned=frozenset({"timestamp"}),
+            schema_is_catalog=True,
+            session="SET time_zone = '+00:00'",
+            may_create="SELECT count(*) > 0 FROM ("
+            "SELECT grantee, privilege_type, '%' AS place FROM information_schema.user_privileges UNION ALL "
+            "SELECT grantee, privilege_type, table_schema FROM information_schema.schema_privileges) AS granted "
+            "WHERE privilege_type = 'CREATE' AND ? LIKE place "
+            "AND grantee = CONCAT('''', REPLACE(CURRENT_USER(), '@', '''@'''), '''')",
+        ),
+    }
+)
+_OTHER = Dialect()
+
+
+def dialect_of(type: str) -> Dialect:  # noqa: A002 - as the field is called
+    """Return the dialect of a type of datasource; a database without one of its own is one of the standard."""
+    return DIALECTS.get(type, _OTHER)
+
+
+def spark_url(url: str) -> str:
+    """Return the JDBC URL by which Spark knows the dialect of a database: MariaDB has that of MySQL. With another one
+    Spark quotes names as texts, and every row has the name of the column.
+
+    >>> spark_url("jdbc:mariadb://host/shop?useSsl=true")
+    'jdbc:mysql://host/shop?useSsl=true&permitMysqlScheme=true'
+    """
+    if not url.startswith(_MARIADB):
+        return url
+    return f"{_MYSQL}{url.removeprefix(_MARIADB)}{'&' if '?' in url else '?'}permitMysqlScheme=true"
