@@ -128,6 +128,8 @@ def compile_flow(bundle: Bundle, feed: Feed, source: str, target: str, facts: En
     name, now = flow_name(feed.name, source), parse_window("now(0,0)", "now(0,0)", sequence.timezone)
     clusters = (bundle.get_cluster(source), bundle.get_cluster(target))
     part = slice_path(feed, *clusters)
+    if is_lake(bundle, feed, source):  # what a table hides are the files that delete its rows
+        policy = policy.model_copy(update={"hidden": False})
     is_late = feed.late_arrival is not None
     read = InputEdge(
         name=INPUT,

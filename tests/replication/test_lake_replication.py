@@ -36,6 +36,7 @@ def lakes(tmp_path: Path) -> Mapping[str, Lake]:
 @pytest.fixture
 def lifecycle(lakes: Mapping[str, Lake], tmp_path: Path) -> LifecycleHarness:
     text = fences(ROOT / "docs/iceberg.md", "yaml")[1].replace("${DATA_ROOT}", str(tmp_path))
+    text += "replication: {hidden: true}\n"
     loaded = load_files([EntityFile(name="clicks.yaml", content=text.encode())], Values(variables={}, environ={}))
     assert loaded.issues == ()
     return LifecycleHarness.of(tmp_path, *loaded.bundle.entities, clusters=(), stores=StorePool())
@@ -44,6 +45,12 @@ def lifecycle(lakes: Mapping[str, Lake], tmp_path: Path) -> LifecycleHarness:
 def land(lakes: Mapping[str, Lake], time: datetime, number: int) -> None:
     """A row in a partition of the source, as another program appends it."""
     append(lakes["new-york"].table("clicks"), {"at": time, "region": "eu", "n": number})
+
+
+def test_files_that_delete_rows_are_never_copied_as_hidden_ones(lifecycle: LifecycleHarness) -> None:
+    flow = lifecycle.plan.processes[FLOW, "lake"]
+    assert flow.copy is not None
+    assert not flow.copy.options.hidden
 
 
 def test_rows_63_67_75_a_partition_is_copied_after_its_delay_and_late_rows_until_the_cut_off(

@@ -16,6 +16,8 @@ from feed_assets.entities.copies.options import Existing
 from feed_assets.entities.maps import FrozenMap
 from feed_assets.plan.copy_records import CopyOptions, StoreAddress
 from feed_assets.storage.errors import ForeignContentError, TableRefusedError
+from feed_assets.storage.iceberg import store
+from feed_assets.storage.iceberg.commits import commit_change
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability, Clearing, Guard
 from feed_assets.timing.templates import WHOLE_TABLE
@@ -23,7 +25,7 @@ from feed_assets.transfer.auditing import audit_copy
 from feed_assets.transfer.copying import copy_many
 from feed_assets.transfer.plans import Side
 from feed_assets.transfer.requests import Copied, CopyRequest, CopyStatus
-from tests.lakes import PLAIN, Lake, append, compact, delete_rows
+from tests.lakes import PLAIN, Lake, append, compact, delete_rows, rows_of
 from tests.storage.conftest import BUCKET
 from tests.storage.harnesses import FencedOut, allow
 from tests.transfer.sides import LATER
@@ -197,6 +199,49 @@ def test_another_spec_and_a_missing_namespace_are_refused(lakes: Lakes) -> None:
     lakes.make("west", spec=PLAIN)
     with pytest.raises(TableRefusedError, match="its partition spec is not that of the source"):
         lakes.copy()
+    catalog.drop_table("web.clicks")
+    del lakes.lakes["west"].catalog_options["warehouse"]
+    with pytest.raises(TableRefusedError, match="the table of the copies cannot be made: No default path is set"):
+        lakes.copy()
+
+
+def test_columns_that_the_source_has_dropped_or_renamed_in_files_without_ids_are_no_obstacle(lakes: Lakes) -> None:
+    source = lakes.make()
+    with source.update_schema() as update:
+        update.add_column("last", StringType())
+    append(source, {"region": "eu", "n": 1, "last": "a"})
+    ids = pa.Table.from_pylist([{"region": "eu", "n": 2, "last": "b"}], schema=source.schema().as_arrow())
+    source.append(ids)
+    with source.update_schema() as update:
+        update.delete_column("last").rename_column("n", "m")
+    append(source, {"region": "eu", "m": 3})
+    assert lakes.copy().files == 3
+    target = lakes.table()
+    assert sorted(target.scan().to_arrow().column("m").to_pylist()) == [1, 2, 3]
+    assert target.schema().column_names == source.schema().column_names
+    with target.update_schema() as update:
+        update.add_column("own", StringType())
+    assert set(target.scan().to_arrow().column("own").to_pylist()) == {None}
+    lakes.columns = "add"
+    with source.update_schema() as update:
+        update.add_column("more", StringType())
+    append(source, {"region": "eu", "m": 4})
+    with pytest.raises(TableRefusedError, match=r"6: more string there, own string here"):
+        lakes.copy()
+
+
+def test_an_id_that_the_target_has_had_for_another_column_is_refused(lakes: Lakes) -> None:
+    source, target = lakes.make("east", 1), lakes.make("west")
+    lakes.columns = "add"
+    with target.update_schema() as update:
+        update.add_column("more", LongType())
+    append(target, {"region": "us", "n": 2, "more": 7})
+    with target.update_schema() as update:
+        update.delete_column("more")
+    with source.update_schema() as update:
+        update.add_column("more", StringType())
+    with pytest.raises(TableRefusedError, match=r"more \(only there, its id 5 was more long here\)"):
+        lakes.copy()
 
 
 @pytest.mark.parametrize("columns", ["add", "ignore"])
@@ -232,8 +277,8 @@ def test_rows_that_others_have_put_into_the_place_are_refused_or_go_to_the_trash
     assert lakes.rows() == [9]
     lakes.copy(clearing=Clearing(sweep="s-1", existing=Existing.REPLACE))
     assert lakes.rows() == [1]
-    store = lakes.stores.get(lakes.side("west").store)
-    assert list(store.trash().contents("s-1")) == [EU]
+    trash = lakes.stores.get(lakes.side("west").store).trash()
+    assert list(trash.contents("s-1")) == [EU]
 
 
 def test_a_guard_is_asked_right_before_the_commit_and_leaves_nothing_if_it_forbids(lakes: Lakes) -> None:
@@ -268,6 +313,12 @@ def test_an_audit_finds_a_flipped_byte_and_the_next_copy_repairs_it(lakes: Lakes
     assert (audit.rotten, audit.lost, audit.extra) == ((damaged.name,), (), ())
     assert lakes.copy(distrusted=audit.distrusted).files == 1
     assert lakes.rows() == [1, 2]
+    gone, short = live_files(lakes.table())
+    gone.unlink()
+    short.write_bytes(short.read_bytes()[:100])
+    audit = audit_copy(lakes.stores, *sides, CopyOptions(), LATER)
+    assert (audit.lost, audit.rotten) == ((gone.name,), (short.name,))
+    assert lakes.copy(distrusted=audit.distrusted).files == 2
     append(lakes.table(), {"region": "eu", "n": 9})
     assert len(audit_copy(lakes.stores, *sides, CopyOptions(), LATER).extra) == 1
 
@@ -292,6 +343,37 @@ def test_a_whole_table_is_copied_and_its_next_version_replaces_it(lakes: Lakes) 
     assert (lakes.copy(WHOLE_TABLE).kept, lakes.rows()) == (1, [1, 2])
     compact(source, "n > 0")
     assert lakes.copy(WHOLE_TABLE).status is CopyStatus.UNCHANGED
+    source.refresh().delete("n > 0")
+    assert (len(lakes.copy(WHOLE_TABLE).removed), lakes.rows()) == (2, [])
+    assert lakes.copy(WHOLE_TABLE).status is CopyStatus.UNCHANGED
+
+
+def test_many_partitions_are_copied_at_once_and_their_commits_do_not_overtake_each_other(
+    lakes: Lakes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, made = lakes.make(), list[bool]()
+    names = [f"r{number}" for number in range(8)]
+    source.append(rows_of(source, *({"region": name, "n": 1} for name in names)))
+
+    def commit(*args: Any) -> bool:
+        made.append(commit_change(*args))
+        return made[-1]
+
+    monkeypatch.setattr(store, "commit_change", commit)
+    pairs = [(lakes.side("east", f"region={name}"), lakes.side("west", f"region={name}")) for name in names]
+    requests = [CopyRequest(source=one, target=other, guard=allow, extra={}) for one, other in pairs]
+    outcomes = copy_many(lakes.stores, requests, CopyOptions(), LATER)
+    assert [each.status for each in outcomes if isinstance(each, Copied)] == [CopyStatus.COPIED] * 8
+    assert made == [True] * 8
+
+
+def test_a_file_whose_head_is_damaged_is_named(lakes: Lakes) -> None:
+    (file,) = live_files(lakes.make("east", 1))
+    content = bytearray(file.read_bytes())
+    content[-20] ^= 255
+    file.write_bytes(content)
+    with pytest.raises(TableRefusedError, match=f"the file {file.name} .* it is no Parquet file.* at its source"):
+        lakes.copy()
 
 
 @pytest.mark.drill

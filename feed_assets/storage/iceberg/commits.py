@@ -3,16 +3,16 @@ all. PyIceberg prepares it; it is not repeated here, because the guard is asked 
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import (
-    PYARROW_PARQUET_FIELD_ID_KEY,
     DataFileStatistics,
     MetricModeTypes,
     MetricsMode,
@@ -24,6 +24,7 @@ from pyiceberg.io.pyarrow import (
     pyarrow_to_schema,
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestFile
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Summary
@@ -38,20 +39,29 @@ from feed_assets.storage.iceberg.partitions import Values
 
 _WRITABLE = 2
 """The highest version of the format that PyIceberg writes."""
+_THREADS = 8
+
+
+class Head(NamedTuple):
+    """The description of a Parquet file in it, and its size."""
+
+    told: Any
+    size: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What one commit does. `removed` are live data files; `added` are URLs of Parquet files by the values of their
-    partition, `described` files are added as they are. `restored` entries keep their sequence numbers, so that what has
-    deleted rows of them still does. `tag` names the snapshot before, `untagged` are tags to drop. `properties` go to
-    the snapshot's summary, `settings` to the properties of the table. With `adds_columns` the table gets those that the
-    files have and it has not. `is_copy`: files come from a table with the same ids of columns, which tell what was
-    renamed or dropped since.
+    """What one commit does. `removed` are live data files; `added` are heads of Parquet files by their URLs, whose rows
+    are of the partition `values`; `described` files are added as they are. `restored` entries keep their sequence
+    numbers, so that what has deleted rows of them still does. `tag` names the snapshot before, `untagged` are tags to
+    drop. `properties` go to the snapshot's summary, `settings` to the properties of the table. With `adds_columns` the
+    table gets those that the files have and it has not. `is_copy`: files come from a table with the same ids of
+    columns, which tell what was renamed or dropped since.
     """
 
     removed: Sequence[DataFile] = ()
-    added: Mapping[str, Values] = field(default_factory=dict)
+    added: Mapping[str, Head] = field(default_factory=dict)
+    values: Values = ()
     described: Sequence[DataFile] = ()
     restored: Sequence[ManifestEntry] = ()
     tag: str | None = None
@@ -62,14 +72,15 @@ class Change:
     is_copy: bool = False
 
 
-def require_writable(table: Table, store: str, path: str = "") -> None:
-    """Raise TableRefusedError for a table that PyIceberg cannot write."""
+def require_writable(table: Table, store: str, path: str = "", *, is_source: bool = False) -> None:
+    """Raise TableRefusedError for a table that PyIceberg cannot write, and so cannot describe to another one."""
     if table.format_version > _WRITABLE:
+        step = "It can be read. Write it, and remove from it, by an engine that knows the version."
         raise TableRefusedError(
             store=store,
             path=path,
             reason=f"it has version {table.format_version} of the format; version {_WRITABLE} is written here",
-            next_step="It can be read. Write it, and remove from it, by an engine that knows the version.",
+            next_step="It can be read by processes. Its files cannot be copied." if is_source else step,
         )
 
 
@@ -128,16 +139,16 @@ def _clean(producer: "_Replacement | None") -> None:
 
 def _prepare(table: Table, transaction: Transaction, change: Change, store: str) -> "_Replacement":
     io = table.io
-    heads = {url: _read_head(io, url, store) for url in change.added}
     if change.adds_columns:
         known = set(table.schema().column_names)
-        columns = [each for head in heads.values() for each in head.schema.to_arrow_schema() if each.name not in known]
+        heads = [head.told.schema.to_arrow_schema() for head in change.added.values()]
+        columns = [each for head in heads for each in head if each.name not in known]
         each_one = [pa.schema([each.with_nullable(True).remove_metadata()]) for each in columns]
         try:
             with transaction.update_schema() as update:
                 update.union_by_name(pa.unify_schemas(each_one or [pa.schema([])]))
         except (pa.ArrowException, UnsupportedPyArrowTypeException, ValueError) as exc:
-            raise _refused_file(store, next(iter(heads)), f"its columns cannot be added: {exc}") from exc
+            raise _refused_file(store, next(iter(change.added)), f"its columns cannot be added: {exc}") from exc
     settings = dict(change.settings)
     if (change.added or change.described) and transaction.table_metadata.name_mapping() is None:
         mapping = transaction.table_metadata.schema().name_mapping
@@ -149,9 +160,9 @@ def _prepare(table: Table, transaction: Transaction, change: Change, store: str)
         operation = Operation.APPEND
     producer = _Replacement(operation, transaction, io, snapshot_properties=dict(change.properties))
     producer.restored = change.restored
-    for url, values in change.added.items():
+    for url, head in change.added.items():
         producer.append_data_file(
-            _describe_file(table, transaction, url, heads[url], values, store, is_copy=change.is_copy)
+            _describe_file(table, transaction, url, head, change.values, store, is_copy=change.is_copy)
         )
     for described in change.described:
         producer.append_data_file(described)
@@ -202,24 +213,33 @@ class _Replacement(_OverwriteFiles, _MergeAppendFiles):
         return super()._summary(dict(snapshot_properties))
 
 
-def _read_head(io: Any, url: str, store: str) -> Any:
-    with io.new_input(url).open() as file:
-        try:
-            return pq.read_metadata(file)
-        except ValueError as exc:
-            raise _refused_file(store, url, f"it is no Parquet file: {exc}") from exc
+def read_heads(io: Any, urls: Iterable[str], store: str) -> dict[str, Head]:
+    """Return the heads of files by their URLs. Raises TableRefusedError for what is no Parquet file."""
+
+    def read(url: str) -> tuple[str, Head]:
+        input_file = io.new_input(url)
+        with input_file.open() as file:
+            try:
+                return url, Head(pq.read_metadata(file), len(input_file))
+            except (ValueError, OSError) as exc:
+                if isinstance(exc, OSError) and "deserialize" not in str(exc):
+                    raise
+                raise _refused_file(store, url, f"it is no Parquet file: {exc}".partition("\n")[0]) from exc
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return dict(pool.map(read, urls))
 
 
 def _describe_file(
-    table: Table, transaction: Transaction, url: str, head: Any, values: Values, store: str, *, is_copy: bool
+    table: Table, transaction: Transaction, url: str, found: Head, values: Values, store: str, *, is_copy: bool
 ) -> DataFile:
     """Return a file as one of the table, with its statistics.
 
     Raises:
         TableRefusedError: it has rows of another partition, or columns that readers of the table do not understand.
     """
-    metadata, columns = transaction.table_metadata, head.schema.to_arrow_schema()
-    schema = metadata.schema()
+    metadata, head = transaction.table_metadata, found.told
+    schema, columns = metadata.schema(), head.schema.to_arrow_schema()
     try:
         ids = _ids_of(head, metadata, is_copy=is_copy)
         if not is_copy:  # writers declare columns nullable that have no null: see below
@@ -234,12 +254,12 @@ def _describe_file(
             if each.required and each.field_type.is_primitive and whole.null_value_counts.get(each.field_id) != 0:
                 raise _refused_file(store, url, f"its column {each.name} may have nulls (the table has {each})")
         _require_partition(table, ids, whole, url, values, store)
-    return described_file(metadata, url, len(table.io.new_input(url)), Record(*values), statistics)
+    return described_file(metadata, url, found.size, Record(*values), statistics)
 
 
 def _ids_of(head: Any, metadata: TableMetadata, *, is_copy: bool) -> dict[str, int]:
-    """Return the field ids of the columns of a file by their paths: those of the table's names. A copy has its own, if
-    it has any, which may be ones that the table has dropped.
+    """Return the field ids of the columns of a file by their paths: those of the table's names. A copy has its own, or
+    those of the name mapping, which may be ones that the table has dropped.
 
     Raises:
         ValueError: columns are not those of the table.
@@ -247,10 +267,8 @@ def _ids_of(head: Any, metadata: TableMetadata, *, is_copy: bool) -> dict[str, i
     known, columns = parquet_path_to_id_mapping(metadata.schema()), head.schema.to_arrow_schema()
     ids, ours = dict(known), set(known.values())
     if is_copy:
-        for each in metadata.schemas:
-            ids = parquet_path_to_id_mapping(each) | ids
-        if any(PYARROW_PARQUET_FIELD_ID_KEY in (column.metadata or {}) for column in columns):
-            ids = parquet_path_to_id_mapping(pyarrow_to_schema(columns, downcast_ns_timestamp_to_us=True))
+        mapping = metadata.name_mapping() or metadata.schema().name_mapping
+        ids = parquet_path_to_id_mapping(pyarrow_to_schema(columns, mapping, downcast_ns_timestamp_to_us=True))
         ours |= set(range(metadata.last_column_id + 1))
     paths = {head.schema.column(at).path for at in range(head.num_columns)}
     if others := [path for path in paths if ids.get(path) not in ours]:
@@ -303,20 +321,19 @@ def described_file(
 def _require_partition(
     table: Table, columns: Mapping[str, int], statistics: Any, url: str, values: Values, store: str
 ) -> None:
-    own = [field.source_id for field in table.spec().fields]
+    wanted = {field: value for field, value in zip(table.spec().fields, values, strict=True) if value is not None}
+    own = [field.source_id for field in wanted]
     if lacking := [str(table.schema().find_column_name(each)) for each in own if each not in columns.values()]:
         raise _refused_file(store, url, f"it lacks the column {', '.join(lacking)} of the partition")
-    wanted = [at for at, value in enumerate(values) if value is not None]
-    for at in wanted:
-        source = own[at]
+    for source in own:
         name = table.schema().find_column_name(source)
         if source not in statistics.null_value_counts:
             raise _refused_file(store, url, f"it has no statistics of {name}, by which the table is partitioned")
         if statistics.null_value_counts[source]:
             raise _refused_file(store, url, f"it has rows of another partition, which have no {name}")
     try:
-        found = statistics.partition(table.spec(), table.schema())
-        is_other = any(found[at] != values[at] for at in wanted)
+        found = statistics.partition(PartitionSpec(*wanted), table.schema())
+        is_other = any(found[at] != value for at, value in enumerate(wanted.values()))
     except ValueError:
         is_other = True
     if is_other:
@@ -324,7 +341,9 @@ def _require_partition(
 
 
 def _refused_file(store: str, url: str, reason: str) -> TableRefusedError:
-    name = url.rpartition("/")[2]
     return TableRefusedError(
-        store=store, path="", reason=f"the file {name} cannot be published: {reason}", next_step="Write other files."
+        store=store,
+        path="",
+        reason=f"the file {url.rpartition('/')[2]} cannot be published: {reason}",
+        next_step="Write other files; for a copy, rewrite them at its source.",
     )

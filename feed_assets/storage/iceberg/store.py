@@ -6,6 +6,7 @@ reader sees the old rows or the new ones, never a mix. Files of former snapshots
 these.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -24,7 +25,7 @@ from feed_assets.storage.errors import (
     TableRefusedError,
 )
 from feed_assets.storage.iceberg.catalogs import LakeCatalog
-from feed_assets.storage.iceberg.commits import Change, commit_change, require_writable
+from feed_assets.storage.iceberg.commits import Change, Head, commit_change, read_heads, require_writable
 from feed_assets.storage.iceberg.copies import receive_table
 from feed_assets.storage.iceberg.partitions import Found, LakePartitions, LakeTable
 from feed_assets.storage.iceberg.trash import LakeTrash
@@ -78,6 +79,8 @@ class LakeStore(PartitionStore[LakeTable]):
         self.root_url = root_url
         self._partitions = LakePartitions(catalog, database, table, root_url, opener, received_on)
         self._columns = columns
+        self._commits = threading.Lock()
+        """Held by who commits, so that many partitions that are published at once do not overtake each other."""
 
     def listings(
         self,
@@ -123,14 +126,16 @@ class LakeStore(PartitionStore[LakeTable]):
 
     def survey(self, path: str, flag: str | None, now: int, *, everything: bool = False) -> Survey:  # noqa: ARG002
         """List files as the port says. A compaction of deleted rows shows what it has written. `everything` has also
-        files that delete rows; else a partition with these is refused.
+        files that delete rows, and of our publication only what storage has; else a partition with files that delete
+        rows is refused. An empty table is what a snapshot says.
         """
         table = self._partitions.find_table()
         spec = WHOLE if table is None else self._partitions.parse_with(table, path)
         live, content = (None, None) if table is None else self._partitions.find_both(table, spec)
         if table is None or live is None or content is None:
-            is_empty = table is not None and spec is WHOLE
-            return Survey(availability=Availability.EMPTY if is_empty else Availability.MISSING)
+            if table is not None and spec is WHOLE:
+                return Survey(availability=Availability.EMPTY, mark=_digest(""))
+            return Survey(availability=Availability.MISSING)
         prefix = self._own_prefix(table, spec, content)
         names = dict(_named(content.entries, prefix))
         if not everything and len(content.data) < len(content.entries):
@@ -145,6 +150,14 @@ class LakeStore(PartitionStore[LakeTable]):
         text = self._manifest_text(table, prefix, _ALL)
         known = {} if text is None else self._checksums(text)
         files = [_source_file(name, entry, known.get(name, "")) for name, entry in sorted(names.items())]
+        if everything and prefix:
+            there = self._partitions.root(table).standing(_version_of(table, prefix)).files
+            is_own = {name for name, entry in names.items() if entry.data_file.file_path.startswith(prefix)}
+            files = [
+                each._replace(size=there.get(each.path, each.size))
+                for each in files
+                if each.path in there or each.path not in is_own
+            ]
         mark = _digest("\n".join(sorted(file.version for file in files)))
         return Survey(availability=Availability.AVAILABLE, files=tuple(files), mark=mark)
 
@@ -285,10 +298,10 @@ class LakeStore(PartitionStore[LakeTable]):
 
     def _list_table(self, table: LakeTable, manifest: int) -> Listing:
         snapshot = self._partitions.content_snapshot(table)
-        if snapshot is None or snapshot.summary is None or snapshot.summary["total-data-files"] == "0":
+        own = snapshot.summary[f"{_OWN}version"] if snapshot is not None and snapshot.summary is not None else None
+        if snapshot is None or snapshot.summary is None or (snapshot.summary["total-data-files"] == "0" and not own):
             return Listing()
         modified, version = snapshot.timestamp_ms * 1_000_000, str(snapshot.snapshot_id)
-        own = snapshot.summary[f"{_OWN}version"]
         prefix = f"{table.location}/{own}/" if own else ""
         text = self._manifest_text(table, prefix, manifest)
         if text is not None and manifest >= _ALL:
@@ -315,8 +328,7 @@ class LakeStore(PartitionStore[LakeTable]):
     def _manifest_text(self, table: LakeTable, prefix: str, manifest: int) -> bytes | None:
         if not prefix or not manifest:
             return None
-        version = prefix.removeprefix(f"{table.location}/").rstrip("/")
-        (listing,) = self._partitions.root(table).listings([version], View.NAMED, manifest=manifest)
+        (listing,) = self._partitions.root(table).listings([_version_of(table, prefix)], View.NAMED, manifest=manifest)
         return listing.manifest
 
     def _checksums(self, text: bytes) -> dict[str, str]:
@@ -336,16 +348,32 @@ class LakeStore(PartitionStore[LakeTable]):
         """Clear the place of a published version, and commit it; what is forbidden is removed."""
         with partition_lock(self.root_url, spec.name):
             try:
+                heads = self._read_heads(version, manifest)
                 clear()
-                self._commit(spec, version, manifest, guard, is_copy=is_copy)
+                with self._commits:
+                    self._commit(spec, version, manifest, heads, guard, is_copy=is_copy)
             except (StorageError, KeyboardInterrupt):
                 raise
             except BaseException:
                 self._remove_version(version)
                 raise
 
+    def _read_heads(self, version: str, manifest: Manifest) -> Mapping[str, Head]:
+        """Return the heads of the files of a version by their URLs."""
+        table = self._partitions.table()
+        files = [entry.path for entry in manifest.entries if is_content(entry.path, None)]
+        with self.translated():
+            return read_heads(table.table.io, [f"{table.location}/{version}/{file}" for file in files], self.root_url)
+
     def _commit(
-        self, spec: PartitionSpec, version: str, manifest: Manifest, guard: Guard, *, is_copy: bool = False
+        self,
+        spec: PartitionSpec,
+        version: str,
+        manifest: Manifest,
+        heads: Mapping[str, Head],
+        guard: Guard,
+        *,
+        is_copy: bool = False,
     ) -> None:
         """Put the files of a version in the place of those that the partition has.
 
@@ -363,11 +391,8 @@ class LakeStore(PartitionStore[LakeTable]):
             told = {name: manifest.extra[name] for name in ("process", "run", "fence") if name in manifest.extra}
             change = Change(
                 removed=[entry.data_file for entry in found.data],
-                added={
-                    f"{table.location}/{version}/{entry.path}": values
-                    for entry in manifest.entries
-                    if is_content(entry.path, None)
-                },
+                added=heads,
+                values=values,
                 properties={f"{_OWN}{name}": text for name, text in {**told, "digest": manifest.digest}.items()}
                 | {f"{_OWN}version": version, f"{_OWN}partition": spec.name},
                 adds_columns=self._columns is Columns.ADD and not is_copy,
@@ -434,6 +459,10 @@ def _apart(entry: "ManifestEntry") -> str:
     """Return a name of a file that no other file has."""
     path = entry.data_file.file_path
     return f"{_digest(path)}-{path.rpartition('/')[2]}"
+
+
+def _version_of(table: LakeTable, prefix: str) -> str:
+    return prefix.removeprefix(f"{table.location}/").rstrip("/")
 
 
 def _source_file(name: str, entry: "ManifestEntry", checksum: str) -> SourceFile:

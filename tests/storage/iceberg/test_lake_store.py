@@ -453,7 +453,13 @@ def test_a_commit_that_is_made_and_answered_as_refused_is_made(lake: Lake, monke
 @HERE
 def test_a_table_of_version_1_has_its_partitions(lake: Lake) -> None:
     names = (lake.database, "clicks")
-    lake.catalog.open().create_table(names, SCHEMA, partition_spec=BY_REGION, properties={"format-version": "1"})
+    table = lake.catalog.open().create_table(
+        names, SCHEMA, partition_spec=BY_REGION, properties={"format-version": "1"}
+    )
+    with table.update_spec() as update:
+        update.add_field("n", IdentityTransform(), "number")
+    with table.update_spec() as update:  # which leaves a field without a value
+        update.remove_field("number")
     store, _ = publish(lake, EU, 1, token="a")
     trash = store.trash()
     assert [look.availability for look in store.look([EU], None)] == [Availability.AVAILABLE]
