@@ -23,8 +23,6 @@ from tests.servers import free_port, run_tcp_postgres, wait_for_port
 
 _JAVA = Path("/usr/share/java")
 POSTGRES_JAR, MARIADB_JAR = _JAVA / "postgresql.jar", _JAVA / "mariadb-java-client.jar"
-DRIVER_JARS = tuple(jar for jar in (POSTGRES_JAR, MARIADB_JAR) if jar.exists())
-"""What is installed: the Spark session of tests has them."""
 PASSWORD = "pass-word"
 
 
@@ -48,6 +46,7 @@ class Shop:
             url=self.url,
             driver_class=self.driver,
             jars=(self.jar,),
+            spark_jars=(self.jar.as_uri(),),
             user="shop",
             password=PASSWORD,
         )

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from feed_assets.engines.spark.sessions import session_conf
-from tests.shops import DRIVER_JARS
 
 with warnings.catch_warnings():
     # Where this warning is an error, pyspark's import breaks off and leaves half a module behind.
@@ -21,8 +20,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     builder = SparkSession.builder
     warehouse = tmp_path_factory.mktemp("warehouse")
     conf = {"spark.sql.shuffle.partitions": "2", "spark.sql.warehouse.dir": warehouse.as_uri()}
-    if DRIVER_JARS:
-        conf["spark.jars"] = ",".join(map(str, DRIVER_JARS))
     for name, value in session_conf(master="local[2]", conf=conf, root=Path(__file__).parents[1]).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()

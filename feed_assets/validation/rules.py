@@ -43,6 +43,7 @@ RULES: tuple[Rule, ...] = (
     Rule(code="spark-conf", kind=Kind.CLUSTER, check=rules_cluster.check_conf),
     Rule(code="hidden-property", kind=Kind.CLUSTER, check=rules_cluster.check_hidden_properties),
     Rule(code="datasource-interface", kind=Kind.DATASOURCE, check=rules_cluster.check_interfaces),
+    Rule(code="datasource-driver", kind=Kind.DATASOURCE, check=rules_cluster.check_drivers),
     *(
         Rule(code=rules_credentials.CLEAR_TEXT_CREDENTIAL, kind=kind, check=rules_credentials.check_credentials)
         for kind in Kind

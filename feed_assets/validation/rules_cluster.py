@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import PurePath
 
 from feed_assets.entities.cluster import ICEBERG, STORAGE_SCHEMES, Cluster, InterfaceType
 from feed_assets.entities.datasource import Datasource
+from feed_assets.entities.graph import iter_datasources
 from feed_assets.entities.locations.overlaps import FixedPlace
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.validation.scope import Complaint, Scope
@@ -213,6 +215,35 @@ def check_interfaces(_: Scope, datasource: Datasource) -> Iterator[Complaint]:
                 message=f"interfaces.{name}.endpoint {interface.endpoint!r} is not a JDBC URL",
                 remedy="Write for example jdbc:postgresql://host:5432/database.",
             )
+
+
+def check_drivers(scope: Scope, datasource: Datasource) -> Iterator[Complaint]:
+    """The datasources of a cluster must name a jar in common for a class, of which a session has one version."""
+    used: dict[str, set[str]] = {}
+    for feed in scope.bundle.feeds:
+        for cluster, name in iter_datasources(feed):
+            used.setdefault(cluster, set()).add(name)
+    for cluster in sorted(name for name, found in used.items() if datasource.name in found):
+        for other in filter(None, map(scope.bundle.find_datasource, sorted(used[cluster]))):
+            if other.name > datasource.name:  # which says it
+                break
+            for name, jars in _drivers(datasource):
+                clash = next((its for of, its in _drivers(other) if of == name and its.isdisjoint(jars)), None)
+                if clash is not None:
+                    yield Complaint(
+                        path=(),
+                        message=f"the class {name} is in {', '.join(sorted(jars))}, and that of datasource "
+                        f"{other.name!r}, which cluster {cluster!r} has, too, in {', '.join(sorted(clash))}",
+                        remedy="Name the same jars: a Spark session has one version of a class.",
+                    )
+                    return
+
+
+def _drivers(datasource: Datasource) -> Iterator[tuple[str, frozenset[str]]]:
+    """Yield the classes of a datasource's drivers, each with the names of its jars."""
+    for each in (datasource.interfaces.readonly, datasource.interfaces.write):
+        if each is not None and (driver := each.driver or datasource.driver) is not None:
+            yield driver.driver_class, frozenset(PurePath(jar).name for jar in driver.jars)
 
 
 def check_root(scope: Scope, cluster: Cluster) -> Iterator[Complaint]:

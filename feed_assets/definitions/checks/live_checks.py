@@ -24,6 +24,7 @@ from feed_assets.entities.cluster import Cluster, InterfaceType
 from feed_assets.entities.common import Kind
 from feed_assets.entities.datasource import Datasource
 from feed_assets.entities.feed import Feed, find_targets
+from feed_assets.entities.graph import iter_datasources
 from feed_assets.entities.locations.overlaps import MirrorLocation, iter_mirror_locations
 from feed_assets.entities.process import Process, iter_workflows
 from feed_assets.errors import FeedAssetsError, SettingsError
@@ -205,6 +206,29 @@ def check_spark(outside: Outside, cluster: Cluster) -> Iterator[Probe]:
             check_spark_master(master, outside.environ, execute.endpoint if execute else None)
 
     yield Probe(path=("spark",), what="Spark", ask=ask)
+
+
+def check_drivers(outside: Outside, cluster: Cluster) -> Iterator[Probe]:
+    """A Spark Connect server that is not ours can have the drivers of the datasources that feeds there name."""
+    if cluster.spark.remote is None:
+        return
+    named = {name for feed in outside.bundle.feeds for on, name in iter_datasources(feed) if on == cluster.name}
+    for datasource in filter(None, map(outside.bundle.find_datasource, sorted(named))):
+        record = compile_datasource(datasource)
+        for _, interface in record.interfaces:
+            yield Probe(
+                path=("spark", "remote"),
+                what=f"the driver of datasource {datasource.name!r}",
+                ask=partial(_ask_driver, outside, cluster.spark.remote, record, interface),
+            )
+
+
+def _ask_driver(outside: Outside, remote: str, record: DatasourceRecord, interface: DatabaseInterface) -> None:
+    from feed_assets.engines.databases.credentials import open_address
+    from feed_assets.engines.databases.sessions import check_remote_driver
+
+    check_spark_remote(remote)
+    check_remote_driver(remote, open_address(record, interface, root=outside.root, java=outside.java))
 
 
 def check_catalog(outside: Outside, cluster: Cluster) -> Iterator[Probe]:
@@ -416,6 +440,7 @@ LIVE_CHECKS: tuple[LiveCheck, ...] = (
     LiveCheck(code="storage-unreachable", kind=Kind.CLUSTER, probes=check_storage),
     LiveCheck(code="work-folder", kind=Kind.CLUSTER, probes=check_folders),
     LiveCheck(code="spark-unreachable", kind=Kind.CLUSTER, probes=check_spark),
+    LiveCheck(code="driver-missing", kind=Kind.CLUSTER, probes=check_drivers),
     LiveCheck(code="catalog-unreachable", kind=Kind.CLUSTER, probes=check_catalog),
     LiveCheck(code="database-unreachable", kind=Kind.DATASOURCE, probes=check_database),
     LiveCheck(code="table-missing", kind=Kind.FEED, probes=check_tables),

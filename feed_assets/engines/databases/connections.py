@@ -41,13 +41,14 @@ _METADATA, _STATEMENT = "java.sql.DatabaseMetaData", "java.sql.PreparedStatement
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseAddress:
     """The address of a database: the type of its datasource, JDBC URL, driver class, and all jars that the driver
-    needs.
+    needs; `spark_jars` are their URLs for Spark, which fetches those of other machines itself.
     """
 
     type: str = "generic"
     url: str
     driver_class: str
     jars: tuple[Path, ...]
+    spark_jars: tuple[str, ...] = ()
     user: str
     password: str = field(repr=False)
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)

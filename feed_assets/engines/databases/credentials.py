@@ -30,6 +30,10 @@ def open_address(
         url=interface.endpoint,
         driver_class=interface.driver_class,
         jars=jars,
+        spark_jars=tuple(
+            name if _is_elsewhere(name) else jar.resolve().as_uri()
+            for name, jar in zip(interface.jars, jars, strict=True)
+        ),
         user=interface.user,
         password=password,
         properties=interface.properties,
@@ -38,12 +42,16 @@ def open_address(
 
 def _local_file(name: str, root: Path, java: Callable[[], JavaMachine]) -> Path:
     """Return a file of the project, or of a URL, as a local file."""
-    if "://" in name and not name.startswith("file://"):
+    if _is_elsewhere(name):
         return java().fetch(name)
     file = root / name.removeprefix("file://")
     if not file.is_file():
         raise ServiceError(service=name, reason=f"{file} is not a file", next_step="Correct the path.")
     return file
+
+
+def _is_elsewhere(name: str) -> bool:
+    return "://" in name and not name.startswith("file://")
 
 
 def _password(interface: DatabaseInterface, root: Path, java: Callable[[], JavaMachine]) -> str:

@@ -11,13 +11,17 @@ from time import monotonic, sleep
 
 import pytest
 
+from feed_assets.definitions.checks.live_checks import check_reachability
 from feed_assets.engines.spark.addresses import check_spark_remote, probe
 from feed_assets.engines.spark.sessions import interrupt_run
+from feed_assets.issues import SourceMap
 from feed_assets.log.instances.process_instances import ProcessInstances
 from tests.connect_server import ConnectServer
 from tests.drills import drill_seed, sized
+from tests.entities.samples import bundle
 from tests.orchestration.dagster_home import Home, sqlite_state
 from tests.orchestration.small import ENTITIES, START, key, land, total
+from tests.shops import POSTGRES_JAR
 
 pytestmark = [
     pytest.mark.spark,
@@ -155,3 +159,28 @@ def test_a_server_that_dies_fails_what_needs_it_with_the_cause_and_does_not_answ
     assert pid is not None
     assert not probe(server.url)
     assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_server_that_is_not_ours_is_asked_whether_it_can_have_a_driver(server: ConnectServer, tmp_path: Path) -> None:
+    if not POSTGRES_JAR.exists():
+        pytest.skip("the driver of PostgreSQL is not installed: apt-get install libpostgresql-jdbc-java")
+    changes = {
+        "cluster primary/spark": {"remote": server.url},
+        "datasource shop/driver/jars": [str(POSTGRES_JAR)],
+        "feed clicks/clusters/primary/import": {"source": {"name": "shop", "table": "orders"}},
+    }
+
+    def ask(**more: object) -> list[str]:
+        environ = {"SHOP_PASSWORD": "word"}
+        entities = bundle({**changes, "cluster primary/storage": tmp_path.as_uri(), **more})
+        found = check_reachability(
+            entities, [("cluster", "primary")], sources=SourceMap(), root=tmp_path, environ=environ
+        )
+        return [issue.render() for issue in found]
+
+    assert ask() == []
+    assert ask(**{"datasource shop/driver/class": "org.nowhere.Driver"}) == [
+        "cluster 'primary': the driver of datasource 'shop' cannot be used: the driver org.nowhere.Driver: "
+        "a Spark session does not find it in postgresql.jar. Start the Spark Connect server with its jars (--jars)."
+    ]
+    assert "SPARK_CONNECT_MODE_ENABLED" not in os.environ

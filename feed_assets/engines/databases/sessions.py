@@ -1,0 +1,92 @@
+"""The driver of a database in a Spark session: it goes into sessions that run already, and to Spark Connect servers."""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from feed_assets.engines.databases.connections import DatabaseAddress
+from feed_assets.engines.errors import ServiceError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_NOT_FOUND, _NOT_CONNECTED = "ClassNotFoundException", "FAILED_JDBC"
+_NOWHERE: Mapping[str, str] = MappingProxyType({"url": "jdbc:feed-assets:nowhere", "dbtable": "nothing"})
+
+
+def add_driver(spark: "SparkSession", address: DatabaseAddress) -> None:
+    """Let a session read and write a database by its driver, also on executors. A session on a Spark Connect server
+    gets the jars for itself; all others of a process share theirs, so that they have one version of a class.
+
+    Raises:
+        ServiceError: the session has the class of another jar, or does not take the jars.
+    """
+    if hasattr(spark, "_jsparkSession"):
+        _add_to_process(spark, address)
+        return
+    spark.addArtifacts(*(str(jar.resolve()) for jar in address.jars))
+    try:
+        _ = spark.read.format("jdbc").options(driver=address.driver_class, **_NOWHERE).load().schema
+    except PySparkException as exc:
+        if _NOT_FOUND in str(exc):
+            raise _refused(address, "Start the Spark Connect server with its jars (--jars).") from exc
+        if not str(exc.getCondition()).startswith(_NOT_CONNECTED):
+            raise
+
+
+def check_remote_driver(url: str, address: DatabaseAddress) -> None:
+    """Ask a Spark Connect server, in a session of its own, whether it can have a driver. Raises as `add_driver`."""
+    from pyspark.sql.connect.session import SparkSession
+
+    session = SparkSession(connection=url)  # not by a builder, which would make this process one of Spark Connect
+    try:
+        add_driver(session, address)  # type: ignore[arg-type]
+    finally:
+        session.client.release_session()
+        session.client.close()
+
+
+def _add_to_process(spark: "SparkSession", address: DatabaseAddress) -> None:
+    found = _find_jar(spark, address.driver_class)
+    if found is None:
+        resources = spark._jsparkSession.sessionState().resourceLoader()
+        for jar in address.spark_jars:
+            resources.addJar(jar)
+        if _find_jar(spark, address.driver_class) is None:
+            raise _refused(address, "Check driver.class and driver.jars.")
+    elif _digest(found) not in map(_digest, address.jars):
+        named = ", ".join(jar.name for jar in address.jars)
+        raise ServiceError(
+            service=f"the driver {address.driver_class}",
+            reason=f"the Spark session has it from {found}, and driver.jars names {named} with another content",
+            next_step="Name the same jar in both places; a session has one version of a class.",
+        )
+
+
+def _find_jar(spark: "SparkSession", name: str) -> Path | None:
+    """Return the jar from which a session loads a class; None if it does not have the class."""
+    try:
+        found = spark._jsparkSession.sharedState().jarClassLoader().loadClass(name)
+        place = str(found.getProtectionDomain().getCodeSource().getLocation())
+    except (Py4JError, PySparkException):
+        return None
+    return Path(unquote(urlsplit(place).path))
+
+
+def _digest(jar: Path) -> bytes | None:
+    try:
+        return hashlib.sha256(jar.read_bytes()).digest()
+    except OSError:  # of another machine
+        return None
+
+
+def _refused(address: DatabaseAddress, next_step: str) -> ServiceError:
+    named = ", ".join(jar.name for jar in address.jars)
+    reason = f"a Spark session does not find it in {named}"
+    return ServiceError(service=f"the driver {address.driver_class}", reason=reason, next_step=next_step)
