@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from feed_assets.entities.datasource import Fields as Fields
     from feed_assets.entities.datasource import Import as Import
     from feed_assets.entities.datasource import ImportSource as ImportSource
+    from feed_assets.entities.datasource import IncrementBy as IncrementBy
     from feed_assets.entities.datasource import Interface as Interface
     from feed_assets.entities.datasource import Interfaces as Interfaces
     from feed_assets.entities.datasource import Load as Load
@@ -131,7 +132,7 @@ _NAMES = {
     "feed_assets.entities.copies.options": "Columns Existing Preserve RemovedFiles Verification",
     "feed_assets.entities.datasource": (
         "Credential Datasource DatasourceType Driver Export ExportTarget Extract ExtractType Fields Import "
-        "ImportSource Interface Interfaces Load LoadType MergePolicy PasswordAlias"
+        "ImportSource IncrementBy Interface Interfaces Load LoadType MergePolicy PasswordAlias"
     ),
     "feed_assets.entities.errors": "MetadataRefusedError",
     "feed_assets.entities.feed": (

@@ -6,7 +6,17 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field, model_validator
 
 from feed_assets.entities.common import Entity, EntityModel, Kind, Properties
-from feed_assets.entities.fields import Colo, FilledText, Name, PropertyName, Text, Version, ZoneName, refuse
+from feed_assets.entities.fields import (
+    Colo,
+    FilledText,
+    FrequencyField,
+    Name,
+    PropertyName,
+    Text,
+    Version,
+    ZoneName,
+    refuse,
+)
 from feed_assets.entities.maps import EMPTY, Map
 
 
@@ -21,6 +31,11 @@ class DatasourceType(StrEnum):
     NETEZZA = "netezza"
     TERADATA = "teradata"
     GENERIC = "generic"
+
+    @property
+    def has_snapshots(self) -> bool:
+        """Whether several readers of such a database see one moment."""
+        return self is DatasourceType.POSTGRES
 
 
 class PasswordAlias(EntityModel):
@@ -113,6 +128,13 @@ class MergePolicy(StrEnum):
     APPEND = "append"
 
 
+class IncrementBy(StrEnum):
+    """Which rows an increment has: those in the period of the instance, or those above the mark of the one before."""
+
+    WINDOW = "window"
+    MARK = "mark"
+
+
 class LoadType(StrEnum):
     """Whether an export leaves out rows that the table lacks, or inserts them."""
 
@@ -121,11 +143,27 @@ class LoadType(StrEnum):
 
 
 class Extract(EntityModel):
-    """The options for reading a table."""
+    """The options for reading a table.
 
-    type: ExtractType
+    A whole table is read for the newest due instance only, with `history` for each. An increment are the rows whose
+    `delta_column` lies in the period of the instance, or by `mark` above that of the instance before; there `overlap`
+    reads rows again that came late, known by their `key`. Several mappers see one moment of the database, unless it
+    need not be `consistent`.
+    """
+
+    type: ExtractType = ExtractType.FULL
     delta_column: FilledText | None = None
-    merge_policy: MergePolicy
+    merge_policy: MergePolicy | None = None
+    by: IncrementBy | None = None
+    overlap: FrequencyField | None = None
+    key: tuple[FilledText, ...] = ()
+    history: bool = False
+    consistent: bool = True
+
+    @property
+    def increment(self) -> IncrementBy | None:
+        """How increments are told; None for whole tables."""
+        return None if self.type is ExtractType.FULL else self.by or IncrementBy.WINDOW
 
 
 class Fields(EntityModel):
@@ -143,20 +181,36 @@ class Fields(EntityModel):
 
 
 class ImportSource(EntityModel):
-    """The table that is read, with the name of its datasource."""
+    """What is read, with the name of its datasource: a table, or the rows of a `query`, as far as `where` holds."""
 
     name: Name
-    table: FilledText
+    table: FilledText | None = None
+    query: FilledText | None = None
+    where: FilledText | None = None
     version: Version = 0
-    extract: Extract | None = None
+    extract: Extract = Extract()
     fields: Fields | None = None
+
+    @model_validator(mode="after")
+    def _check_place(self) -> Self:
+        if (self.table is None) is (self.query is None):
+            wrong = "neither table nor query is" if self.table is None else "both table and query are"
+            raise refuse("table", f"{wrong} written", "Write one of them.")
+        return self
+
+
+SPLIT_BY, MAPPERS, FETCH_SIZE, NULL_STRING = "--split-by", "--num-mappers", "--fetch-size", "--null-string"
 
 
 class Import(EntityModel):
-    """An import into each instance; `arguments` are options of the importer, such as `--split-by`."""
+    """An import into each instance; `arguments` are options of Sqoop, such as `--split-by`, in any case."""
 
     source: ImportSource
     arguments: Map[PropertyName, Text] = EMPTY
+
+    def argument(self, name: str) -> str | None:
+        """Return the value of an argument."""
+        return next((value.strip() for key, value in self.arguments.items() if key.lower() == name), None)
 
 
 class Load(EntityModel):

@@ -333,6 +333,12 @@ class Feed(Entity):
             return None if form is None else form.replace("{feed}", self.name.replace("-", "_"))
         return own
 
+    def import_on(self, cluster: str) -> Import | None:
+        """Return the import that writes the instances on a cluster: on sources, of feeds whose instances have times."""
+        entry = self.clusters[cluster]
+        is_dated = self.is_expected and not self.is_current and self.has_data and self.lies_on(cluster)
+        return entry.import_ if is_dated and entry.type is ClusterRole.SOURCE else None
+
     def retention_stage_on(self, cluster: str) -> RetentionStage | None:
         """Return the retention stage in force on a cluster: its own, else the feed's."""
         own = self.clusters[cluster].lifecycle

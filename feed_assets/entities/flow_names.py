@@ -8,7 +8,7 @@ from feed_assets.entities.common import Kind
 
 SEPARATOR = "@"
 """Separates feed and source; no entity name contains it."""
-_DOT = "."
+DOT = "."
 """Separates feed and transfer; no entity name contains it."""
 
 
@@ -44,7 +44,7 @@ def transfer_name(feed: str, transfer: Transfer) -> str:
     >>> transfer_name("orders", Transfer.EXPORT)
     'orders.export'
     """
-    return f"{feed}{_DOT}{transfer}"
+    return f"{feed}{DOT}{transfer}"
 
 
 def parse_transfer(name: str) -> tuple[str, Transfer] | None:
@@ -53,7 +53,7 @@ def parse_transfer(name: str) -> tuple[str, Transfer] | None:
     >>> parse_transfer("orders.export"), parse_transfer("clean-clicks")
     (('orders', <Transfer.EXPORT: 'export'>), None)
     """
-    feed, _, transfer = name.partition(_DOT)
+    feed, _, transfer = name.partition(DOT)
     return (feed, Transfer(transfer)) if transfer in list(Transfer) else None
 
 
@@ -63,7 +63,7 @@ def is_of_feed(name: str) -> bool:
     >>> is_of_feed("clicks@east"), is_of_feed("orders.import"), is_of_feed("clean-clicks")
     (True, True, False)
     """
-    return SEPARATOR in name or _DOT in name
+    return SEPARATOR in name or DOT in name
 
 
 def is_flow(name: str) -> bool:

@@ -42,6 +42,7 @@ from feed_assets.entities.replication import (
 )
 from feed_assets.entities.triggers import OnUpdate
 from feed_assets.issues import EntityKey, SourceMap
+from feed_assets.plan.compile_imports import compile_import
 from feed_assets.plan.copy_records import CopyOptions, CopyRecord, Directory, MirrorRecord, OnError, StoreAddress
 from feed_assets.plan.datasources import compile_datasource
 from feed_assets.plan.edges import InputEdge, Key, OutputEdge, Pending, compile_trigger
@@ -274,7 +275,7 @@ class _Compiler:
             for cluster in self._clusters_of(process)
             if runs_here(self._bundle, process, cluster)
         }
-        processes |= {flow.key: flow for feed in self._bundle.feeds for flow in self._flows(feed)}
+        processes |= {each.key: each for feed in self._bundle.feeds for each in self._work_of(feed)}
         feeds = {
             (feed.name, cluster): self._feed(feed, cluster)
             for feed in self._bundle.feeds
@@ -299,17 +300,23 @@ class _Compiler:
             relevant.update(iter_flows(self._bundle, entity, self._only))
         return [name for name in entity.clusters if name in relevant]
 
-    def _flows(self, feed: Feed) -> Iterator[ProcessRecord]:
-        for target in feed.clusters:
-            if self._only not in (None, target):
+    def _work_of(self, feed: Feed) -> Iterator[ProcessRecord]:
+        """Yield the work that a feed declares, after noting its edges."""
+        for cluster in feed.clusters:
+            if self._only not in (None, cluster):
                 continue
-            for source in iter_flows(self._bundle, feed, target):
-                flow = compile_flow(self._bundle, feed, source, target, self._facts(feed))
-                for edge in flow.inputs:
+            for record in self._transfers(feed, cluster):
+                for edge in record.inputs:
                     self._inputs[edge.feed_key].append(edge)
-                for out in flow.outputs:
+                for out in record.outputs:
                     self._outputs[out.feed_key].append(out)
-                yield flow
+                yield record
+
+    def _transfers(self, feed: Feed, cluster: str) -> Iterator[ProcessRecord]:
+        for source in iter_flows(self._bundle, feed, cluster):
+            yield compile_flow(self._bundle, feed, source, cluster, self._facts(feed))
+        if (declared := feed.import_on(cluster)) is not None and self._bundle.find_cluster(cluster) is not None:
+            yield compile_import(self._bundle, feed, cluster, declared, self._facts(feed))
 
     def process(self, process: Process, cluster: str) -> ProcessRecord:
         sequence, mirror = process.sequence_on(cluster), process.workflow.mirror

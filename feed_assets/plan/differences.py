@@ -285,7 +285,7 @@ def decide_impact(
     for process in processes:
         instances.extend(_of_process(before, after, process, as_of, on_time))
     changed = [entity.key[1] for entity in entities if entity.key[0] == Kind.FEED]
-    written = _written(after, changed) if changed else frozenset()
+    written = find_written(after) if changed else frozenset()
     for name in changed:
         old, new = before.find_feed(name), after.find_feed(name)
         if new is None:
@@ -427,16 +427,17 @@ def _shared(feed: Feed, source: str, target: str, as_of: datetime) -> Span:
     return one.within(other).upto(as_of)
 
 
-def _written(bundle: Bundle, names: Iterable[str]) -> frozenset[Key]:
-    """Return the feeds that processes write, by cluster; their instances are not expected from outside."""
-    feeds = set(names)
-    return frozenset(
+def find_written(bundle: Bundle) -> frozenset[Key]:
+    """Return the feeds that processes and imports write, by cluster; nothing of them is expected from outside."""
+    imported = [(feed, name) for feed in bundle.feeds for name in feed.clusters if feed.import_on(name) is not None]
+    bad = ((name, on) for feed, on in imported if (name := bundle.find_quarantine(feed.name)) is not None)
+    made = (
         (feed, cluster)
         for process in bundle.processes
         for feed in bundle.written_feeds(process)
-        if feed in feeds
         for cluster in process.clusters
     )
+    return frozenset((*made, *((feed.name, on) for feed, on in imported), *bad))
 
 
 def _difference(

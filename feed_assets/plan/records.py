@@ -24,6 +24,7 @@ from feed_assets.issues import EntityKey
 from feed_assets.plan.copy_records import CopyRecord, Directory, MirrorRecord, StoreAddress
 from feed_assets.plan.datasources import DatasourceRecord
 from feed_assets.plan.edges import InputEdge, Key, OutputEdge, TriggerInput, TriggerRecord
+from feed_assets.plan.transfers import ImportRecord
 from feed_assets.receivers import Channel
 from feed_assets.timing.sequence import Frequency, InstanceSequence
 from feed_assets.timing.templates import PathTemplate
@@ -333,7 +334,7 @@ class LateRecord:
     workflows: tuple[tuple[str, Workflow], ...]
 
 
-EngineWork: TypeAlias = Workflow | MirrorRecord
+EngineWork: TypeAlias = Workflow | MirrorRecord | ImportRecord
 """The work of an engine, which makes one instance after the other."""
 
 AnyWork: TypeAlias = EngineWork | CopyRecord
@@ -433,6 +434,12 @@ class ProcessRecord:
         return self.entity[0] == Kind.FEED
 
     @property
+    def superseded(self) -> str | None:
+        """Why an instance is skipped for a newer one, where not the declared order is the reason."""
+        is_whole = isinstance(self.work, ImportRecord)
+        return "a whole table is read as it is now, for the newest due instance only" if is_whole else None
+
+    @property
     def is_flow(self) -> bool:
         """Whether it copies a feed from another cluster."""
         return isinstance(self.work, CopyRecord)
@@ -465,6 +472,8 @@ class ProcessRecord:
                 text = ", ".join(f"{source.url} → {target.url}" for source, target in directories)
             case CopyRecord(source=cluster):
                 text = f"from {cluster}"
+            case ImportRecord():
+                text = self.work.text
             case _:
                 assert_never(self.work)
         return f"{self.engine} {text}".rstrip()

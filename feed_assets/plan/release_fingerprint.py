@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.common import Kind
+from feed_assets.entities.datasource import NULL_STRING, Import
 from feed_assets.entities.feed import Feed, Instances
 from feed_assets.entities.process import Process
 from feed_assets.issues import FieldPath
@@ -260,6 +261,24 @@ def flow_fingerprint(bundle: Bundle, feed: Feed, source: str, target: str, part:
         has_late=feed.late_arrival is not None,
         cluster=_digest([place.model_dump(mode="json", include=set(_HARD[Kind.CLUSTER])) for place in places]),
         is_lagging=any(feed.clusters[place.name].version < place.version for place in places),
+    )
+    return fingerprint.render()
+
+
+def import_fingerprint(bundle: Bundle, feed: Feed, cluster: str, declared: Import) -> str:
+    """Return a text that changes exactly when a new release of an import is needed: with the facts of the feed and the
+    cluster as in `release_fingerprint`, or with the rows that are meant. How they are read takes effect at once.
+    """
+    place, entry = bundle.get_cluster(cluster), feed.clusters[cluster]
+    source = declared.source.model_dump(mode="json", exclude_defaults=True, exclude={"version", "extract"})
+    source["extract"] = declared.source.extract.model_dump(mode="json", exclude_defaults=True, exclude={"consistent"})
+    source["null"] = declared.argument(NULL_STRING)
+    fingerprint = ReleaseFingerprint(
+        facts=_digest([_VERSION, "import", source, _feed_facts(bundle, feed.name, cluster)]),
+        start=render_datetime(entry.validity.start),
+        has_late=False,
+        cluster=_digest([place.model_dump(mode="json", include=set(_HARD[Kind.CLUSTER]))]),
+        is_lagging=entry.version < place.version,
     )
     return fingerprint.render()
 

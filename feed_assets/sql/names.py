@@ -13,7 +13,7 @@ from sqlalchemy import Column, Connection, String, bindparam, delete, exists, fu
 from sqlalchemy import Text as PlainText
 
 from feed_assets.entities.common import Kind, label_of
-from feed_assets.entities.flow_names import flow_name
+from feed_assets.entities.flow_names import Transfer, flow_name, transfer_name
 from feed_assets.entities.maps import EMPTY
 from feed_assets.sql.column_types import Entries, Payload
 from feed_assets.sql.tables import load_tables
@@ -27,7 +27,9 @@ Content: TypeAlias = Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renaming:
-    """Another name of a feed or process. A feed's flows from `clusters`, all that there ever were, go along."""
+    """Another name of a feed or process. A feed's transfers, and its flows from `clusters`, all that there ever were,
+    go along.
+    """
 
     kind: Kind
     old: str
@@ -38,12 +40,13 @@ class Renaming:
         """Return the new names, by the old ones, of what columns call feeds, or processes and flows.
 
         >>> Renaming(kind=Kind.FEED, old="a", new="b", clusters=("east",)).names(Kind.PROCESS)
-        {'a@east': 'b@east'}
+        {'a@east': 'b@east', 'a.import': 'b.import', 'a.export': 'b.export'}
         """
         if kind == self.kind:
             return {self.old: self.new}
         if (self.kind, kind) == (Kind.FEED, Kind.PROCESS):
-            return {flow_name(self.old, each): flow_name(self.new, each) for each in self.clusters}
+            flows = {flow_name(self.old, each): flow_name(self.new, each) for each in self.clusters}
+            return flows | {transfer_name(self.old, each): transfer_name(self.new, each) for each in Transfer}
         return {}
 
     def replace(self, kind: str, content: Content) -> Content:

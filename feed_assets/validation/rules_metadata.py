@@ -150,8 +150,6 @@ def iter_without_effect(entity: Feed | Process) -> Iterator[tuple[FieldPath, str
         if lifecycle is not None and lifecycle.retention_stage is not None and lifecycle.retention_stage.queue:
             yield (*path, "lifecycle", "retention_stage", "queue"), "the retention of a cluster's feeds is one run"
     for name, on in entity.clusters.items():
-        if on.import_ is not None:
-            yield ("clusters", name, "import"), "no data are imported from the datasource"
         if on.export is not None:
             yield ("clusters", name, "export"), "no data are exported to the datasource"
 

@@ -36,7 +36,9 @@ def check_outside(scope: Scope, feed: Feed) -> Iterator[Complaint]:
     outside = [
         name
         for name, entry in feed.clusters.items()
-        if entry.type is not ClusterRole.TARGET and not scope.writers.get((feed.name, name))
+        if entry.type is not ClusterRole.TARGET
+        and not scope.writers.get((feed.name, name))
+        and feed.import_on(name) is None
     ]
     # a process with errors may write it
     if (
@@ -179,7 +181,7 @@ def _find_sharing(scope: Scope, feed: Feed, quarantine: Feed) -> Iterator[tuple[
 
 def _find_other_times(scope: Scope, feed: Feed, quarantine: Feed) -> Iterator[tuple[str, str]]:
     for cluster in feed.clusters:
-        if not scope.writers.get((feed.name, cluster)):
+        if not scope.writers.get((feed.name, cluster)) and feed.import_on(cluster) is None:
             continue
         if cluster not in quarantine.clusters:
             yield f"it is not on cluster {cluster}", "Declare it there."

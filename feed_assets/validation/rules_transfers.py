@@ -1,37 +1,62 @@
 """Rules about imports into feeds and exports from them."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator
 
-from feed_assets.entities.datasource import Extract, ExtractType, Import, MergePolicy
+from feed_assets.entities.datasource import (
+    FETCH_SIZE,
+    MAPPERS,
+    NULL_STRING,
+    SPLIT_BY,
+    Extract,
+    ExtractType,
+    Import,
+    IncrementBy,
+    MergePolicy,
+)
 from feed_assets.entities.feed import ClusterRole, Feed
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.validation.scope import Complaint, Scope
 
-_MAPPERS, _SPLIT_BY = "--num-mappers", "--split-by"
-_OF_EXPORTS = (_MAPPERS, "--update-key", "--input-null-string", "--input-null-non-string")
+_OF_IMPORTS = (SPLIT_BY, MAPPERS, FETCH_SIZE, NULL_STRING)
+_AN = {ExtractType.FULL: "a full", ExtractType.INCREMENTAL: "an incremental"}
+_COUNT = re.compile(r"[1-9][0-9]{0,6}")  # 10000
+_OF_EXPORTS = (MAPPERS, "--update-key", "--input-null-string", "--input-null-non-string")
 
 
-def check_import(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """F13: an import must read the whole table with supported options; only sources are checked."""
+def check_import(scope: Scope, feed: Feed) -> Iterator[Complaint]:
+    """F13: an import has options that it understands; only sources are checked.
+
+    Differs from Falcon: columns may be excluded, increments are read, and arguments without a meaning are refused.
+    """
     for name, entry in feed.clusters.items():
         if entry.import_ is None or entry.type is not ClusterRole.SOURCE:
             continue
         path: FieldPath = ("clusters", name, "import")
         source = entry.import_.source
-        if source.extract is not None:
-            yield from _extract_complaints((*path, "source", "extract"), source.extract)
-        if source.fields is not None and source.fields.excludes:
+        yield from _extract_complaints((*path, "source", "extract"), source.extract)
+        if source.query is not None and source.fields is not None:
             yield Complaint(
-                path=(*path, "source", "fields", "excludes"),
-                message="columns cannot be excluded from an import",
-                remedy="List the wanted columns under includes.",
+                path=(*path, "source", "fields"),
+                message="the columns of an import are chosen by fields and by a query",
+                remedy="Remove fields, and choose them in the query.",
             )
-        if _mappers(entry.import_) != "1" and _find(entry.import_.arguments, _SPLIT_BY) is None:
+        yield from _argument_complaints((*path, "arguments"), entry.import_)
+        datasource = scope.bundle.find_datasource(source.name)
+        mappers = entry.import_.argument(MAPPERS) or "1"
+        if mappers != "1" and source.extract.consistent and datasource and not datasource.type.has_snapshots:
             yield Complaint(
-                path=(*path, "arguments"),
-                message=f"{_MAPPERS} {_mappers(entry.import_)} needs {_SPLIT_BY}",
-                remedy=f"Add {_SPLIT_BY} with a column, or write {_MAPPERS}: 1.",
+                path=(*path, "arguments", MAPPERS),
+                message=f"{mappers} mappers read {datasource.type.value} at moments of their own",
+                remedy=f"Write {MAPPERS}: 1, or extract: {{consistent: false}} if rows do not change meanwhile.",
             )
+        if datasource is not None and datasource.interfaces.readonly is None:
+            yield Complaint(
+                path=(*path, "source", "name"),
+                message=f"datasource {source.name!r} has no interface for imports",
+                remedy="Add interfaces.readonly to it.",
+            )
+        yield from _kind_complaints(scope, feed, name)
 
 
 def check_import_place(_: Scope, feed: Feed) -> Iterator[Complaint]:
@@ -86,29 +111,76 @@ def check_datasource_versions(scope: Scope, feed: Feed) -> Iterator[Complaint]:
                 )
 
 
-def _extract_complaints(path: FieldPath, extract: Extract) -> Iterator[Complaint]:
-    if extract.type is not ExtractType.FULL:
+def _kind_complaints(scope: Scope, feed: Feed, cluster: str) -> Iterator[Complaint]:
+    """An import writes each instance of the feed at its time, and nobody else does."""
+    path: FieldPath = ("clusters", cluster, "import")
+    if not feed.is_expected or feed.is_current or not feed.has_data:
         yield Complaint(
-            path=(*path, "type"),
-            message=f"{extract.type.value} is an unsupported extraction mechanism",
-            remedy="Write full.",
+            path=path,
+            message="an import writes one instance after the other at their times, and this feed has none",
+            remedy="Remove instances, signal or asset, and write a frequency.",
         )
-        return
-    if extract.merge_policy is not MergePolicy.SNAPSHOT:
+    writers = [each.process.label for each in scope.writers.get((feed.name, cluster), ())]
+    if feed.clusters[cluster].produced_by is not None:
+        writers.append("produced_by")
+    if writers:
+        yield Complaint(
+            path=path,
+            message=f"the import writes what {', '.join(writers)} writes, too",
+            remedy="Let one of them write a feed of its own.",
+        )
+
+
+def _argument_complaints(path: FieldPath, declared: Import) -> Iterator[Complaint]:
+    for argument, value in declared.arguments.items():
+        if argument.lower() not in _OF_IMPORTS:
+            yield Complaint(
+                path=(*path, argument),
+                message=f"{argument!r} is not an argument of imports",
+                remedy=f"Arguments are {', '.join(_OF_IMPORTS)}.",
+            )
+        elif argument.lower() in (MAPPERS, FETCH_SIZE) and not _COUNT.fullmatch(value.strip()):
+            yield Complaint(
+                path=(*path, argument), message=f"{argument} {value!r} is no number", remedy="Write a number from 1 on."
+            )
+    mappers = declared.argument(MAPPERS) or "1"
+    if mappers != "1" and declared.argument(SPLIT_BY) is None:
+        yield Complaint(
+            path=path,
+            message=f"{MAPPERS} {mappers} needs {SPLIT_BY}",
+            remedy=f"Add {SPLIT_BY} with a column, or write {MAPPERS}: 1.",
+        )
+
+
+def _extract_complaints(path: FieldPath, extract: Extract) -> Iterator[Complaint]:
+    is_full = extract.type is ExtractType.FULL
+    right = MergePolicy.SNAPSHOT if is_full else MergePolicy.APPEND
+    if extract.merge_policy not in (None, right):
         yield Complaint(
             path=(*path, "merge_policy"),
-            message=f"a full import cannot be merged by {extract.merge_policy.value}",
-            remedy="Write snapshot.",
+            message=f"{_AN[extract.type]} import cannot be merged by {extract.merge_policy}",
+            remedy=f"Write {right.value}, or leave it out.",
         )
-    if extract.delta_column is not None:
+    if is_full:
+        for field in ("delta_column", "by", "overlap", "key"):
+            if getattr(extract, field):
+                yield Complaint(
+                    path=(*path, field),
+                    message=f"a full import has no {field.replace('_', ' ')}",
+                    remedy=f"Remove {field}, or write type: incremental.",
+                )
+        return
+    if extract.delta_column is None:
         yield Complaint(
-            path=(*path, "delta_column"), message="a full import has no delta column", remedy="Remove delta_column."
+            path=path, message="an incremental import needs delta_column", remedy="Name the column that tells new rows."
         )
-
-
-def _mappers(transfer: Import) -> str:
-    return (_find(transfer.arguments, _MAPPERS) or "1").strip()
-
-
-def _find(arguments: Mapping[str, str], name: str) -> str | None:
-    return next((value for key, value in arguments.items() if key.lower() == name), None)
+    if extract.history:
+        yield Complaint(path=(*path, "history"), message="every increment is read anyway", remedy="Remove history.")
+    if extract.increment is IncrementBy.MARK:
+        yield Complaint(path=(*path, "by"), message="increments by mark are not read yet", remedy="Write by: window.")
+    elif extract.overlap is not None or extract.key:
+        yield Complaint(
+            path=(*path, "overlap" if extract.overlap is not None else "key"),
+            message="increments by window read no row twice",
+            remedy="Remove overlap and key, or write by: mark.",
+        )

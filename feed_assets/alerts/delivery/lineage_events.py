@@ -20,7 +20,7 @@ from feed_assets.catalog.column_sets import ColumnSet, ColumnSets, FeedColumn
 from feed_assets.catalog.run_metadata import QUALITY, RULE, Facts
 from feed_assets.entities.common import LocationKind
 from feed_assets.entities.content.columns import describe_column, parse_columns
-from feed_assets.entities.flow_names import source_of
+from feed_assets.entities.flow_names import parse_transfer, source_of
 from feed_assets.entities.maps import EMPTY
 from feed_assets.entities.workflow import Workflow
 from feed_assets.log.events import EventLog
@@ -102,7 +102,7 @@ class LineageEvents:
         attempt = found[0] if found else None
         ended = attempt if payload.happening is not Happening.START else None
         facets = _describe(process.facts, "Job") if process is not None else {}
-        facets["jobType"] = _type("PROCESS" if source_of(payload.process) is None else "REPLICATION")
+        facets["jobType"] = _type(_job_type(payload.process))
         if query := self._find_query(attempt, process):
             facets["sql"] = _facet("1-1-0/SQLJobFacet", query=query, dialect="spark")
         return {
@@ -290,6 +290,12 @@ def _assert(facts: Mapping[str, str]) -> dict[str, Any]:
 
 def _change(state: str) -> dict[str, Any]:
     return _facet("1-0-1/LifecycleStateChangeDatasetFacet", lifecycleStateChange=state)
+
+
+def _job_type(process: str) -> str:
+    if (transfer := parse_transfer(process)) is not None:
+        return transfer[1].upper()
+    return "PROCESS" if source_of(process) is None else "REPLICATION"
 
 
 def _type(kind: str) -> dict[str, Any]:

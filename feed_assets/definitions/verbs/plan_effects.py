@@ -17,7 +17,7 @@ from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.common import Kind, MetadataEntry, iter_metadata, label_of
 from feed_assets.entities.conditions import condition_of, find_named
 from feed_assets.entities.feed import Feed, find_targets
-from feed_assets.entities.flow_names import declared_by
+from feed_assets.entities.flow_names import Transfer, declared_by, transfer_name
 from feed_assets.entities.locations.overlaps import NO_OVERLAPS
 from feed_assets.entities.metadata import MetadataKind, Origin
 from feed_assets.entities.process import Process
@@ -26,10 +26,10 @@ from feed_assets.issues import EntityKey, Issue, Severity, SourceMap
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_places import OWN_PATHS, FeedPlaces, describe_staying
 from feed_assets.log.instances.process_instances import ProcessInstances, UnstartedInstances
-from feed_assets.log.records import ProcessInstanceStatus
-from feed_assets.log.watermarks import NEWEST, PAST_A_TICK
+from feed_assets.log.records import ProcessInstanceStatus, WatermarkKind
+from feed_assets.log.watermarks import NEWEST, PAST_A_TICK, Watermarks
 from feed_assets.plan.compile import compile_plan, compile_process
-from feed_assets.plan.differences import find_running
+from feed_assets.plan.differences import find_running, find_written
 from feed_assets.plan.edges import Key, TriggerInput, compile_trigger
 from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import BatchesDifference, EntityDifference, InputDifference, counted, render_length
@@ -51,6 +51,7 @@ TRIGGER_BEGUN = "trigger-begun"
 NEVER_CAME = "never-came"
 LONG_PAST = "long-past"
 STRANDED = "stranded"
+FIRST_IMPORT = "first-import"
 
 _WAITING = ProcessInstanceStatus.WAITING
 
@@ -295,7 +296,7 @@ def list_unseen(
 
     Costs one look into an index for each suspect, and reads no instance.
     """
-    written, readers = _find_written(bundle), _find_readers(bundle, as_of)
+    written, readers = find_written(bundle), _find_readers(bundle, as_of)
     suspects: dict[Key, Feed] = {}
     for feed in bundle.feeds:
         for cluster in feed.clusters.keys() - find_targets(feed):
@@ -335,13 +336,43 @@ def find_unseen_feeds(
         )
 
 
+def find_first_imports(
+    connection: Connection, after: Bundle, sources: SourceMap, keys: Collection[EntityKey], as_of: datetime
+) -> Iterator[Issue]:
+    """Yield a warning for each import of feeds among `keys` that has not begun, with how many instances it begins: also
+    of those that an older version of this program has declared, and has not run.
+    """
+    own = ((feed, on) for feed in after.feeds if feed.key in keys for on in feed.clusters)
+    begun = Watermarks(connection)
+    for feed, cluster in own:
+        name, declared = transfer_name(feed.name, Transfer.IMPORT), feed.import_on(cluster)
+        if declared is None or begun.get(WatermarkKind.PROCESS, name, cluster) is not None:
+            continue
+        sequence = feed.sequence_on(cluster)
+        due = sequence.indices_between(sequence.start, as_of)
+        if not due:
+            continue
+        extract, newest = declared.source.extract, render_datetime(sequence.at(due[-1]))
+        is_whole = extract.increment is None and not extract.history
+        older = f", and skips the {len(due) - 1} before" if len(due) > 1 else ""
+        what = f"the instance of {newest}{older}" if is_whole else f"{counted(len(due), 'instance')} up to {newest}"
+        yield Issue(
+            severity=Severity.WARNING,
+            code=FIRST_IMPORT,
+            entity=feed.label,
+            message=f"its import on {cluster} begins with {what}",
+            remedy="Suspend the feed to let it wait, or let its validity begin later.",
+            source=sources.locate(feed.key, ("clusters", cluster, "import")),
+        )
+
+
 def find_long_pasts(
     before: Bundle, after: Bundle, sources: SourceMap, keys: Collection[EntityKey], as_of: datetime
 ) -> Iterator[Issue]:
     """Yield a warning for each feed and process among `keys` that is new on a cluster, or of a feed that begins
     earlier, if ticks work off its past behind what is due; with an estimate of the time that this takes.
     """
-    written, rate = _find_written(after), PAST_A_TICK * (timedelta(minutes=1) // _A_TICK)
+    written, rate = find_written(after), PAST_A_TICK * (timedelta(minutes=1) // _A_TICK)
     for key in sorted(keys):
         entity, was = after.find(key), before.find(key)
         if not isinstance(entity, Feed | Process):
@@ -372,16 +403,6 @@ def _is_enumerated(after: Bundle, entity: Feed | Process, cluster: str, written:
         return not entity.makes_batches and find_running(after, entity.name, cluster) is not None
     is_told = cluster in find_targets(entity) or entity.clusters[cluster].produced_by is not None
     return entity.is_expected and not is_told and (entity.name, cluster) not in written
-
-
-def _find_written(bundle: Bundle) -> set[Key]:
-    """Return the feeds that processes write, on their clusters."""
-    return {
-        (feed, cluster)
-        for process in bundle.processes
-        for feed in bundle.written_feeds(process)
-        for cluster in process.clusters
-    }
 
 
 def _find_readers(bundle: Bundle, as_of: datetime) -> dict[Key, list[str]]:

@@ -5,6 +5,7 @@ begin releases, keep schedules, and end obsolete work.
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 from sqlalchemy import Connection
 
@@ -20,7 +21,7 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Kind
 from feed_assets.entities.datasource import Datasource
 from feed_assets.entities.feed import Feed
-from feed_assets.entities.flow_names import SEPARATOR
+from feed_assets.entities.flow_names import DOT, SEPARATOR
 from feed_assets.entities.process import Process
 from feed_assets.errors import Fault
 from feed_assets.instances.gates.plan_changes import apply_plan, touch_process
@@ -148,10 +149,11 @@ def apply_end_of_work(
 
 
 def _work_of(connection: Connection, kind: str, name: str, cluster: str) -> list[str]:
-    """Return the process names of an entity's instances: its own name, or the names of the feed's flows."""
+    """Return the process names of an entity's instances: its own name, or those of what the feed declares."""
     if kind == Kind.PROCESS:
         return [name]
-    return Watermarks(connection).starting_with(WatermarkKind.PROCESS, name + SEPARATOR, cluster)
+    known = partial(Watermarks(connection).starting_with, WatermarkKind.PROCESS)
+    return [each for sign in (SEPARATOR, DOT) for each in known(name + sign, cluster)]
 
 
 def settle_releases(context: EntityContext, declared: LoadedBundle | None = None) -> tuple[ReleaseDecision, ...]:

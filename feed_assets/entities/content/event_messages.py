@@ -10,6 +10,8 @@ PAYLOAD_AT_MOST = 65_536
 """The bytes of a payload's JSON."""
 
 LONGEST_MARKING = 200
+NO_ROWS = "(no rows)"
+"""The marking of an event that brings nothing new: an empty increment. It wakes no trigger."""
 PAYLOAD_REMEDY = 'Write the content into the data, and a hint here: a JSON object such as {"rows": 12}.'
 MARKING_REMEDY = "Write a short word such as 2026-01-01_DAILY_END."
 

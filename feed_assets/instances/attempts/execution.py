@@ -16,6 +16,7 @@ from feed_assets.catalog.column_sets import find_column_set
 from feed_assets.catalog.run_metadata import check_reported
 from feed_assets.clock import Stopwatch
 from feed_assets.context.operation import AttemptContext
+from feed_assets.engines.databases.reading import ImportEngine
 from feed_assets.engines.errors import EngineError
 from feed_assets.engines.port import (
     Engine,
@@ -84,6 +85,7 @@ from feed_assets.instances.steps.frames import (
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, Lease, ProcessInstanceStatus, ProcessKey
 from feed_assets.plan.copy_records import MirrorRecord
 from feed_assets.plan.records import EngineWork, ProcessRecord, steps_of
+from feed_assets.plan.transfers import ImportRecord
 from feed_assets.releases.store import PinnedWork, load_pinned_work
 from feed_assets.storage.manifests import Publication
 from feed_assets.timing.dates import render_datetime
@@ -380,6 +382,10 @@ class InstanceRunner:
                     is_remote=context.plan.clusters[process.cluster].uses_connect,
                     on_progress=self.on_progress,
                 )
+            case ImportRecord() as record:
+                datasource, index = context.declared.datasources[record.datasource], process.sequence.index(time)
+                period = (time, process.sequence.at(index + 1))
+                return ImportEngine(record=record, datasource=datasource, root=self.root, period=period)
             case _:
                 assert_never(task.work)
 

@@ -322,6 +322,7 @@ def _new_instance(
         notice_at=first_notice_at(record, nominal_time, as_of) if cause is None else as_of,
         ended_at=None if cause is None else as_of,
         cause=cause,
+        cause_detail=record.superseded if cause is Cause.SUPERSEDED else None,
         definition_digest=record.definition_digest,
     )
 
@@ -340,7 +341,7 @@ def _supersede(instances: ProcessInstances, record: ProcessRecord, newest: datet
             ended_at=as_of,
             updated_at=as_of,
             cause=Cause.SUPERSEDED,
-            cause_detail=None,
+            cause_detail=record.superseded,
         )
 
 

@@ -372,7 +372,7 @@ def _skip(instances: ProcessInstances, process: ProcessRecord, times: Sequence[d
         ended_at=as_of,
         updated_at=as_of,
         cause=Cause.SUPERSEDED,
-        cause_detail=None,
+        cause_detail=process.superseded,
     )
 
 

@@ -191,10 +191,10 @@ _KEEP = {"limit": _FOR_EVER, "action": RetentionAction.DELETE.value}
 _KEEP_STAGE = {"retention_stage": {"properties": {LIMIT_PROPERTY: _FOR_EVER}}}
 _FAR = "2099-12-31T00:00Z"
 """The end of a validity without an end, and the last time that the schema of feeds allows, to the day."""
-_WHOLE_TABLE = {"type": "full", "merge_policy": "snapshot"}
 _NO_DRIVER = {"class": "none", "jars": ["none"]}
 _NO_JAR = "none"
 _NO_PATH = "/none"
+_NO_TABLE = "none"
 _FALCONS = {own: falcon for falcon, own in ENGINES.items()}
 _VERSION = "0.0"
 _SECONDS, _FINEST = "seconds(", "minutes(1)"
@@ -271,7 +271,11 @@ def _feed(values: dict[str, Any]) -> None:
     for entry in values["clusters"].values():
         _retention(entry, has_lifecycle="lifecycle" in entry or "lifecycle" in values)
         if "import" in entry:
-            entry["import"]["source"].setdefault("extract", _WHOLE_TABLE)
+            source = entry["import"]["source"]
+            source.setdefault("table", _NO_TABLE)
+            extract = source.setdefault("extract", {})
+            is_full = extract.setdefault("type", "full") == "full"
+            extract.setdefault("merge_policy", "snapshot" if is_full else "append")
 
 
 def _retention(entry: dict[str, Any], *, has_lifecycle: bool) -> None:

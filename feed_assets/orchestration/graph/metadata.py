@@ -178,7 +178,7 @@ def describe_feed(record: FeedRecord, made_by: ProcessRecord | None, grid: Grid,
 def describe_process(process: ProcessRecord, asset: Iterable[str], grid: Grid, pointer: str | None) -> str:
     """Return the description of an asset that is a process, in Markdown."""
     partition = grid.partition(grid.sequence.start)
-    kind = "feed" if process.is_flow else "process"
+    kind = "feed" if process.is_of_feed else "process"
     parts = [
         process.facts.description or f"The process {process.process} on cluster {process.cluster}.",
         *_windows(process),

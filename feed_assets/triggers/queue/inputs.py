@@ -31,6 +31,7 @@ from sqlalchemy import (
     update,
 )
 
+from feed_assets.entities.content.event_messages import NO_ROWS
 from feed_assets.log.records import CONTENT, EntityKey, FeedEventKind
 from feed_assets.log.tables import feed_events
 from feed_assets.sql.rows import KEY_ROWS, RowMapper, TableStore, key_rows, render_rows
@@ -53,8 +54,11 @@ class Taking(NamedTuple):
 
 def is_counted(*, counts_unchanged: bool) -> ColumnElement[bool]:
     """Return the condition that an event of the log counts: it brings an instance, and other content than before."""
-    is_arriving = _E.kind.in_(sorted(CONTENT))
-    return is_arriving if counts_unchanged else and_(is_arriving, ~is_unchanged())
+    return _is_arriving() if counts_unchanged else and_(_is_arriving(), ~is_unchanged())
+
+
+def _is_arriving() -> ColumnElement[bool]:
+    return and_(_E.kind.in_(sorted(CONTENT)), _E.marking.is_distinct_from(NO_ROWS))
 
 
 def is_unchanged() -> ColumnElement[bool]:
@@ -274,7 +278,7 @@ class TriggerInputs(TableStore):
     def read_log(self, after: int, to: int, feeds: Collection[str]) -> list[LoggedEvent]:
         """Return the events of some feeds in a range of the log that may count, in order."""
         # Concatenated, so that SQLite searches the range, and not all events of the feeds.
-        is_one = (_E.seq > after, _E.seq <= to, _E.feed.concat("").in_(sorted(feeds)), _E.kind.in_(sorted(CONTENT)))
+        is_one = (_E.seq > after, _E.seq <= to, _E.feed.concat("").in_(sorted(feeds)), _is_arriving())
         columns = (_E.seq, _E.feed, _E.cluster, _E.recorded_at, _E.marking, is_unchanged().label("is_unchanged"))
         found = self._connection.execute(select(*columns).where(*is_one).order_by(_E.seq))
         return [LoggedEvent(*row) for row in found]

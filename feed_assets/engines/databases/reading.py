@@ -1,0 +1,391 @@
+"""Read rows of a database into a feed: in parts, at one moment, with the columns and types that the feed declares."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from functools import partial
+from itertools import pairwise
+from math import floor
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from feed_assets.engines.data.fitting import find_differences
+from feed_assets.engines.data.frames import parse_schema, render_subject, write_output
+from feed_assets.engines.databases.connections import DatabaseColumn, DatabaseConnection, Value, open_connection
+from feed_assets.engines.databases.credentials import open_address
+from feed_assets.engines.databases.dialects import spark_url
+from feed_assets.engines.databases.sessions import add_driver
+from feed_assets.engines.errors import OutputMismatchError, ServiceError
+from feed_assets.engines.failures import reporting_failures
+from feed_assets.engines.java.machine import JavaMachine
+from feed_assets.engines.port import Engine, OutputReport, OutputTarget, Work, WorkReport
+from feed_assets.engines.spark.sessions import open_session
+from feed_assets.entities.content.column_lineage import ColumnLineage
+from feed_assets.entities.content.event_messages import NO_ROWS, EventMessage
+from feed_assets.entities.datasource import DatasourceType
+from feed_assets.entities.maps import EMPTY
+from feed_assets.errors import shorten
+from feed_assets.plan.datasources import DatasourceRecord
+from feed_assets.plan.transfers import ImportRecord, IncrementRecord
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
+
+_SPLIT, _ALL = "feed_assets_split", "1 = 1"
+_CLOCK, _MOMENT = "timestamp_ntz", "timestamp"
+_OF_DATABASE = re.compile(r"(?:[\w$]+\.)+\w*SQL\w*Exception: ([^\n]+)")  # org.postgresql.util.PSQLException: ERROR: …
+_UNKNOWN, _LONGEST = "UnknownReason", 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reads:
+    """How a kind of database is read: its type of texts; whether it tells moments of a clock in a zone by itself, or
+    tells times best as texts, as no zone of a Java machine changes them then; and the options of its driver.
+    """
+
+    text: str = "varchar(4000)"
+    knows_zones: bool = False
+    times_as_text: bool = False
+    options: Mapping[str, str] = EMPTY
+
+
+_READS: Mapping[str, _Reads] = MappingProxyType(
+    {
+        "postgres": _Reads(text="text", knows_zones=True),
+        "mysql": _Reads(text="char", times_as_text=True, options=MappingProxyType({"useCursorFetch": "true"})),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportEngine(Engine):
+    """An engine that writes the rows of a table into the only output. `root` is the project's folder.
+
+    What is read is one moment of the database, where it can tell one. Rows that were read and rows that were written
+    are counted by the job that does both. An increment by window has the rows from the start of the `period` to before
+    its end.
+    """
+
+    record: ImportRecord
+    datasource: DatasourceRecord
+    root: Path
+    period: tuple[datetime, datetime]
+
+    def run(self, work: Work, session: "Callable[[], SparkSession]") -> WorkReport:
+        (target,) = work.outputs
+        with JavaMachine() as machine, self._open(machine) as connection, reporting_failures(work):
+            start, source = begin_moment(connection), self._source(connection)
+            known, subject = connection.describe(source), render_subject(target)
+            if self.record.increment is not None:
+                source += f" AND {self._window(connection, known, self.record.increment, subject)}"
+            with _refused(connection, source):
+                spark = open_session(session, work.run_id)
+                add_driver(spark, connection.address)
+                columns = self._columns(connection, known, target)
+                parts = find_parts(connection, self.record, source)
+                frame = self._frame(spark, connection, start, source, columns, parts)
+                report, read = _write_counted(frame, target)
+        written = report.rows if report.judged is None else report.judged.rows
+        if read != written:
+            reason = f"{read:,} rows were read of {self.record.name}, and {written or 0:,} written"
+            raise OutputMismatchError(subject=render_subject(target), reason=reason, next_step="Run it again.")
+        if self.record.increment is not None and not read:
+            report = replace(report, message=EventMessage(marking=NO_ROWS))
+        details: dict[str, str | int | float] = {"read": self.record.name, "rows_read": read, "parts": len(parts)}
+        return WorkReport(outputs=(report,), details=details)
+
+    def _open(self, machine: JavaMachine) -> DatabaseConnection:
+        interface = self.datasource.readonly
+        if interface is None:
+            reason, next_step = "it has no readonly interface with driver and credential", "Declare one."
+            raise ServiceError(service=f"datasource {self.datasource.name!r}", reason=reason, next_step=next_step)
+        return open_connection(machine, open_address(self.datasource, interface, root=self.root, java=lambda: machine))
+
+    def _source(self, connection: DatabaseConnection) -> str:
+        """Return the query for all rows that are meant, with all columns."""
+        record = self.record
+        rows = f"({record.query}) asked" if record.table is None else connection.quote(record.table)
+        return f"SELECT * FROM {rows} WHERE ({record.where or _ALL})"
+
+    def _window(
+        self, connection: DatabaseConnection, known: Sequence[DatabaseColumn], increment: IncrementRecord, subject: str
+    ) -> str:
+        """Return the condition that a row lies in the period: a time without zone by that of the datasource."""
+        (column,) = _find([increment.column], known, self.record.name, subject)
+        kind = column.type.lower().split("(")[0]
+        if (column.ddl or "").lower() not in (_CLOCK, _MOMENT, "date"):
+            raise OutputMismatchError(
+                subject=subject,
+                reason=f"column {column.name} of {self.record.name} is {column.type}, and no time lies in a period",
+                next_step="Name a column with times as delta_column.",
+            )
+        is_moment, zone = kind in connection.dialect.zoned, ZoneInfo(self.datasource.timezone)
+        ends = (literal(each if is_moment else clock_at(each, zone), self.datasource.type) for each in self.period)
+        low, high = ends
+        name = connection.dialect.quoted(column.name)
+        return f"{name} >= {low} AND {name} < {high}"
+
+    def _columns(
+        self, connection: DatabaseConnection, known: Sequence[DatabaseColumn], target: OutputTarget
+    ) -> "list[_Read]":
+        """Return how each column is read.
+
+        Raises:
+            OutputMismatchError: they are not those of the feed's schema, or one of `fields` is not there.
+        """
+        subject = render_subject(target)
+        named = {each.name for each in _find(self.record.columns, known, self.record.name, subject)}
+        chosen = [each for each in known if not named or (each.name in named) is not self.record.excluded]
+        schema = None if target.columns is None else parse_schema(target.columns)
+        wanted = {} if schema is None else {each.name.lower(): each.dataType for each in schema.fields}
+        if schema is not None:
+            names = [each.name for each in chosen]
+            if reasons := find_differences(names, schema.fieldNames(), target.other_columns):
+                raise OutputMismatchError(
+                    subject=subject,
+                    reason=f"the columns of {self.record.name} are not those of the feed's schema: "
+                    f"{'; '.join(reasons)}",
+                    next_step=f"Choose them by fields, or change schema or columns of the feed {target.feed!r}.",
+                )
+        reads = _READS.get(self.datasource.type, _Reads())
+        zone = self.datasource.timezone
+        return [_read_of(connection, each, wanted.get(each.name.lower()), reads, zone) for each in chosen]
+
+    def _frame(
+        self,
+        spark: "SparkSession",
+        connection: DatabaseConnection,
+        start: str | None,
+        source: str,
+        columns: "Sequence[_Read]",
+        parts: Sequence[str],
+    ) -> "DataFrame":
+        from pyspark.sql import functions as sf
+
+        quoted, address = connection.dialect.quoted, connection.address
+        selected = [f"{each.sql} AS {quoted(each.name)}" for each in columns]
+        if self.record.split_by is not None:
+            selected.append(f"{quoted(self.record.split_by)} AS {_SPLIT}")
+        options = {
+            **_READS.get(self.datasource.type, _Reads()).options,
+            **address.properties,
+            "driver": address.driver_class,
+            "user": address.user,
+            "password": address.password,
+            "fetchsize": str(self.record.fetch_size),
+            "preferTimestampNTZ": "true",
+            **({} if start is None else {"sessionInitStatement": start}),
+        }
+        rows = f"(SELECT {', '.join(selected)} FROM ({source}) meant) imported"
+        frame = spark.read.jdbc(spark_url(address.url), rows, predicates=list(parts), properties=options)
+        made = (each.made(frame[_in_backticks(each.name)]).alias(each.name) for each in columns)
+        frame = frame.select(*made)
+        null = self.record.null_text
+        texts = [name for name, kind in frame.dtypes if kind == "string"]
+        return (
+            frame
+            if null is None
+            else frame.withColumns({name: sf.coalesce(frame[_in_backticks(name)], sf.lit(null)) for name in texts})
+        )
+
+
+def begin_moment(connection: DatabaseConnection) -> str | None:
+    """Begin a transaction of which all readers see the moment, as long as it is open; return what each says first.
+
+    Where the database has no such moment, each reader has its own.
+    """
+    if not DatasourceType(connection.address.type).has_snapshots:
+        return connection.dialect.session
+    connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+    snapshot = str(connection.query("SELECT pg_export_snapshot()")[0][0])
+    connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+    same = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+    return f"{same}; SET TRANSACTION SNAPSHOT '{snapshot}'"
+
+
+def find_parts(connection: DatabaseConnection, record: ImportRecord, source: str) -> list[str]:
+    """Return the conditions of parts of even size, by the real minimum and maximum of the column that splits.
+
+    Raises:
+        ServiceError: its values are neither numbers nor times.
+    """
+    if record.split_by is None or record.parts == 1:
+        return [_ALL]
+    column = connection.dialect.quoted(record.split_by)
+    ((low, high),) = connection.query(f"SELECT min({column}), max({column}) FROM ({source}) meant")
+    if low is None or high is None:
+        return [_ALL]
+    if isinstance(low, str | bytes | bool) or isinstance(high, str | bytes | bool):
+        raise ServiceError(
+            service=f"the database {connection.address.url}",
+            reason=f"its column {record.split_by} splits nothing: it has neither numbers nor times",
+            next_step="Name another column as --split-by, or write --num-mappers: 1.",
+        )
+    return parts_between(_SPLIT, low, high, record.parts, connection.address.type)
+
+
+def parts_between(column: str, low: Value, high: Value, parts: int, kind: str) -> list[str]:
+    """Return conditions that hold for one part of all rows each; nulls are in the first.
+
+    >>> parts_between("id", 1, 9, 2, "postgres")
+    ['id < 5 OR id IS NULL', 'id >= 5']
+    >>> parts_between("day", date(2024, 1, 1), date(2024, 1, 1), 4, "mysql")
+    ['1 = 1']
+    """
+    cuts = dict.fromkeys(cut for number in range(1, parts) if (cut := _cut(low, high, number, parts)) != low)
+    literals = [literal(cut, kind) for cut in cuts]
+    if not literals:
+        return [_ALL]
+    between = pairwise(literals)
+    first, last = f"{column} < {literals[0]} OR {column} IS NULL", f"{column} >= {literals[-1]}"
+    return [first, *(f"{column} >= {one} AND {column} < {other}" for one, other in between), last]
+
+
+def _cut(low: Value, high: Value, number: int, parts: int) -> Value:
+    match low, high:
+        case datetime(), datetime():
+            return low + timedelta(microseconds=(high - low) // timedelta(microseconds=1) * number // parts)
+        case date(), date():
+            return low + timedelta(days=(high - low).days * number // parts)
+        case int(), int():
+            return low + (high - low) * number // parts
+        case ((int() | float() | Decimal()), (int() | float() | Decimal())):
+            lowest, highest = Decimal(str(low)), Decimal(str(high))
+            return lowest + floor((highest - lowest) * number / parts * 1_000_000) / Decimal(1_000_000)
+        case _:
+            raise TypeError(f"{low!r} and {high!r} are no extremes of one column")
+
+
+def clock_at(moment: datetime, zone: ZoneInfo) -> datetime:
+    """Return the earliest time on a clock that is not before a moment; of the hour that comes twice, the first counts.
+
+    >>> clock_at(datetime(2024, 10, 27, 1, 15, tzinfo=UTC), ZoneInfo("Europe/Berlin"))
+    datetime.datetime(2024, 10, 27, 3, 0)
+    """
+    while moment.astimezone(zone).fold:
+        moment += timedelta(minutes=1)
+    return moment.astimezone(zone).replace(tzinfo=None)
+
+
+def literal(value: Value, kind: str) -> str:
+    """Return a number or time as text of SQL, the same in every session.
+
+    >>> literal(datetime(2024, 3, 31, 0, 30, tzinfo=UTC), "postgres")
+    "TIMESTAMP WITH TIME ZONE '2024-03-31 00:30:00+00:00'"
+    >>> literal(date(2024, 3, 31), "mysql"), literal(7, "mysql")
+    ("DATE '2024-03-31'", '7')
+    """
+    match value:
+        case datetime(tzinfo=None):
+            return f"TIMESTAMP '{value.isoformat(' ')}'"
+        case datetime() if kind == "mysql":  # whose sessions are in UTC
+            return f"TIMESTAMP '{value.astimezone(UTC).replace(tzinfo=None).isoformat(' ')}'"
+        case datetime():
+            return f"TIMESTAMP WITH TIME ZONE '{value.astimezone(UTC).isoformat(' ')}'"
+        case date():
+            return f"DATE '{value.isoformat()}'"
+        case Decimal():
+            return f"{value:f}"
+        case int() | float():
+            return str(value)
+        case _:
+            raise TypeError(f"{value!r} is neither a number nor a time")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    """A column as it is read: its expression in the database, and what Spark makes of that."""
+
+    name: str
+    sql: str
+    made: "Callable[[Column], Column]" = lambda column: column
+
+
+def _find(names: Sequence[str], known: Sequence[DatabaseColumn], place: str, subject: str) -> list[DatabaseColumn]:
+    """Return columns by their names in any case. Raises OutputMismatchError if one is not there."""
+    columns = {each.name.lower(): each for each in known}
+    if lacking := [name for name in names if name.lower() not in columns]:
+        raise OutputMismatchError(
+            subject=subject,
+            reason=f"{place} has no column {', '.join(lacking)}, which the import names",
+            next_step=f"Name some of {', '.join(each.name for each in known)}.",
+        )
+    return [columns[name.lower()] for name in names]
+
+
+def _read_of(
+    connection: DatabaseConnection, column: DatabaseColumn, wanted: "DataType | None", reads: _Reads, zone: str
+) -> _Read:
+    """Return how a column is read, so that it can be stored in the type that the feed wants, if it wants one."""
+    from pyspark.sql import types as st
+
+    name, ddl, kind = connection.dialect.quoted(column.name), (column.ddl or "").lower(), column.type.lower()
+    as_text = f"CAST({name} AS {reads.text})"
+    is_text = isinstance(wanted, st.StringType) or (kind.startswith("time") and not kind.startswith(_MOMENT))
+    if not ddl or (is_text and not ddl.startswith(("string", "char", "varchar"))):
+        return _Read(name=column.name, sql=as_text)
+    if ddl in (_CLOCK, _MOMENT) and not isinstance(wanted, st.TimestampNTZType):
+        is_clock = kind.split("(")[0] not in connection.dialect.zoned
+        if reads.knows_zones:
+            told = zone.replace("'", "")
+            return _Read(name=column.name, sql=f"{name} AT TIME ZONE '{told}'" if is_clock else name)
+        if is_clock or reads.times_as_text:
+            at = f" {zone if is_clock else 'UTC'}"
+            return _Read(name=column.name, sql=as_text if reads.times_as_text else name, made=partial(_moment, at))
+    if isinstance(wanted, st.IntegralType) and ddl in ("boolean", "date"):  # tinyint(1), year
+        return _Read(name=column.name, sql=f"{name} + 0")
+    if kind == "numeric" and isinstance(wanted, st.DecimalType | st.FractionalType):
+        exact = isinstance(wanted, st.DecimalType)
+        to = f"numeric({wanted.precision},{wanted.scale})" if exact else "double precision"  # type: ignore[attr-defined]
+        return _Read(name=column.name, sql=f"CAST({name} AS {to})")
+    return _Read(name=column.name, sql=name)
+
+
+def _moment(zone: str, clock: "Column") -> "Column":
+    """Return the moment of a time that was read on a clock; null for one that is no time, such as a zero date."""
+    from pyspark.sql import functions as sf
+
+    return sf.concat(clock.cast("string"), sf.lit(zone)).try_cast("timestamp")
+
+
+def _write_counted(frame: "DataFrame", target: OutputTarget) -> tuple[OutputReport, int]:
+    """Write rows, and return also how many were read, as the job that wrote them has counted."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as sf
+
+    observation = Observation()
+    report = write_output(frame.observe(observation, sf.count(sf.lit(1)).alias("rows")), target)
+    lineage = ColumnLineage(unknown="its rows come from a database")
+    return replace(report, lineage=lineage), int(observation.get["rows"])
+
+
+@contextmanager
+def _refused(connection: DatabaseConnection, source: str) -> Iterator[None]:
+    """Tell what the database says where Spark fails because of it; a lost connection tells that it is away. Spark does
+    not know the reason if it is of a class that only the driver has: then the database is asked again.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as exc:
+        found = _OF_DATABASE.search(str(exc))
+        if found is None and _UNKNOWN not in str(exc):
+            raise
+        connection.query("SELECT 1" if found is not None else f"SELECT count(*) FROM ({source}) meant")
+        if found is None:
+            raise
+        service, words = f"the database {connection.address.url}", shorten(found[1].strip(), _LONGEST)
+        next_step = "Check the declared table, query, where and fields, and what its user may do."
+        raise ServiceError(service=service, reason=f"it refuses: {words}", next_step=next_step) from exc
+
+
+def _in_backticks(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
