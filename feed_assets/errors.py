@@ -57,7 +57,7 @@ FeedAssetsError
 ├── EventsFileError           a file of events for a simulation cannot be used
 ├── ProjectNameError          no Python package can have the name of a new project
 ├── FolderNotEmptyError       the folder of a new project has files
-├── MirrorTemplateError       the given options do not form a mirror
+├── NewEntityError            the given options do not form an entity
 ├── WebserverError            Dagster's webserver does not answer, or refuses
 ├── RunsNotStoppedError       runs of killed instances could not be stopped
 ├── StorageError              a filesystem refused, or contains unexpected data

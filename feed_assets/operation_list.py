@@ -20,6 +20,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "facts": ("feed_assets.instances.commands",),
         "feed": ("feed_assets.instances.commands",),
         "hold": ("feed_assets.retention.commands",),
+        "import": ("feed_assets.definitions.datasources.commands",),
         "import-falcon": ("feed_assets.definitions.falcon.commands",),
         "init": ("feed_assets.scaffolding.commands",),
         "instance": (

@@ -48,6 +48,7 @@ NOT_THERE = {
     "datasource check",
     "datasource columns",
     "datasource tables",
+    "import new",
     "lineage run",
     "mirror new",
     "mirror plan",

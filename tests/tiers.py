@@ -23,7 +23,12 @@ from tests.drills import IS_DRILL
 
 TIERS = ("drill", "daemon", "spark", "server", "long")
 """Marks, from the dearest to the cheapest; a test without any of them is fast."""
-SHARED = {"spark": "spark", "metastore_port": "metastore", "harness": "metastore"}
+SHARED = {
+    "spark": "spark",
+    "metastore_port": "metastore",
+    "harness": "metastore",
+    **dict.fromkeys(("shop", "shop_postgres", "shop_mariadb"), "shops"),
+}
 """The groups of tests with Spark, by their fixture; a store of tables has the metastore."""
 BUDGET = 15.0
 """CPU seconds of a fast test. A busy machine takes three times as many as a quiet one: a test that is over it is run

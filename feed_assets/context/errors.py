@@ -137,13 +137,13 @@ class EventsFileError(FeedAssetsError):
         super().__init__(f"{file}:{line}: {reason}. A line has {of_feed}; or it has at, process and do.")
 
 
-class MirrorTemplateError(FeedAssetsError):
-    """The given options do not describe a mirror."""
+class NewEntityError(FeedAssetsError):
+    """The given options do not describe a new entity."""
 
     fault = Fault.ASKED
 
-    def __init__(self, *, reason: str, next_step: str) -> None:
-        super().__init__(f"mirror: {reason}. {next_step}")
+    def __init__(self, *, what: str, reason: str, next_step: str) -> None:
+        super().__init__(f"{what}: {reason}. {next_step}")
 
 
 class ProjectNameError(FeedAssetsError):

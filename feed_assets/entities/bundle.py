@@ -101,6 +101,10 @@ class Bundle:
         """Return the cluster of this name; raise EntityNotFoundError if there is none."""
         return self.find_cluster(name) or _missing(self, Kind.CLUSTER, name)
 
+    def get_datasource(self, name: str) -> Datasource:
+        """Return the datasource of this name; raise EntityNotFoundError if there is none."""
+        return self.find_datasource(name) or _missing(self, Kind.DATASOURCE, name)
+
     def get_feed(self, name: str) -> Feed:
         """Return the feed of this name; raise EntityNotFoundError if there is none."""
         return self.find_feed(name) or _missing(self, Kind.FEED, name)

@@ -488,7 +488,7 @@ SAYS_WHY |= {"queue show", "queue verify", "registration verify", "search"}
 """Results that have a sentence of their own for nothing, or say nothing if all is well."""
 NEVER_EMPTY = {"admin operations", "entity blame", "entity governing", "entity history", "entity status", "settings"}
 NEVER_EMPTY |= {"instance asset", "instance calendar", "instance summary", "mirror plan", "replication status"}
-NEVER_EMPTY |= {"replication verify", "retention show"}
+NEVER_EMPTY |= {"replication verify", "retention show", "datasource check", "datasource columns"}
 
 
 def test_every_table_says_why_it_is_empty() -> None:

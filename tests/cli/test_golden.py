@@ -623,6 +623,7 @@ def test_every_command_that_prints_json_has_a_file() -> None:
         "datasource check",
         "datasource columns",
         "datasource tables",
+        "import new",
         "init",
         "try",
     }  # test_derived.py, definitions/datasources (of real databases), test_init.py (days before today), test_try.py

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from feed_assets.context.operation import OperationContext
-from feed_assets.engines.databases.connections import DatabaseConnection, DatabaseTable, UniqueKey, open_connection
+from feed_assets.engines.databases.connections import DatabaseColumn, DatabaseConnection, DatabaseTable, open_connection
 from feed_assets.engines.databases.credentials import open_address
 from feed_assets.engines.errors import ServiceError
 from feed_assets.engines.java.machine import JavaMachine
@@ -62,39 +62,29 @@ class TableList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownColumn:
-    """A column; its type in Spark is None if Spark cannot read it. `keys` are the unique keys that it is in."""
-
-    name: str
-    type: str
-    ddl: str | None
-    nullable: bool
-    keys: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnList:
     """The columns of a table, in order."""
 
     datasource: str
     table: str
-    columns: tuple[ShownColumn, ...]
+    columns: tuple[DatabaseColumn, ...]
 
 
 def check_datasource(context: OperationContext, name: str) -> CheckedDatasource:
     """Open a connection by each interface, and ask what its user may do."""
     record = context.datasource(name)
     with JavaMachine() as machine:
-        found = tuple(_check(context, machine, record, name, each) for name, each in record.interfaces)
+        root = _root_of(context)
+        found = tuple(_check(machine, record, name, each, root) for name, each in record.interfaces)
     return CheckedDatasource(datasource=name, interfaces=found)
 
 
 def _check(
-    context: OperationContext, machine: JavaMachine, record: DatasourceRecord, name: str, interface: DatabaseInterface
+    machine: JavaMachine, record: DatasourceRecord, name: str, interface: DatabaseInterface, root: Path
 ) -> CheckedInterface:
     reads = creates = reason = None
     try:
-        with _connected(context, machine, record, interface) as connection:
+        with _connected(machine, record, interface, root) as connection:
             dialect, schema = connection.dialect, connection.schema()
             product, tables = connection.product(), len(connection.tables())
             if dialect.may_read is not None:
@@ -120,48 +110,40 @@ def _check(
 
 def list_tables(context: OperationContext, name: str, schema: str | None, like: str | None) -> TableList:
     """List the tables and views of a schema, by default that of the connection."""
-    with open_datasource(context, name) as connection:
+    with open_datasource(context.datasource(name), _root_of(context)) as connection:
         return TableList(datasource=name, tables=connection.tables(schema, like))
 
 
 def list_columns(context: OperationContext, name: str, table: str) -> ColumnList:
     """List the columns of a table."""
-    with open_datasource(context, name) as connection:
+    with open_datasource(context.datasource(name), _root_of(context)) as connection:
         keys = connection.unique_keys(table)
         columns = tuple(
-            ShownColumn(
-                name=each.name,
-                type=each.type,
-                ddl=each.ddl,
-                nullable=each.nullable,
-                keys=tuple(_named(key) for key in keys if each.name in key.columns),
-            )
+            replace(each, keys=tuple(key.shown for key in keys if each.name in key.columns))
             for each in connection.columns(table)
         )
     return ColumnList(datasource=name, table=table, columns=columns)
 
 
-def _named(key: UniqueKey) -> str:
-    return "primary" if key.is_primary else key.name
-
-
 @contextmanager
-def open_datasource(context: OperationContext, name: str) -> Iterator[DatabaseConnection]:
+def open_datasource(record: DatasourceRecord, root: Path) -> Iterator[DatabaseConnection]:
     """Yield a connection by the interface of a datasource that reads, or else by the one that writes.
 
     Raises:
-        EntityNotFoundError: there is no such datasource.
         ServiceError: it cannot be used.
     """
-    record = context.datasource(name)
     interface = record.readonly or record.write
     assert interface is not None, "a datasource has an interface"
-    with JavaMachine() as machine, _connected(context, machine, record, interface) as connection:
+    with JavaMachine() as machine, _connected(machine, record, interface, root) as connection:
         yield connection
 
 
 def _connected(
-    context: OperationContext, machine: JavaMachine, record: DatasourceRecord, interface: DatabaseInterface
+    machine: JavaMachine, record: DatasourceRecord, interface: DatabaseInterface, root: Path
 ) -> DatabaseConnection:
-    root = context.settings.root if context.settings is not None else Path()
     return open_connection(machine, open_address(record, interface, root=root, java=lambda: machine))
+
+
+def _root_of(context: OperationContext) -> Path:
+    assert context.settings is not None, "commands have settings"
+    return context.settings.root

@@ -2,18 +2,22 @@
 
 from typing import TYPE_CHECKING, Annotated
 
+from feed_assets.definitions.datasources.requests import FeedRequest
 from feed_assets.entities.common import Kind
-from feed_assets.operation import Param, operation
+from feed_assets.operation import WRITES_FILES, Param, operation
+from feed_assets.parameters import Force, Target
 
 if TYPE_CHECKING:
     from feed_assets.context.operation import OperationContext
     from feed_assets.definitions.datasources.asking import CheckedDatasource, ColumnList, TableList
+    from feed_assets.definitions.templates import Template
 
 GROUPS = {
     "datasource": """Ask the databases that feeds are imported from and exported to.
 
     DATASOURCE is one that is declared; its readonly interface is asked, or else its write interface.
-    """
+    """,
+    "import": "Make feeds of tables of databases.",
 }
 
 Datasource = Annotated[str, Param("The datasource.", argument=True, of=(Kind.DATASOURCE,))]
@@ -71,3 +75,25 @@ def list_columns(
     from feed_assets.definitions.datasources.asking import list_columns
 
     return list_columns(context, datasource, table)
+
+
+@operation(
+    "import new",
+    text="lines",
+    example="orders --datasource shop --table orders --to entities/orders.yaml",
+    no_route=WRITES_FILES,
+)
+def new(*, request: FeedRequest, to: Target = None, force: Force = False) -> "Template":
+    """Write a feed NAME that is imported from a table, and validate it together with the declared entities.
+
+    Its schema has the columns of the table, with their types in Spark. The database is asked, and not changed.
+    """
+    from feed_assets.clock import open_clock
+    from feed_assets.definitions.checks.declared_definitions import load_declared
+    from feed_assets.definitions.datasources.new_feeds import make_feed
+    from feed_assets.definitions.templates import write_template
+    from feed_assets.settings import load_settings
+
+    settings = load_settings()
+    template = make_feed(request, load_declared(settings), open_clock(settings).now(), settings.root, is_forced=force)
+    return template if to is None else write_template(template, to, what="feed", is_forced=force)

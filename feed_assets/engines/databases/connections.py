@@ -65,12 +65,15 @@ class DatabaseTable:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseColumn:
-    """A column: its type in the database, and in Spark as DDL; None if Spark cannot read it."""
+    """A column: its type in the database, and in Spark as DDL; None if Spark cannot read it. `keys` are the unique keys
+    that it is in, where they are asked for.
+    """
 
     name: str
     type: str
     ddl: str | None
     nullable: bool
+    keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,11 @@ class UniqueKey:
     name: str
     columns: tuple[str, ...]
     is_primary: bool
+
+    @property
+    def shown(self) -> str:
+        """`primary`, or its name."""
+        return "primary" if self.is_primary else self.name
 
 
 def open_connection(machine: JavaMachine, address: DatabaseAddress) -> "DatabaseConnection":

@@ -3,12 +3,13 @@
 from typing import TYPE_CHECKING, Annotated
 
 from feed_assets.operation import WRITES_FILES, Param, operation
-from feed_assets.parameters import Process, ProcessCluster
+from feed_assets.parameters import Force, Process, ProcessCluster, Target
 from feed_assets.replication.mirrors.queries import MirrorRequest
 
 if TYPE_CHECKING:
     from feed_assets.context.operation import OperationContext
-    from feed_assets.replication.mirrors.templates import MirrorPlans, MirrorSnapshotList, MirrorTemplate
+    from feed_assets.definitions.templates import Template
+    from feed_assets.replication.mirrors.templates import MirrorPlans, MirrorSnapshotList
 
 GROUPS = {
     "mirror": """Manage mirrors: directories without dates that are kept equal to others.
@@ -20,8 +21,6 @@ _DIRECTORIES = "source, target, copies=copies|-:count, bytes|-:,, removes=remova
 
 Removals = Annotated[int | None, Param("Assume that a run may remove this many files.", least=0)]
 Files = Annotated[int, Param("How many files are shown.", least=0)]
-Target = Annotated[str | None, Param("The file to write; without it the text is printed.", metavar="FILE")]
-Force = Annotated[bool, Param("Replace a file or a definition that differs.")]
 
 
 @operation(
@@ -70,7 +69,7 @@ def list_snapshots(
     example="models --source primary:/models --target backup:/models",
     no_route=WRITES_FILES,
 )
-def new(*, request: MirrorRequest, to: Target = None, force: Force = False) -> "MirrorTemplate":
+def new(*, request: MirrorRequest, to: Target = None, force: Force = False) -> "Template":
     """Write a mirror NAME, with a comment for each option, and validate it together with the declared entities.
 
     Falcon's properties of hdfs-mirroring and hdfs-snapshot-mirroring, such as sourceDir and removeDeletedFiles, are
@@ -78,9 +77,10 @@ def new(*, request: MirrorRequest, to: Target = None, force: Force = False) -> "
     """
     from feed_assets.clock import open_clock
     from feed_assets.definitions.checks.declared_definitions import load_declared
-    from feed_assets.replication.mirrors.templates import make_mirror, write_template
+    from feed_assets.definitions.templates import write_template
+    from feed_assets.replication.mirrors.templates import make_mirror
     from feed_assets.settings import load_settings
 
     settings = load_settings()
     template = make_mirror(request, load_declared(settings), open_clock(settings).now(), is_forced=force)
-    return template if to is None else write_template(template, to, is_forced=force)
+    return template if to is None else write_template(template, to, what="mirror", is_forced=force)

@@ -1,27 +1,21 @@
 """Template for the definition of a mirror, with all optional fields, from command options or Falcon's properties."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from feed_assets.context.errors import InstanceQueryError, MirrorTemplateError
+from feed_assets.context.errors import InstanceQueryError, NewEntityError
 from feed_assets.context.operation import OperationContext
-from feed_assets.definitions.folder import open_folder
-from feed_assets.entities.bundle import Bundle
+from feed_assets.definitions.templates import Template, make_template
+from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.common import Kind
 from feed_assets.entities.copies.mirror import Mirror
 from feed_assets.entities.copies.options import PRESERVED
-from feed_assets.entities.errors import DefinitionsError
-from feed_assets.entities.process import Process
 from feed_assets.errors import WrongUsageError
-from feed_assets.issues import Finding, Issue, Severity, SourceMap
 from feed_assets.json_form import Hidden, shown
-from feed_assets.loading.messages import closest, explain
+from feed_assets.loading.messages import closest
 from feed_assets.loading.yaml_writer import render_yaml
 from feed_assets.pages import tell_shown
 from feed_assets.plan.copy_records import MirrorRecord
@@ -31,7 +25,6 @@ from feed_assets.replication.mirrors.queries import MirrorRequest
 from feed_assets.timing.dates import render_datetime
 from feed_assets.transfer.mirroring import PlannedMirror, Snapshot, SnapshotKeeper, plan_mirror
 from feed_assets.transfer.plans import Side
-from feed_assets.validation.rules import validate_bundle
 
 _MEGABYTES = "MB"
 _NOBODY = "NA"
@@ -103,7 +96,7 @@ def read_properties(properties: Mapping[str, str]) -> tuple[dict[str, Any], tupl
     and end of the process are under `cluster`, `start` and `end`.
 
     Raises:
-        MirrorTemplateError: none of the extensions has a property of that name.
+        NewEntityError: none of the extensions has a property of that name.
 
     >>> read_properties({"targetDir": "/b", "distcpMapBandwidth": "10"})[0]["workflow"]["mirror"]
     {'target': {'directory': '/b'}, 'task_bandwidth': '10MB'}
@@ -123,7 +116,8 @@ def read_properties(properties: Mapping[str, str]) -> tuple[dict[str, Any], tupl
                 notes.append(f"{name}={text} is left out: it has no meaning here")
         else:
             close = closest(name, KNOWN)
-            raise MirrorTemplateError(
+            raise NewEntityError(
+                what="mirror",
                 reason=f"{name!r} is not a property of Falcon's extensions for mirroring",
                 next_step=f"Did you mean {close!r}?" if close else "See docs/mirroring.md.",
             )
@@ -171,79 +165,21 @@ _SIDE = re.compile(r"(?:([A-Za-z][A-Za-z0-9-]*):(?!//))?(.+)")  # "primary:/mode
 _KEY = re.compile(r"    ([a-z_]+):")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MirrorTemplate:
-    """A definition, its text, warnings about it, and notes about omitted properties. `file` is where it was written."""
-
-    process: Hidden[Process]
-    text: str
-    warnings: tuple[Issue, ...]
-    notes: tuple[str, ...]
-    file: Hidden[str] = ""
-
-    @shown
-    def name(self) -> str:
-        """The name of the process."""
-        return self.process.name
-
-    @property
-    def lines(self) -> list[str]:
-        """The text, if it was not written to a file."""
-        return [] if self.file else self.text.splitlines()
-
-    @property
-    def summary(self) -> str:
-        """The warnings, and where it was written."""
-        written = [f"{self.file}: process '{self.process.name}' is written"] if self.file else []
-        return "\n".join([*(each.line for each in self.warnings), *written])
-
-
-def make_mirror(
-    request: MirrorRequest, declared: Bundle, as_of: datetime, *, is_forced: bool = False
-) -> MirrorTemplate:
+def make_mirror(request: MirrorRequest, declared: Bundle, as_of: datetime, *, is_forced: bool = False) -> Template:
     """Make the definition of a mirror, and validate it together with the declared entities.
 
     Raises:
-        MirrorTemplateError: the options do not say what to mirror; or the process is already declared, and
-            `is_forced` is False.
+        NewEntityError: the options do not say what to mirror; or the process is already declared, and `is_forced` is
+            False.
         DefinitionsError: the definition has errors; carries the issues.
     """
     document, notes = _document(request, as_of)
-    try:
-        process = Process.model_validate(document)
-    except ValidationError as exc:
-        findings = [finding for _, _, finding in explain(exc, Process)]
-        raise _refused(str(document.get("name")), [_issue(document, each) for each in findings]) from exc
-    if declared.find(process.key) is not None and not is_forced:
-        raise MirrorTemplateError(
-            reason=f"process {process.name!r} is already declared", next_step="Give the mirror another name."
-        )
-    bundle = Bundle(entities=(*(each for each in declared.entities if each.key != process.key), process))
-    issues = validate_bundle(bundle, SourceMap(), as_of, only=[process.key])
-    errors = [issue for issue in issues if issue.severity is Severity.ERROR]
-    if errors:
-        raise _refused(process.name, errors)
-    return MirrorTemplate(process=process, text=render_template(process), warnings=tuple(issues), notes=notes)
+    return make_template(
+        Kind.PROCESS, document, declared, as_of, render_template, what="mirror", notes=notes, is_forced=is_forced
+    )
 
 
-def write_template(template: MirrorTemplate, target: str, *, is_forced: bool) -> MirrorTemplate:
-    """Write the text to a file, given by path or URL.
-
-    Raises:
-        MirrorTemplateError: the file exists with other content, and `is_forced` is False.
-    """
-    place, _, file = (target if "://" in target else str(Path(target).absolute())).rpartition("/")
-    folder = open_folder(place)
-    there, content = folder.read_file(file), template.text.encode()
-    if there is not None and there != content and not is_forced:
-        raise MirrorTemplateError(
-            reason=f"{target} already exists with another content", next_step="Remove it, or write with --force."
-        )
-    folder.write(file, content)
-    return replace(template, file=folder.shown(file))
-
-
-def render_template(process: Process) -> str:
+def render_template(process: AnyEntity) -> str:
     """Return the YAML of a mirror: its fields with comments, and its unused fields as comments."""
     lines, said, end = render_yaml(process).splitlines(), set(), 0
     inside = False
@@ -280,8 +216,10 @@ def _document(request: MirrorRequest, as_of: datetime) -> tuple[dict[str, Any], 
         cluster, directory = _parse_side(text)
         own = mirror.setdefault("source", {}).get("cluster")
         if cluster is not None and own not in (None, cluster):
-            raise MirrorTemplateError(
-                reason=f"the sources are on two clusters, {own} and {cluster}", next_step="Write a mirror for each."
+            raise NewEntityError(
+                what="mirror",
+                reason=f"the sources are on two clusters, {own} and {cluster}",
+                next_step="Write a mirror for each.",
             )
         mirror["source"] |= {"cluster": cluster or own} if cluster or own else {}
         mirror["source"]["directories"] = [*mirror["source"].get("directories", []), directory]
@@ -290,7 +228,7 @@ def _document(request: MirrorRequest, as_of: datetime) -> tuple[dict[str, Any], 
         mirror["target"] = {**({"cluster": cluster} if cluster else {}), "directory": directory}
     for side, option in (("source", "--source"), ("target", "--target")):
         if not mirror.get(side, {}).keys() & {"directory", "directories"}:
-            raise MirrorTemplateError(reason=f"it has no {side}", next_step=f"Give it with {option}.")
+            raise NewEntityError(what="mirror", reason=f"it has no {side}", next_step=f"Give it with {option}.")
     if len(mirror["source"]["directories"]) == 1:
         mirror["source"]["directory"] = mirror["source"].pop("directories")[0]
     if request.removes:
@@ -310,8 +248,10 @@ def _process(request: MirrorRequest, values: dict[str, Any], as_of: datetime) ->
     given = values.pop("cluster", None)
     cluster = request.cluster or given or mirror["target"].get("cluster") or mirror["source"].get("cluster")
     if cluster is None:
-        raise MirrorTemplateError(
-            reason="it has no cluster", next_step="Give --cluster, or name the clusters of source and target."
+        raise NewEntityError(
+            what="mirror",
+            reason="it has no cluster",
+            next_step="Give --cluster, or name the clusters of source and target.",
         )
     midnight = render_datetime(as_of.replace(hour=0, minute=0, second=0, microsecond=0))
     validity = {"start": values.pop("start", midnight)}
@@ -335,27 +275,10 @@ def _process(request: MirrorRequest, values: dict[str, Any], as_of: datetime) ->
 def _parse_side(text: str) -> tuple[str | None, str]:
     found = _SIDE.fullmatch(text.strip())
     if found is None:
-        raise MirrorTemplateError(
-            reason=f"{text!r} is not a directory", next_step="Write cluster:/directory, or a URL."
+        raise NewEntityError(
+            what="mirror", reason=f"{text!r} is not a directory", next_step="Write cluster:/directory, or a URL."
         )
     return found[1], found[2]
-
-
-def _issue(document: Mapping[str, Any], finding: Finding) -> Issue:
-    return Issue(
-        severity=Severity.ERROR,
-        code="value",
-        entity=f"{Kind.PROCESS.value} {document.get('name')!r}",
-        message=finding.message,
-        remedy=finding.remedy,
-        source=None,
-    )
-
-
-def _refused(name: str, issues: Sequence[Issue]) -> DefinitionsError:
-    return DefinitionsError(
-        location=f"mirror {name!r}", reason="it cannot be declared", next_step="Correct this:", issues=issues
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

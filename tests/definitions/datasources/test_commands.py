@@ -13,13 +13,26 @@ from tests.shops import PASSWORD, Shop
 pytestmark = [pytest.mark.spark, pytest.mark.server]
 
 
-@pytest.fixture
-def ask(shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+TEXT = """kind: feed
+name: orders
+frequency: days(1)
+schema: id INT, day DATE, customer STRING
+locations: {data: '/orders/${YEAR}-${MONTH}-${DAY}'}
+clusters:
+  lake:
+    validity: {start: '2013-11-03T00:00Z'}
+    import:
+      source: {name: shop, table: orders}
+"""
+Ask = Callable[..., Result]
+
+
+def _enter(shop: Shop, folder: Path, patch: pytest.MonkeyPatch) -> Ask:
     """The command line in a project with the datasource `shop`; the orders are there."""
-    enter(tmp_path, monkeypatch)
-    monkeypatch.setenv("SHOP_PASSWORD", PASSWORD)
-    cluster = {"kind": "cluster", "name": "lake", "storage": tmp_path.as_uri()}
-    declare(tmp_path, cluster, {"kind": "datasource", **shop.document})
+    enter(folder, patch)
+    patch.setenv("SHOP_PASSWORD", PASSWORD)
+    cluster = {"kind": "cluster", "name": "lake", "storage": folder.as_uri()}
+    declare(folder, cluster, {"kind": "datasource", **shop.document})
     shop.run(
         "CREATE TABLE orders (id int PRIMARY KEY, day date NOT NULL, customer varchar(40), UNIQUE (day, customer))",
         "CREATE TABLE parcels (id int)",
@@ -27,42 +40,50 @@ def ask(shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable
     return lambda *words: CliRunner().invoke(main, list(words))
 
 
+@pytest.fixture
+def ask(shop_postgres: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
+    return _enter(shop_postgres, tmp_path, monkeypatch)
+
+
 def _json(result: Result) -> Any:
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
 
-def test_a_datasource_tells_what_its_user_may_do_and_what_is_in_it(ask: Callable[..., Result], shop: Shop) -> None:
+def test_a_datasource_tells_what_its_user_may_do_and_what_is_in_it(ask: Ask, shop_postgres: Shop) -> None:
     found = _json(ask("datasource", "check", "shop", "--output", "json"))
     readonly, write = found["interfaces"]
     assert found["is_good"]
-    assert (readonly["tables"], readonly["creates"], write["creates"]) == (2, None, True)
-    assert readonly["reads"] == (2 if shop.type == "postgres" else None)
-    assert readonly["database"].startswith("PostgreSQL " if shop.type == "postgres" else "MariaDB ")
+    assert readonly["database"].startswith("PostgreSQL ")
+    assert (readonly["tables"], readonly["reads"], readonly["creates"], write["creates"]) == (2, 2, None, True)
     tables = _json(ask("datasource", "tables", "shop", "--like", "ord%", "--output", "json"))["tables"]
-    assert [(each["schema"], each["name"]) for each in tables] == [(shop.schema, "orders")]
-    assert ask("datasource", "tables", "shop", "--schema", "nowhere").stderr == "there is no such table\n"
+    assert [(each["schema"], each["name"]) for each in tables] == [(shop_postgres.schema, "orders")]
     columns = _json(ask("datasource", "columns", "shop", "orders", "--output", "json"))["columns"]
-    assert [(each["name"], each["ddl"], each["nullable"]) for each in columns] == [
-        ("id", "INT", False),
-        ("day", "DATE", False),
-        ("customer", "STRING", True),
+    assert [(each["name"], each["type"], each["ddl"], each["nullable"], each["keys"]) for each in columns] == [
+        ("id", "int4", "INT", False, ["primary"]),
+        ("day", "date", "DATE", False, ["orders_day_customer_key"]),
+        ("customer", "varchar(40)", "STRING", True, ["orders_day_customer_key"]),
     ]
-    assert columns[0]["keys"] == ["primary"]
-    assert columns[1]["keys"] == columns[2]["keys"] != []
     assert PASSWORD not in json.dumps([found, tables, columns])
 
 
 def test_what_keeps_a_datasource_from_being_used_is_told(
-    ask: Callable[..., Result], shop: Shop, monkeypatch: pytest.MonkeyPatch
+    shop_mariadb: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    result = ask("datasource", "columns", "shop", "absent")
-    assert (result.exit_code, "it refuses: " in result.stderr) == (2, True)
+    ask = _enter(shop_mariadb, tmp_path, monkeypatch)
     result = ask("datasource", "tables", "shopp")
     assert (result.exit_code, "Did you mean 'shop'?" in result.stderr) == (1, True)
     monkeypatch.setenv("SHOP_PASSWORD", "wrong-word")
     result = ask("datasource", "check", "shop")
-    if shop.type == "mysql":  # the PostgreSQL of tests asks for no password
-        assert result.exit_code == 1
-        assert "it refuses the connection: " in result.output
+    assert (result.exit_code, "it refuses the connection: " in result.output) == (1, True)
     assert "wrong-word" not in result.output
+
+
+def test_a_feed_of_a_table_is_written_with_the_types_of_the_database(ask: Ask) -> None:
+    words = ("import", "new", "orders", "--datasource", "shop", "--table", "orders", "--to", "entities/orders.yaml")
+    result = ask(*words, "--start", "2013-11-03T00:00Z")
+    assert result.exit_code == 0, result.output
+    assert Path("entities/orders.yaml").read_text() == TEXT
+    assert ask("validate").exit_code == 0
+    again = ask(*words)
+    assert (again.exit_code, "feed 'orders' is already declared" in again.stderr) == (1, True)

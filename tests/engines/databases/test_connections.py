@@ -131,6 +131,13 @@ def test_tables_columns_and_keys_are_told_with_quoted_names(connection: Database
     assert [each.ddl for each in connection.describe("SELECT count(*) AS n FROM few")] == ["BIGINT"]
 
 
+def test_a_database_tells_where_its_user_may_make_tables(connection: DatabaseConnection, shop: Shop) -> None:
+    may_create = connection.dialect.may_create
+    assert may_create is not None
+    found = [connection.query(may_create, schema)[0][0] for schema in (shop.schema, "information_schema")]
+    assert [bool(each) for each in found] == [True, False]
+
+
 def test_an_index_over_some_rows_or_an_expression_is_no_key(machine: JavaMachine, shop_postgres: Shop) -> None:
     shop_postgres.run(
         "CREATE TABLE orders (id int UNIQUE, name text)",

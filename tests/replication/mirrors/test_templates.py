@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from feed_assets.context.errors import MirrorTemplateError
+from feed_assets.context.errors import NewEntityError
+from feed_assets.definitions.templates import Template
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.copies.mirror import Mirror
@@ -17,7 +18,7 @@ from feed_assets.entities.process import Process
 from feed_assets.loading.bundles import load_files
 from feed_assets.loading.entity_files import EntityFile, Values
 from feed_assets.replication.mirrors.queries import MirrorRequest
-from feed_assets.replication.mirrors.templates import COMMENTS, KNOWN, MirrorTemplate, make_mirror, read_properties
+from feed_assets.replication.mirrors.templates import COMMENTS, KNOWN, make_mirror, read_properties
 from feed_assets.timing.sequence import parse_frequency
 
 AS_OF = datetime(2015, 6, 1, 14, 30, tzinfo=UTC)
@@ -25,7 +26,7 @@ DECLARED = Bundle(entities=tuple(Cluster(name=name, storage=f"file:///{name}") f
 PLAIN = MirrorRequest(name="models", sources=("east:/models",), target="west:/models")
 
 
-def make(mirror: MirrorRequest = PLAIN, **more: Any) -> MirrorTemplate:
+def make(mirror: MirrorRequest = PLAIN, **more: Any) -> Template:
     return make_mirror(mirror, DECLARED, AS_OF, **more)
 
 
@@ -44,12 +45,12 @@ def mirror_of(process: Process) -> Mirror:
 
 def test_the_text_is_the_definition() -> None:
     template = make()
-    assert load(template.text) == template.process
-    mirror = mirror_of(template.process)
+    assert load(template.text) == template.entity
+    mirror = mirror_of(template.entity)
     assert list(mirror.directories()) == [("/models", "/models")]
     assert mirror.clusters("none") == ("east", "west")
-    assert list(template.process.clusters) == ["west"]
-    assert template.process.clusters["west"].validity.start == datetime(2015, 6, 1, tzinfo=UTC)
+    assert list(template.entity.clusters) == ["west"]
+    assert template.entity.clusters["west"].validity.start == datetime(2015, 6, 1, tzinfo=UTC)
 
 
 def test_every_option_has_a_comment_and_holds_when_it_is_uncommented() -> None:
@@ -65,9 +66,9 @@ def test_every_option_has_a_comment_and_holds_when_it_is_uncommented() -> None:
 def test_sources_on_several_lines_stay_readable() -> None:
     mirror = MirrorRequest(name="m", sources=("east:/a", "/b"), target="west:/all", snapshots="2,5", cluster="east")
     template = make(mirror)
-    assert load(template.text) == template.process
-    assert list(mirror_of(template.process).directories()) == [("/a", "/all/a"), ("/b", "/all/b")]
-    assert list(template.process.clusters) == ["east"]
+    assert load(template.text) == template.entity
+    assert list(mirror_of(template.entity).directories()) == [("/a", "/all/a"), ("/b", "/all/b")]
+    assert list(template.entity.clusters) == ["east"]
 
 
 def test_a_start_has_no_seconds() -> None:
@@ -164,7 +165,7 @@ def test_options_win_over_properties() -> None:
     mirror = MirrorRequest(
         name="new", target="west:/new", frequency=often, cluster="east", removes=True, properties=properties
     )
-    process = make(mirror).process
+    process = make(mirror).entity
     assert (process.name, process.frequency.render()) == ("new", "days(2)")
     assert list(mirror_of(process).directories()) == [("/old", "/new")]
     assert mirror_of(process).removes
@@ -181,7 +182,7 @@ def test_options_win_over_properties() -> None:
     ],
 )
 def test_what_makes_no_mirror_is_named(mirror: MirrorRequest, message: str) -> None:
-    with pytest.raises(MirrorTemplateError, match=re.escape(message)):
+    with pytest.raises(NewEntityError, match=re.escape(message)):
         make(mirror)
 
 
@@ -195,7 +196,7 @@ def test_what_the_rules_refuse_is_not_written() -> None:
 
 
 def test_a_process_that_is_declared_is_replaced_only_if_that_is_asked_for() -> None:
-    declared = Bundle(entities=(*DECLARED.entities, make().process))
-    with pytest.raises(MirrorTemplateError, match="is already declared"):
+    declared = Bundle(entities=(*DECLARED.entities, make().entity))
+    with pytest.raises(NewEntityError, match="is already declared"):
         make_mirror(PLAIN, declared, AS_OF)
-    assert make_mirror(PLAIN, declared, AS_OF, is_forced=True).process == make().process
+    assert make_mirror(PLAIN, declared, AS_OF, is_forced=True).entity == make().entity
