@@ -16,7 +16,12 @@ TEST = "test"
 """The key of a message that only tries a receiver."""
 
 RUN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # 4a1c9bd2-7f5e-4d0c-8a27-d1c0c5a0e1f2
-_NOUNS = {payloads.InstanceOperation.REPLICATE: "replication ", payloads.InstanceOperation.DELETE: "eviction "}
+_NOUNS = {
+    payloads.InstanceOperation.REPLICATE: "replication ",
+    payloads.InstanceOperation.IMPORT: "import ",
+    payloads.InstanceOperation.EXPORT: "export ",
+    payloads.InstanceOperation.DELETE: "eviction ",
+}
 
 
 class Words(NamedTuple):

@@ -33,6 +33,12 @@ from feed_assets.plan.records import EntityFacts, Plan, ProcessRecord
 from feed_assets.releases.timeline import ReleaseTimeline
 
 _NO_FACTS = EntityFacts()
+_OPERATIONS = {
+    "replication": InstanceOperation.REPLICATE,
+    "import": InstanceOperation.IMPORT,
+    "export": InstanceOperation.EXPORT,
+}
+"""By engine; all other work generates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +146,7 @@ def _messages(
                 entity_name=key[1],
                 entity_type=Kind(key[0]),
                 nominal_time=row.nominal_time,
-                operation=InstanceOperation.GENERATE if copy is None else InstanceOperation.REPLICATE,
+                operation=_OPERATIONS.get(process.engine if process is not None else "", InstanceOperation.GENERATE),
                 feed_names=feed,
                 feed_instance_paths=url,
                 workflow_id=row.run_id or NONE,

@@ -29,6 +29,8 @@ class InstanceOperation(StrEnum):
 
     GENERATE = "GENERATE"
     REPLICATE = "REPLICATE"
+    IMPORT = "IMPORT"
+    EXPORT = "EXPORT"
     DELETE = "DELETE"
 
 
