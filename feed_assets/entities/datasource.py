@@ -19,6 +19,9 @@ from feed_assets.entities.fields import (
 )
 from feed_assets.entities.maps import EMPTY, Map
 
+TABLE = "datasource"
+"""The first part of the asset keys of tables: `[datasource, shop, orders]`."""
+
 
 class DatasourceType(StrEnum):
     """The supported databases."""

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from feed_assets.lineage.records import NodeKind
+from feed_assets.lineage.records import EdgeKind, NodeKind
 from feed_assets.log.records import Attempt, FeedEvent, FeedKey, ProcessKey
 from feed_assets.log.removals.records import Sweep
 
@@ -66,5 +66,5 @@ class LineagePort(ABC):
         """Return whom events came from, by their numbers."""
 
     @abstractmethod
-    def find_places(self, attempts: Collection[Attempt]) -> Sequence[tuple[Attempt, str, str]]:
-        """Return the directories, no instances, from which and to which attempts at mirrors have copied."""
+    def find_places(self, attempts: Collection[Attempt]) -> Sequence[tuple[Attempt, EdgeKind, str]]:
+        """Return what attempts have READ or MADE beside instances: directories, and tables of datasources."""

@@ -19,7 +19,7 @@ from feed_assets.instances.inbox.taken import ORIGIN as INBOX
 from feed_assets.instances.late.hanging import iter_run_pages
 from feed_assets.instances.late.lateness import UNSETTLED
 from feed_assets.lineage.port import Giver, LineagePort, Reading
-from feed_assets.lineage.records import LineageGraph, NodeKind
+from feed_assets.lineage.records import EdgeKind, LineageGraph, NodeKind
 from feed_assets.lineage.walk import no_version, walk_lineage
 from feed_assets.log.definitions.records import Member
 from feed_assets.log.definitions.store import Definitions
@@ -273,20 +273,20 @@ class RecordedLineage(LineagePort):
             found[seq] += [Giver(NodeKind.FILE, file.name) for file in files]
         return found
 
-    def find_places(self, attempts: Collection[Attempt]) -> Sequence[tuple[Attempt, str, str]]:
-        found: list[tuple[Attempt, str, str]] = []
+    def find_places(self, attempts: Collection[Attempt]) -> Sequence[tuple[Attempt, EdgeKind, str]]:
+        found: list[tuple[Attempt, EdgeKind, str]] = []
         for each in attempts:
             key = each.key[:2]
             declared = self._timeline.plan.processes.get(key)
             record: ProcessRecord | None = None
-            if declared is not None and declared.directories:
+            if declared is not None and any(declared.places):
                 active = self._timeline.find_or_declared(self._connection, key, each.nominal_time)
                 record = active.record if active is not None else None
-            elif declared is None and not each.inputs and not each.outputs:
+            elif declared is None and not (each.inputs and each.outputs):
                 releases = (row for row in Releases(self._connection).of(*key) if row.release == each.release)
                 record = next((self._timeline.compile_release(self._connection, row) for row in releases), None)
-            places = record.directories if record is not None else ()
-            found += [(each, source.url, target.url) for source, target in places]
+            sides = zip((EdgeKind.READ, EdgeKind.MADE), record.places if record is not None else (), strict=False)
+            found += [(each, kind, name) for kind, names in sides for name in names]
         return found
 
 

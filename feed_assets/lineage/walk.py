@@ -354,11 +354,10 @@ class _Walk:
     def tell_ends(self) -> None:
         """Tell who has given and who has removed the data, and what came of them since."""
         events = [each for listed in self.histories.values() for each in listed]
-        for attempt, source, target in self.port.find_places(self.attempts.values()):
-            for url in (source, target):
-                self.nodes.setdefault(f"place/{url}", Node(id=f"place/{url}", kind=NodeKind.PLACE, name=url))
-            self.link(f"place/{source}", attempt_id(attempt), EdgeKind.READ)
-            self.link(attempt_id(attempt), f"place/{target}", EdgeKind.MADE)
+        for attempt, how, place in self.port.find_places(self.attempts.values()):
+            ends = f"place/{place}", attempt_id(attempt)
+            self.nodes.setdefault(ends[0], Node(id=ends[0], kind=NodeKind.PLACE, name=place))
+            self.link(*(ends if how is EdgeKind.READ else ends[::-1]), how)
         given = [each for each in events if not each.payload.get("process")]
         for seq, givers in self.port.find_givers(given).items() if given else ():
             for kind, name in givers:

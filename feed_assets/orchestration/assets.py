@@ -8,7 +8,7 @@ import dagster as dg
 from feed_assets.entities.maps import EMPTY
 from feed_assets.masking import masked_errors
 from feed_assets.orchestration import names
-from feed_assets.orchestration.graph.layout import AssetLayout, find_producers, producer_dep
+from feed_assets.orchestration.graph.layout import AssetLayout, find_producers, producer_dep, tables_of
 from feed_assets.orchestration.graph.partitions import grid
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.runs.feed_checks import RunResult, build_column_check, build_quality_check
@@ -44,7 +44,23 @@ def build_feed_assets(
             built += _process_specs(layout, process)
         else:
             built.append(_build_process(runtime, layout, process, op_names[key], resources))
-    return built
+    return [*built, *_table_specs(layout)]
+
+
+def _table_specs(layout: AssetLayout) -> Iterator[dg.AssetSpec]:
+    """Yield the tables of datasources: each comes of the exports to it, unless it is imported, too, since Dagster's
+    assets form no cycle.
+    """
+    found: dict[dg.AssetKey, list[dg.AssetDep]] = {}
+    for process in sorted(layout.plan.processes.values(), key=lambda each: bool(each.outputs)):
+        reads, writes = tables_of(process)
+        for written in writes:
+            found.setdefault(written, []).append(dg.AssetDep(layout.run_assets(process)[0][0]))
+        found |= {read: [] for read in reads}
+    for key, deps in found.items():
+        _, datasource, table = key.path
+        said = f"The table {table} of the datasource {datasource}."
+        yield dg.AssetSpec(key, deps=deps, description=said, kinds={"table"}, group_name=names.word(datasource))
 
 
 def _writers(layout: AssetLayout, record: FeedRecord) -> list[dg.AssetDep]:
@@ -104,6 +120,7 @@ def _process_specs(layout: AssetLayout, process: ProcessRecord) -> list[dg.Asset
     own = layout.process_specs.get(process.key)
     specs = [own] if own is not None else [_output_spec(layout, edge) for edge in process.own_outputs]
     deps = _input_deps(layout, process, layout.process_grid(process).sequence)
+    deps += map(dg.AssetDep, tables_of(process)[0])
     return [_with_deps(spec, deps) for spec in specs]
 
 

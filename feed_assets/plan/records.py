@@ -4,7 +4,7 @@ There is one record for each feed or process and cluster. Edges between them car
 instances that read a feed instance are computed without a search.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from operator import attrgetter
@@ -14,6 +14,7 @@ from zlib import crc32
 from feed_assets.entities.common import Kind, LocationKind, Occasion, RetentionAction, Sla
 from feed_assets.entities.content.quality import Quality
 from feed_assets.entities.copies.options import Columns, Existing
+from feed_assets.entities.datasource import TABLE
 from feed_assets.entities.feed import ClusterRole, FeedFormat
 from feed_assets.entities.maps import EMPTY
 from feed_assets.entities.metadata import MetadataKey
@@ -454,6 +455,17 @@ class ProcessRecord:
     def directories(self) -> tuple[tuple[Directory, Directory], ...]:
         """The directories of a mirror, each (source, target): it writes straight there. None of other work."""
         return self.work.directories if isinstance(self.work, MirrorRecord) else ()
+
+    @property
+    def places(self) -> tuple[Sequence[str], Sequence[str]]:
+        """What it reads, and what it writes, that is no feed: the directories of a mirror, a table of a datasource."""
+        match self.work:
+            case MirrorRecord(directories=directories):
+                return [source.url for source, _ in directories], [target.url for _, target in directories]
+            case ImportRecord(datasource=name, table=str(table)):
+                return [f"{TABLE}/{name}/{table}"], []
+            case _:
+                return [], []
 
     @property
     def engine(self) -> str:

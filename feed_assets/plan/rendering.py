@@ -11,6 +11,7 @@ from typing import assert_never
 
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.differences import FieldChange
+from feed_assets.entities.flow_names import describe_process
 from feed_assets.errors import shorten
 from feed_assets.issues import Source
 from feed_assets.json_form import Hidden, NominalTime, ShownKey, shown
@@ -97,13 +98,16 @@ class EntityChange(StrEnum):
 
 
 class Effect(StrEnum):
-    """The effect on instances: due, skipped at once, dropped, expired (older than their limit), or copied."""
+    """The effect on instances: due, skipped at once, dropped, expired (older than their limit), copied, or the next
+    that is imported or exported.
+    """
 
     DUE = "due"
     SKIPPED = "skipped"
     DROPPED = "dropped"
     EXPIRED = "expired"
     COPIED = "copied"
+    NEXT = "next"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -474,7 +478,8 @@ def _cause_text(cause: Cause) -> str:
 
 
 def _instances_line(each: InstancesDifference) -> str:
-    where = f"{each.kind.value} {each.name!r} on {each.cluster}"
+    what = describe_process(each.name) if each.kind is Kind.PROCESS else label_of((each.kind, each.name))
+    where = f"{what} on {each.cluster}"
     shown = [
         f"{render_datetime(run.first)} to {render_datetime(run.last)}" if run.count > 1 else render_datetime(run.first)
         for run in each.ranges[:_SHOWN_RANGES]
@@ -516,5 +521,7 @@ def _effect_text(each: InstancesDifference) -> str:
             return "beyond the new limits of retention"
         case Effect.COPIED:
             return f"to copy from {each.of}"
+        case Effect.NEXT:
+            return f"is the next that uses {label_of((Kind.DATASOURCE, each.of or ''))} as it will be"
         case _:
             assert_never(each.effect)

@@ -98,6 +98,7 @@ RULES: tuple[Rule, ...] = (
     Rule(code="replication-pattern", kind=Kind.FEED, check=rules_replication.check_patterns),
     Rule(code="replication-property", kind=Kind.FEED, check=rules_replication.check_properties),
     Rule(code="produced-by", kind=Kind.FEED, check=rules_feed.check_producer),
+    Rule(code="table-asset", kind=Kind.FEED, check=rules_feed.check_table_assets),
     Rule(code="availability-flag", kind=Kind.FEED, check=rules_feed.check_flag),
     Rule(code="partition-names", kind=Kind.FEED, check=rules_feed.check_partition_names),
     Rule(code="data-location", kind=Kind.FEED, check=rules_paths.check_data_location),

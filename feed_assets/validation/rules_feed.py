@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from feed_assets.entities.content.columns import find_unknown_type, parse_columns, suggest_type
+from feed_assets.entities.datasource import TABLE
 from feed_assets.entities.errors import ColumnsError
 from feed_assets.entities.feed import ClusterRole, Feed, Inbox, Instances
 from feed_assets.entities.locations.overlaps import FixedPlace
@@ -54,6 +55,24 @@ def check_producer(scope: Scope, feed: Feed) -> Iterator[Complaint]:
                 f"but {writers[0]} there, too",
                 remedy="Remove produced_by, or give each a feed of its own.",
             )
+
+
+def check_table_assets(scope: Scope, feed: Feed) -> Iterator[Complaint]:
+    """The asset of a table, `[datasource, shop, orders]`, produces no feed: imports and exports say what it is."""
+    for name, entry in feed.clusters.items():
+        asset = (entry.produced_by.asset if entry.produced_by is not None else feed.asset) or ()
+        if asset[:1] == (TABLE,) and asset[1:] in set(_iter_tables(scope)):
+            yield Complaint(
+                path=("clusters", name, "produced_by") if entry.produced_by is not None else ("asset",),
+                message=f"asset {'/'.join(asset)} is a table that a feed is imported from or exported to",
+                remedy="Give the asset that produces this feed another key.",
+            )
+
+
+def _iter_tables(scope: Scope) -> Iterator[tuple[str, str | None]]:
+    for on in (entry for feed in scope.bundle.feeds for entry in feed.clusters.values()):
+        yield from ((each.source.name, each.source.table) for each in (on.import_,) if each is not None)
+        yield from ((each.target.name, each.target.table) for each in (on.export,) if each is not None)
 
 
 _SCHEDULED = _Parts(feed=("sla", "late_arrival"), cluster=("sla", "produced_by", "delay"))

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from feed_assets.lineage.port import Giver, LineagePort, Reading
+from feed_assets.lineage.records import EdgeKind
 from feed_assets.log.records import (
     Attempt,
     FeedEvent,
@@ -127,5 +128,5 @@ class MemoryLineage(LineagePort):
     def find_givers(self, events: Collection[FeedEvent]) -> Mapping[int, Sequence[Giver]]:
         return {each.seq: self.givers[each.seq] for each in events if each.seq in self.givers}
 
-    def find_places(self, attempts: Collection[Attempt]) -> Sequence[tuple[Attempt, str, str]]:  # noqa: ARG002 - none
+    def find_places(self, attempts: Collection[Attempt]) -> Sequence[tuple[Attempt, EdgeKind, str]]:  # noqa: ARG002 - none
         return []

@@ -15,13 +15,14 @@ from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.errors import WrongUsageError
 from feed_assets.lineage.commands import show
 from feed_assets.lineage.recorded import show_lineage
-from feed_assets.lineage.records import LineageGraph, NodeKind
+from feed_assets.lineage.records import EdgeKind, LineageGraph, NodeKind
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.instances.tables import attempts
 from feed_assets.log.records import ProcessKey
 from feed_assets.timing.errors import InstanceError
 from tests.context.contexts import context_of, counting_harness
+from tests.instances.gates import test_imports
 from tests.instances.harness import START, LifecycleHarness, at, counted_statements, feed, hours, process
 from tests.replication.test_flows import FLOW, HOUR, harness_of, pass_time, replicated
 from tests.retention.harness import RetentionHarness, kept_feed
@@ -255,6 +256,20 @@ def test_a_mirror_leads_from_directory_to_directory(tmp_path: Path) -> None:
     assert [each.kind.value for each in graph.edges] == ["read", "made"]
     lifecycle.declare(clusters=("primary", "backup"))
     assert show(context_of(lifecycle, at("03")), names=("models", "2013-11-01T00:00Z")).nodes == graph.nodes
+
+
+def test_an_import_comes_of_a_table(tmp_path: Path) -> None:
+    lifecycle = test_imports.harness_of(tmp_path)
+    lifecycle.launch(lifecycle.tick(at("01T00:10")), at("01T00:10"))
+    graph = lineage(context_of(lifecycle, at("02")), "orders")
+    assert [each.label.partition(" SUCCEEDED")[0] for each in graph.nodes if each.kind is NodeKind.PLACE] == [
+        "place datasource/shop/orders"
+    ]
+    (read,) = (each for each in graph.edges if each.kind is EdgeKind.READ)
+    assert (read.source, read.target) == (
+        "place/datasource/shop/orders",
+        "attempt/orders.import/primary/2013-11-01T00:00Z/1",
+    )
 
 
 def test_what_does_not_exist_is_refused(tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ import pytest
 from dagster._core.code_pointer import load_python_file
 from dagster_pyspark import LazyPySparkResource
 
-from feed_assets import Cluster, Feed, Process, build_definitions
+from feed_assets import Cluster, Datasource, Feed, Process, build_definitions
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.orchestration.assets import _covering
-from feed_assets.orchestration.errors import NameClashError
+from feed_assets.orchestration.errors import AssetClashError, NameClashError
 from feed_assets.orchestration.runs.instance_runs import in_queue
 from feed_assets.settings import load_settings
 from feed_assets.testing.projects import failure_of
@@ -434,3 +434,32 @@ def test_a_partition_that_the_process_of_a_feed_does_not_have_is_refused_with_th
             "process 'p' on 'here' has no instance 2026-01-02T00:00Z: its instances are days(1) from 2026-01-08T00:00Z "
             "to 2026-02-28T00:00Z. Choose partitions among them."
         ) in failure_of(result)
+
+
+def transferred(name: str, **transfers: object) -> Feed:
+    return feed(name, clusters={"here": {"type": "source", "validity": VALIDITY, **transfers}})
+
+
+def shop() -> Datasource:
+    return Datasource.model_validate(
+        {
+            "name": "shop",
+            "type": "postgres",
+            "driver": {"class": "org.postgresql.Driver", "jars": ["postgresql.jar"]},
+            "credential": {"user": "reader", "password_file": "secret"},
+            "interfaces": {
+                "readonly": {"endpoint": "jdbc:postgresql://h/s"},
+                "write": {"endpoint": "jdbc:postgresql://h/s"},
+            },
+        }
+    )
+
+
+def test_tables_of_datasources_are_external_assets_before_imports() -> None:
+    read = transferred("orders", **{"import": {"source": {"name": "shop", "table": "public.orders"}}})
+    graph = built(shop(), read).resolve_asset_graph()
+    orders = dg.AssetKey(["datasource", "shop", "public.orders"])
+    assert graph.get(dg.AssetKey(["here", "orders"])).parent_keys == {orders}
+    assert not graph.get(orders).is_executable
+    with pytest.raises(AssetClashError, match=r"two assets have the key datasource/shop/public\.orders"):
+        build_definitions([cluster(), shop(), read], settings=load_settings(environ={}), assets=[dg.AssetSpec(orders)])

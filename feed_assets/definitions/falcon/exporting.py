@@ -9,6 +9,7 @@ from feed_assets.definitions.folder import DefinitionFolder
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.errors import AmbiguousNameError, DefinitionsError, EntityNotFoundError
+from feed_assets.entities.feed import Feed
 from feed_assets.issues import EntityKey, Issue
 from feed_assets.json_form import Hidden, ShownKey
 from feed_assets.loading.bundles import parse_file
@@ -114,11 +115,24 @@ def write_documents(
     return ExportReport(folder=folder.location, documents=named, replaced=tuple(others), is_written=not is_dry_run)
 
 
+def _iter_beyond(entity: AnyEntity) -> Iterator[str]:
+    """Yield what chooses rows of an import, and has no element in Falcon's XML."""
+    for cluster, on in entity.clusters.items() if isinstance(entity, Feed) else ():
+        if on.import_ is not None:
+            source, extract = on.import_.source, on.import_.source.extract
+            said = {"query": source.query, "where": source.where}
+            said |= {f"extract.{name}": getattr(extract, name) for name in ("by", "overlap", "key")}
+            yield from (f"clusters.{cluster}.import.source.{name}" for name, value in said.items() if value)
+
+
 def _document(entity: AnyEntity) -> ExportedDocument:
     if any(_NEXT_MONTH.search(text) for text in _iter_texts(content_of(entity))):
         reason = f"{NEXT_MONTH} is a function that Falcon does not have, and nothing of it says the same"
         step = "Keep it in YAML, or let an instance of the month after read lastMonth(0,0,0) to currentMonth(-1,0,0)."
         raise DefinitionsError(location=entity.label, reason=reason, next_step=step)
+    if beyond := ", ".join(_iter_beyond(entity)):
+        reason = f"{beyond}: Falcon would move other rows, since its XML cannot say that"
+        raise DefinitionsError(location=entity.label, reason=reason, next_step="Keep it in YAML.")
     text = render_falcon(entity, has_references=True)
     return ExportedDocument(key=entity.key, file=f"{entity.kind.value}/{entity.name}.xml", text=text)
 

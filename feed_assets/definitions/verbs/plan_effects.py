@@ -32,7 +32,17 @@ from feed_assets.plan.compile import compile_plan, compile_process
 from feed_assets.plan.differences import find_running, find_written
 from feed_assets.plan.edges import Key, TriggerInput, compile_trigger
 from feed_assets.plan.records import FeedRecord
-from feed_assets.plan.rendering import BatchesDifference, EntityDifference, InputDifference, counted, render_length
+from feed_assets.plan.rendering import (
+    BatchesDifference,
+    Effect,
+    EntityDifference,
+    InputDifference,
+    InstanceRange,
+    InstancesDifference,
+    counted,
+    render_length,
+)
+from feed_assets.plan.transfers import ImportRecord
 from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.settings import DefinitionChanges
 from feed_assets.timing.dates import render_datetime
@@ -174,6 +184,26 @@ def find_first_batches(
         anyhow = foresee_batches(connection, old, context.now)
         found = foresee_batches(connection, new, context.now)
     return tuple(_difference(each) for consumer, each in sorted(found.items()) if consumer not in anyhow)
+
+
+def find_next_transfers(
+    context: EntityContext, after: Bundle, entities: Iterable[EntityDifference]
+) -> Iterator[InstancesDifference]:
+    """Yield the next instance of each scheduled import and export whose datasource has changed; it uses the new one."""
+    changed = {each.key[1] for each in entities if each.key[0] == Kind.DATASOURCE}
+    feeds = [each for each in after.feeds if any(on.import_ or on.export for on in each.clusters.values())]
+    if not changed or not feeds:
+        return
+    schedules = context.schedules()
+    plan = compile_plan(Bundle(entities=(*after.clusters, *feeds)), overlaps=NO_OVERLAPS)
+    for (name, cluster), record in plan.processes.items():
+        of = record.work.datasource if isinstance(record.work, ImportRecord) else None
+        at = record.sequence.ceil(context.now) if of in changed and record.is_enumerated else None
+        if at is not None and schedules.is_scheduled(*record.entity, cluster):
+            ranges = (InstanceRange(first=at, last=at, count=1),)
+            yield InstancesDifference(
+                effect=Effect.NEXT, kind=Kind.PROCESS, name=name, cluster=cluster, ranges=ranges, of=of
+            )
 
 
 def _iter_changed(

@@ -39,6 +39,7 @@ from feed_assets.definitions.verbs.plan_effects import (
     find_first_imports,
     find_left_events,
     find_long_pasts,
+    find_next_transfers,
     find_staying,
     find_stranded,
     find_unseen_feeds,
@@ -371,7 +372,8 @@ def _planned(
     difference = replace(computed.difference, entities=tuple(by_key[key] for key in sorted(by_key)))
     if not any(issue.severity is Severity.ERROR for issue in issues):
         batches = find_first_batches(context, before, after, difference.entities)
-        difference = replace(difference, batches=batches)
+        transfers = find_next_transfers(context, after, difference.entities)
+        difference = replace(difference, batches=batches, instances=(*difference.instances, *transfers))
         with context.database.read() as connection:
             issues = [*issues, *find_staying(connection, before, after, loaded.sources, frozenset(by_key))]
         issues = [*issues, *find_stranded(context, before, after, loaded.sources)]

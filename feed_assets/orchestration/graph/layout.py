@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import dagster as dg
@@ -31,6 +31,7 @@ from feed_assets.orchestration.graph.translator import (
 )
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
+from feed_assets.plan.transfers import ImportRecord
 
 if TYPE_CHECKING:  # a location is loaded without what keeps records
     from feed_assets.catalog.column_sets import ColumnSet
@@ -161,6 +162,12 @@ def lay_out(
     return layout
 
 
+def tables_of(process: ProcessRecord) -> tuple[list[dg.AssetKey], list[dg.AssetKey]]:
+    """Return the external assets of the tables of datasources that a process reads, and that it writes."""
+    read, written = process.places if isinstance(process.work, ImportRecord) else ((), ())
+    return [dg.AssetKey(each.split("/", 2)) for each in read], [dg.AssetKey(each.split("/", 2)) for each in written]
+
+
 def _dynamic_grids(plan: Plan, grids: Mapping[Key, Grid], own: Sequence[ProcessRecord]) -> dict[str, frozenset[Grid]]:
     used: dict[str, set[Grid]] = {cluster: set() for cluster in plan.clusters}
     for (_, cluster), each in grids.items():
@@ -174,11 +181,12 @@ def _check_keys(layout: AssetLayout) -> None:
     known: dict[dg.AssetKey, str] = {}
     feeds = ((f"feed {name!r}", cluster, spec) for (name, cluster), spec in layout.feed_specs.items())
     processes = ((describe_process(name), cluster, spec) for (name, cluster), spec in layout.process_specs.items())
-    for what, cluster, spec in (*feeds, *processes):
-        entity = f"{what} on cluster {cluster!r}"
-        first = known.setdefault(spec.key, entity)
+    found = [(spec.key, f"{what} on cluster {cluster!r}") for what, cluster, spec in (*feeds, *processes)]
+    tables = {table: None for process in layout.plan.processes.values() for table in chain(*tables_of(process))}
+    for key, entity in (*found, *((table, "a table of a datasource") for table in tables)):
+        first = known.setdefault(key, entity)
         if first is not entity:
-            raise AssetKeyClashError(asset_key=spec.key.to_user_string(), first=first, second=entity)
+            raise AssetKeyClashError(asset_key=key.to_user_string(), first=first, second=entity)
 
 
 def _shared_grid(feeds: Sequence[FeedRecord], process: ProcessRecord) -> Grid:

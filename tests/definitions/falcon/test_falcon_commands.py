@@ -101,6 +101,26 @@ def test_what_falcon_cannot_say_is_refused_by_name(project: Path) -> None:
     assert "process 'months': nextMonth is a function that Falcon does not have" in told
 
 
+def test_what_chooses_other_rows_than_falcon_would_move_is_refused(project: Path) -> None:
+    def declare(**moved: object) -> None:
+        on = {"validity": {"start": "2026-01-01T00:00Z"}, **moved}
+        feed = {"kind": "feed", "name": "orders", "frequency": "days(1)", "clusters": {"primary": on}}
+        (project / "entities/a.yaml").write_text(json.dumps(feed))
+
+    (project / "entities").mkdir()
+    shop, table = {"name": "shop"}, {"name": "shop", "table": "orders"}
+    for source, unsaid in (
+        ({**shop, "query": "SELECT 1"}, "import.source.query"),
+        ({**table, "where": "n > 1"}, "import.source.where"),
+        ({**table, "extract": {"type": "incremental", "by": "mark"}}, "import.source.extract.by"),
+    ):
+        declare(**{"import": {"source": source}})
+        told = must("export-falcon", "feed", "orders", code=1).stderr
+        assert f"feed 'orders': clusters.primary.{unsaid}: Falcon would move other rows" in told
+    declare(**{"import": {"source": {**table, "extract": {"history": True}}}})
+    assert '<extract type="full">' in must("export-falcon", "feed", "orders").stdout
+
+
 def test_export_of_what_is_not_declared_names_what_is_meant(project: Path) -> None:
     result = must("export-falcon", "feed", "click", "--from", str(DOCUMENTS), code=1)
     assert "there is no feed 'click'. Did you mean 'clicks'?" in result.stderr

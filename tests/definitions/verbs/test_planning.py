@@ -347,3 +347,33 @@ def test_a_plan_says_which_waiting_instances_lack_a_feed_that_it_removes(
     for each in found:
         assert each.message.startswith("2 instances on primary wait for feed 'clicks', which is not declared any more;")
         assert "entity touch process count --clusters primary --effective-from 2013-11-02T22:00Z" in each.message
+
+
+SHOP = """\
+kind: datasource
+name: shop
+type: postgres
+driver: {class: org.postgresql.Driver, jars: [postgresql.jar]}
+credential: {user: reader, password_file: secret}
+interfaces: {readonly: {endpoint: "jdbc:postgresql://one/shop"}}
+"""
+IMPORTED = CLICKS.replace("{validity", "{type: source, import: {source: {name: shop, table: clicks}}, validity")
+
+
+def test_a_changed_datasource_names_the_next_instance_of_what_uses_it(context: EntityContext, folder: Path) -> None:
+    (folder / "shop.yaml").write_text(SHOP)
+    (folder / "clicks.yaml").write_text(IMPORTED)
+    context.store.record_found(NOW)
+    planned = put(context, SHOP.replace("one", "two"))
+    (found,) = (each for each in planned.difference.instances if each.effect is Effect.NEXT)
+    assert (found.name, found.cluster, found.of, found.ranges[0].first) == (
+        "clicks.import",
+        "primary",
+        "shop",
+        NOW + timedelta(minutes=30),
+    )
+    assert (
+        "the import of feed 'clicks' on primary: 1 instance is the next that uses datasource 'shop' as it will be: "
+        "2013-11-03T01:00Z"
+    ) in render_difference(planned.difference)
+    assert not put(context, IMPORTED.replace("days(90)", "days(80)")).difference.count(Effect.NEXT)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from feed_assets.alerts.delivery.words import write_subject
 from feed_assets.instances.attempts.attempts import begin_attempt
 from feed_assets.instances.gates.actions import InstanceAction, apply_action
 from feed_assets.instances.gates.end_messages import Ended, keys_of_end, tell_ends
@@ -17,6 +18,7 @@ from feed_assets.log.messages.payloads import InstancePayload
 from feed_assets.log.messages.records import OutboxMessage, render_payload
 from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.receivers import Topic
+from tests.instances.gates import test_imports
 from tests.instances.gates.test_retries import counting, failing, run_due
 from tests.instances.harness import START, LifecycleHarness, at, feed, hours, process
 from tests.replication.test_flows import harness_of, pass_time, replicated
@@ -75,6 +77,15 @@ def test_row_146_a_copy_to_two_targets_names_target_and_source(tmp_path: Path) -
         for name in ("backup", "other")
         for url in [f"file://{lifecycle.folder('clicks', START, name)}"]
     ]
+
+
+def test_row_146_an_import_says_so(tmp_path: Path) -> None:
+    lifecycle = test_imports.harness_of(tmp_path)
+    lifecycle.launch(lifecycle.tick(at("01T00:10")), at("01T00:10"))
+    url = f"file://{lifecycle.folder('orders', START)}"
+    assert lines(lifecycle) == [("primary", "orders", "IMPORT", "orders", url, "SUCCEEDED", "1", True)]
+    (message,) = told(lifecycle)
+    assert write_subject(message) == "feed orders: instance 2013-11-01T00:00Z on primary: import succeeded"
 
 
 def test_row_146_each_evicted_path_is_a_delete(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.errors import DefinitionsError
+from feed_assets.entities.feed import Feed
 from feed_assets.loading.entity_documents import iter_entities
 from feed_assets.loading.entity_files import Values
 from feed_assets.loading.falcon.writing import render_falcon
@@ -28,3 +29,24 @@ def test_what_would_not_be_read_again_is_not_written() -> None:
     cluster = Cluster(name="a", storage="file:///data", description="x" * 1024**2)
     with pytest.raises(DefinitionsError, match="cluster 'a': it cannot be written as a Falcon document"):
         render_falcon(cluster)
+
+
+def moved(**transfer: object) -> Feed:
+    validity = {"start": "2015-01-01T00:00Z"}
+    on = {"primary": {"type": "source", "validity": validity, **transfer}}
+    return Feed.model_validate({"name": "orders", "frequency": "days(1)", "clusters": on})
+
+
+def test_an_import_says_in_falcons_xml_how_it_extracts() -> None:
+    for extract, kind, policy in (
+        ({}, "full", "snapshot"),
+        ({"history": True, "consistent": False}, "full", "snapshot"),
+        ({"type": "incremental", "delta_column": "n"}, "incremental", "append"),
+    ):
+        feed = moved(**{"import": {"source": {"name": "shop", "table": "orders", "extract": extract}}})
+        text = render_falcon(feed)
+        assert f'<extract type="{kind}">' in text
+        assert f"<mergepolicy>{policy}</mergepolicy>" in text
+        assert find_faults(text) == []
+        (document,) = iter_entities("a.xml", text, NO_VALUES)
+        assert document.entity == feed
