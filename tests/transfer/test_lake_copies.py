@@ -367,6 +367,12 @@ def test_many_partitions_are_copied_at_once_and_their_commits_do_not_overtake_ea
     assert made == [True] * 8
 
 
+def test_a_copy_without_files_is_no_partition(lakes: Lakes) -> None:
+    lakes.make("east", 1)
+    with pytest.raises(TableRefusedError, match="a partition without files is none"):
+        lakes.copy(exclude=("**",), allow_empty=True)
+
+
 def test_a_file_whose_head_is_damaged_is_named(lakes: Lakes) -> None:
     (file,) = live_files(lakes.make("east", 1))
     content = bytearray(file.read_bytes())

@@ -186,14 +186,6 @@ class LakeStore(PartitionStore[LakeTable]):
             if published is None or self._is_shown(table, version):
                 raise StagingLostError(store=self.root_url, path=staging.path, token=staging.token) from exc
             manifest = published
-        if spec is not WHOLE and not any(is_content(entry.path, None) for entry in manifest.entries):
-            self._remove_version(version)
-            raise TableRefusedError(
-                store=self.root_url,
-                path=staging.path,
-                reason="a partition without files is none, and nothing was written",
-                next_step="Write a Parquet file, which may have no rows.",
-            )
         clear = clearing_guard(self, staging.path, staging.token, flag, guard, clearing)
         self._show(spec, version, manifest, clear, guard)
         pending.drop(staging.token)
@@ -349,6 +341,14 @@ class LakeStore(PartitionStore[LakeTable]):
         with partition_lock(self.root_url, spec.name):
             try:
                 heads = self._read_heads(version, manifest)
+                if not heads and spec is not WHOLE:
+                    self._remove_version(version)
+                    raise TableRefusedError(
+                        store=self.root_url,
+                        path=spec.name,
+                        reason="a partition without files is none, and nothing was written",
+                        next_step="Write or select a Parquet file, which may have no rows.",
+                    )
                 clear()
                 with self._commits:
                     self._commit(spec, version, manifest, heads, guard, is_copy=is_copy)
