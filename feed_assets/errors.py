@@ -37,6 +37,7 @@ FeedAssetsError
 ├── VerbRefusedError          a command on an entity is refused in the current state; nothing was changed
 │   ├── EntityExistsError         another definition with that name is declared
 │   ├── EntityReferencedError     other entities refer to the entity to remove
+│   ├── JobOwnedError             a job of an extension has made the entity, and it goes with the job
 │   ├── NotSchedulableError       a kind of entity without a schedule, or an unsupported engine
 │   ├── NotScheduledError
 │   ├── PlanOutdatedError         the definitions or the state changed after the plan was made

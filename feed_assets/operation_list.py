@@ -17,6 +17,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "datasource": ("feed_assets.definitions.datasources.commands",),
         "entity": ("feed_assets.definitions.commands",),
         "export-falcon": ("feed_assets.definitions.falcon.commands",),
+        "extension": ("feed_assets.definitions.extensions.commands",),
         "facts": ("feed_assets.instances.commands",),
         "feed": ("feed_assets.instances.commands",),
         "hold": ("feed_assets.retention.commands",),
@@ -74,8 +75,9 @@ def find_operation(name: str) -> Operation:
 
 
 def describe_group(group: str) -> str:
-    """Return the text of a group; empty if none of its modules has it."""
-    texts = (getattr(import_module(name), "GROUPS", {}).get(group) for name in MODULES.get(group, ()))
+    """Return the text of a group, or of one in it; empty if none of its modules has it."""
+    modules = MODULES.get(group.partition(" ")[0], ())
+    texts = (getattr(import_module(name), "GROUPS", {}).get(group) for name in modules)
     return next(filter(None, texts), "")
 
 

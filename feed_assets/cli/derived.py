@@ -42,7 +42,17 @@ def derive_commands(name: str, by_hand: click.Group | None = None) -> click.Comm
     for each in find_operations(name):
         if each.name == name:
             return derive_command(each)
-        group.add_command(derive_command(each))
+        _group_in(group, each.name.split(" ")[:-1]).add_command(derive_command(each))
+    return group
+
+
+def _group_in(group: click.Group, words: list[str]) -> click.Group:
+    """Return the group of some words, in the group of the first; it is made if it is not there."""
+    for place, word in enumerate(words[1:], 2):
+        inner = group.commands.get(word)
+        if not isinstance(inner, click.Group):
+            group.add_command(inner := Verbs(word, help=describe_group(" ".join(words[:place]))))
+        group = inner
     return group
 
 

@@ -92,6 +92,17 @@ class EntityReferencedError(VerbRefusedError):
         )
 
 
+class JobOwnedError(VerbRefusedError):
+    """A job of an extension has made an entity, and only the verbs of jobs change it."""
+
+    def __init__(self, *, kind: str, name: str, job: str) -> None:
+        super().__init__(
+            subject=f"{kind} {name!r}",
+            reason=f"it belongs to job {job!r} of an extension, and goes with the job",
+            next_step=f"Change the job: {command_line('extension', 'job', 'update', job)}",
+        )
+
+
 class NotSchedulableError(VerbRefusedError):
     """This kind of entity has no schedule, or no engine here can do its work."""
 

@@ -13,6 +13,7 @@ from feed_assets.entities.common import label_of
 from feed_assets.issues import EntityKey, Issue
 from feed_assets.loading.bundles import LoadedBundle, ParsedFile, decode_file, gather_files, parse_file
 from feed_assets.loading.entity_files import EntityFile, References, Values, digest_used_files, references_of
+from feed_assets.loading.job_files import Job
 from feed_assets.log.definitions.records import DocumentFormat
 
 
@@ -20,11 +21,12 @@ from feed_assets.log.definitions.records import DocumentFormat
 class StoredDocument:
     """The document of an entity: its text without markers, and its file (the path in the folder).
 
-    `entity` is None if the document could not be read.
+    `entity` is None if the document could not be read. `job` is the name of the job of an extension that has made it.
     """
 
     key: EntityKey
     file: str
+    job: str | None = None
     format: DocumentFormat
     text: str = field(repr=False)
     entity: AnyEntity | None = field(repr=False)
@@ -64,6 +66,16 @@ class StoredFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoredJob:
+    """A job of an extension, with its file, the text there, and its entities."""
+
+    job: Job
+    file: str
+    text: str | None = field(repr=False)
+    keys: tuple[EntityKey, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Quarantined:
     """A file with mistakes, under its name in messages, and the entities excluded because of them."""
 
@@ -93,6 +105,16 @@ class Contents:
             if file.parsed.name in issues or keys:
                 found.append(Quarantined(file=file.parsed.name, keys=keys, issues=tuple(issues[file.parsed.name])))
         return tuple(found)
+
+    @property
+    def jobs(self) -> Mapping[str, StoredJob]:
+        """The jobs of extensions, by name."""
+        found = [(file, file.parsed.job) for file in self.files.values()]
+        return {
+            job.name: StoredJob(job=job, file=file.name, text=file.text, keys=file.declared)
+            for file, job in found
+            if job is not None
+        }
 
     def files_of(self, key: EntityKey) -> list[str]:
         """Return the files that declare an entity; a file that declares it twice appears twice."""
@@ -186,6 +208,7 @@ def _documents(name: str, text: str, parsed: ParsedFile) -> dict[EntityKey, Stor
             text=text[span.body_start : span.body_end].removeprefix("\ufeff"),
             entity=entities[key],
             span=span,
+            job=parsed.job.name if parsed.job else None,
         )
         for key, span in find_documents(parsed, text).items()
     }

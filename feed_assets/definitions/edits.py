@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from feed_assets.definitions.contents import Contents, StoredFile
 from feed_assets.definitions.errors import DefinitionStoreError
@@ -24,6 +24,7 @@ class Put:
 
     The document stays in its file. A new entity gets its own file, `<kind>/<name>.yaml`, or `<name>.yaml` in `folder`.
     `source` is the name of the text in messages. It stands where the entity that it `replaces` stood, if there is one.
+    `job` is the job of an extension in whose file the text was found.
     """
 
     text: str = field(repr=False)
@@ -31,6 +32,7 @@ class Put:
     source: str | None = None
     folder: str | None = None
     replaces: EntityKey | None = None
+    job: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +42,15 @@ class Remove:
     key: EntityKey
 
 
-Edit: TypeAlias = Put | Remove
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutFile:
+    """Write the file of a job as a whole: it declares what its text says, and nothing else. None removes it."""
+
+    name: str
+    text: str | None = field(repr=False)
+
+
+Edit: TypeAlias = Put | Remove | PutFile
 
 
 def read_puts(file: EntityFile, values: Values) -> Mapping[EntityKey, Put]:
@@ -50,14 +60,16 @@ def read_puts(file: EntityFile, values: Values) -> Mapping[EntityKey, Put]:
         raise DefinitionsError(location=file.name, issues=parsed.issues)
     from_file = format_of(file.name)
     text = file.content.decode("utf-8-sig")
+    job = parsed.job.name if parsed.job else None
     return {
-        key: Put(text=text[span.body_start : span.body_end], format=from_file, source=file.name)
+        key: Put(text=text[span.body_start : span.body_end], format=from_file, source=file.name, job=job)
         for key, span in find_documents(parsed, text).items()
     }
 
 
 def resolve_edits(edits: Iterable[Edit], values: Values) -> dict[EntityKey, Put | None]:
     """Return the edit of each entity: its document's body, or None to remove it. The last edit of an entity counts.
+    Whole files are left out.
 
     Raises:
         DefinitionsError: a text does not name the entity that it declares; carries the issues.
@@ -71,6 +83,10 @@ def resolve_edits(edits: Iterable[Edit], values: Values) -> dict[EntityKey, Put 
             case Put():
                 body = only_document(edit.text, edit.format)
                 puts[_key_of(body, edit, values)] = replace(edit, text=body)
+            case PutFile():
+                pass
+            case _:
+                assert_never(edit)
     return puts
 
 

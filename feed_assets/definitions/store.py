@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeAlias, TypeVar
 
+from feed_assets.context.errors import JobOwnedError
 from feed_assets.context.preconditions import require_demanded
-from feed_assets.definitions.contents import Contents, ContentsReader, Quarantined, StoredDocument
-from feed_assets.definitions.edits import Edit, Put, apply_edits, resolve_edits
+from feed_assets.definitions.contents import Contents, ContentsReader, Quarantined, StoredDocument, StoredJob
+from feed_assets.definitions.edits import Edit, Put, PutFile, apply_edits, resolve_edits
 from feed_assets.definitions.errors import DefinitionsChangedError, DefinitionStoreError, RenamedInFilesError
 from feed_assets.definitions.folder import DefinitionFolder, digest_as_written, find_version_entity, open_folder
 from feed_assets.definitions.journal import find_digest, finish_change, recover_changes, undo_change, write_files
@@ -78,11 +79,13 @@ class Loaded:
     """The contents of the store at one moment.
 
     `bundle` has the declared entities and the issues. `documents` are the texts, including those of entities that
-    cannot be used. `newest` is the record, including deletions. `revision` grows with every change.
+    cannot be used. `jobs` of extensions have made some of them. `newest` is the record, including deletions.
+    `revision` grows with every change.
     """
 
     bundle: LoadedBundle
     documents: Mapping[EntityKey, StoredDocument]
+    jobs: Mapping[str, StoredJob]
     newest: Newest
     quarantined: tuple[Quarantined, ...]
     revision: int
@@ -141,14 +144,14 @@ class DefinitionStore:
         contents, newest, revision = self._look(now)
         return _loaded(contents, newest, revision)
 
-    def preview(self, edits: Iterable[Edit], *, now: datetime) -> Preview:
-        """Return the effect of edits without changing anything.
+    def preview(self, edits: Iterable[Edit], *, now: datetime, jobs: Collection[str] = ()) -> Preview:
+        """Return the effect of edits without changing anything. They may change what `jobs` of extensions have made.
 
         Raises:
             DefinitionsError: as `change`, except for its check.
         """
         contents, newest, revision = self._look(now)
-        after, _, files = self._edited(contents, edits)
+        after, _, files = self._edited(contents, edits, jobs)
         loaded = _loaded(contents, newest, revision)
         return Preview(before=loaded, after=after.loaded, documents=after.documents, files=files)
 
@@ -161,6 +164,7 @@ class DefinitionStore:
         now: datetime,
         check: Check | None = None,
         rename: Rename | None = None,
+        jobs: Collection[str] = (),
     ) -> Change | None:
         """Make all edits or none, and return the change; None if the files already match the edits.
 
@@ -175,11 +179,13 @@ class DefinitionStore:
             check: receives the declared entities before and after; raises to refuse.
             rename: the edits give an entity another name, and so does the change in all that is recorded. Earlier edits
                 are not recorded first. None is returned if the record has the name already.
+            jobs: the jobs of extensions that change what they have made.
 
         Raises:
             DefinitionsError: a text cannot be read as an entity; carries the issues.
             DefinitionStoreError: the files do not allow the change, or the filesystem refused it.
             DefinitionsChangedError: somebody edited the same files meanwhile.
+            JobOwnedError: another job of an extension has made one of the entities.
             MassDeletionError: many entities have disappeared from the files before this change.
         """
         with self._database.changing_definitions():
@@ -187,7 +193,7 @@ class DefinitionStore:
             contents, newest = self._read()
             if rename is not None and is_gone(newest.get((rename.kind, rename.former))):
                 return None
-            after, keys, files = self._edited(contents, edits)
+            after, keys, files = self._edited(contents, edits, jobs)
             if not files and rename is None:
                 return None
             require_demanded()
@@ -275,19 +281,21 @@ class DefinitionStore:
         return recover_changes(self._database, self._folder, now, self._values)
 
     def _edited(
-        self, contents: Contents, edits: Iterable[Edit]
+        self, contents: Contents, edits: Iterable[Edit], jobs: Collection[str]
     ) -> tuple[Contents, Collection[EntityKey], tuple[FileChange, ...]]:
         """Return the contents after the edits, the keys of the edited entities, and the files that change."""
+        edits = tuple(edits)
         puts = resolve_edits(edits, self._values)
         texts = apply_edits(contents, puts, self._folder.only_file)
+        whole = {edit.name: edit.text for edit in edits if isinstance(edit, PutFile)}
+        texts |= {name: text for name, text in whole.items() if text != _text_of(contents, name)}
         after = self._reader.with_texts(contents, texts) if texts else contents
-        _refuse_unreadable(after, puts)
+        puts |= _puts_of(whole, contents, after)
         edited = {*puts, *(put.replaces for put in puts.values() if put is not None and put.replaces is not None)}
+        _refuse_foreign(contents, puts, edited, jobs)
+        _refuse_unreadable(after, puts)
         _refuse_side_effects(self._folder.location, contents, after, texts, edited)
-        files = tuple(
-            FileChange.of(name, contents.files[name].text if name in contents.files else None, texts[name])
-            for name in sorted(texts)
-        )
+        files = tuple(FileChange.of(name, _text_of(contents, name), texts[name]) for name in sorted(texts))
         return after, puts.keys(), files
 
     def _record(
@@ -372,10 +380,36 @@ def _loaded(contents: Contents, newest: Newest, revision: int) -> Loaded:
     return Loaded(
         bundle=contents.loaded,
         documents=contents.documents,
+        jobs=contents.jobs,
         newest=newest,
         quarantined=contents.quarantined,
         revision=revision,
     )
+
+
+def _text_of(contents: Contents, name: str) -> str | None:
+    return contents.files[name].text if name in contents.files else None
+
+
+def _puts_of(whole: Mapping[str, str | None], before: Contents, after: Contents) -> dict[EntityKey, Put | None]:
+    """Return what whole files declare, and what they have declared and do not any more."""
+    puts: dict[EntityKey, Put | None] = {}
+    for name in whole:
+        puts |= dict.fromkeys(before.files[name].declared if name in before.files else ())
+        for key in after.files[name].declared if name in after.files else ():
+            puts[key] = Put(text="", source=after.files[name].parsed.name)
+    return puts
+
+
+def _refuse_foreign(
+    before: Contents, puts: Mapping[EntityKey, Put | None], edited: Collection[EntityKey], jobs: Collection[str]
+) -> None:
+    """Refuse edits of what a job of an extension has made, unless it is one of `jobs`."""
+    for key in sorted(edited):
+        document, put = before.documents.get(key), puts.get(key)
+        for job in (document.job if document else None, put.job if put else None):
+            if job is not None and job not in jobs:
+                raise JobOwnedError(kind=key[0], name=key[1], job=job)
 
 
 def _refuse_unreadable(after: Contents, puts: Mapping[EntityKey, Put | None]) -> None:

@@ -9,6 +9,7 @@ from feed_assets.entities.graph import DependencyGraph
 from feed_assets.issues import BLOCKED, EntityKey, FieldSources, Issue, Severity, Source, SourceMap, internal_error
 from feed_assets.loading.entity_documents import EntityDocument, iter_entities
 from feed_assets.loading.entity_files import MAX_FILE_BYTES, EntityFile, Values, digest_files
+from feed_assets.loading.job_files import Job, find_job, refuse_edited
 
 MAX_MISTAKES = 200
 """Mistakes in one file after which the rest of the file is skipped."""
@@ -16,11 +17,12 @@ MAX_MISTAKES = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedFile:
-    """The documents parsed from one file, and the issues that concern the file as a whole."""
+    """The documents parsed from one file, and the issues that concern the file as a whole. `job` has made the file."""
 
     name: str
     documents: tuple[EntityDocument, ...] = ()
     issues: tuple[Issue, ...] = ()
+    job: Job | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +73,10 @@ def parse_file(file: EntityFile, values: Values | None) -> ParsedFile:
             message = f"there are more than {MAX_MISTAKES} mistakes in the file; it is not read further"
             issue = _issue("more-mistakes", message, "Correct those above first.", document.sources.locate())
             return ParsedFile(name=file.name, documents=tuple(documents), issues=(issue,))
-    return ParsedFile(name=file.name, documents=tuple(documents))
+    job = find_job(file.name, text)
+    if job is not None and job.is_edited:
+        documents = refuse_edited(job, documents)
+    return ParsedFile(name=file.name, documents=tuple(documents), job=job)
 
 
 def decode_file(file: EntityFile) -> str | Issue:

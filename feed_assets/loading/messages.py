@@ -68,7 +68,7 @@ _INSTEAD = {"start": "take", "end": "take"}
 """Keys that may be missing if another is written."""
 
 
-def explain(error: ValidationError, entity_type: type[Entity]) -> Iterable[tuple[FieldPath, str, Finding]]:
+def explain(error: ValidationError, entity_type: type[Any]) -> Iterable[tuple[FieldPath, str, Finding]]:
     """Yield the path, the code and the message of each mistake of an entity, without what only follows from others."""
     mistakes = error.errors(include_url=False)
     for details in _without_consequences(mistakes, entity_type):

@@ -32,7 +32,11 @@ def render_yaml(entity: AnyEntity, *, has_references: bool = False) -> str:
         has_references: True if texts contain `${env:NAME}` as a reference; otherwise `${` is escaped.
     """
     content = content_of(entity) if has_references else escaped_content(entity)
-    written = {"kind": entity.kind.value, **content}
+    return render_plain({"kind": entity.kind.value, **content})
+
+
+def render_plain(written: Mapping[str, Any]) -> str:
+    """Return the YAML document of plain values."""
     events = [
         yaml.StreamStartEvent(),
         yaml.DocumentStartEvent(explicit=False),

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from feed_assets.command_lines import command_line
 from feed_assets.context.errors import EntityExistsError, EntityReferencedError, VerbRefusedError
 from feed_assets.context.safe_mode import require_update_mode
 from feed_assets.definitions.edits import Put, Remove, read_puts
@@ -22,6 +23,7 @@ from feed_assets.definitions.verbs.context import (
     find_kind,
     get_declared,
     make_change,
+    require_own,
 )
 from feed_assets.definitions.verbs.plan_effects import describe_left
 from feed_assets.definitions.verbs.schedules import (
@@ -82,7 +84,7 @@ def with_next_version(put: Put, before: AnyEntity | None, entity: AnyEntity, val
     if entity.version == version:
         return put, entity
     text = with_version(put.text, put.format, (), version, values)
-    return Put(text=text, format=put.format, source=put.source), entity.model_copy(update={_VERSION: version})
+    return replace(put, text=text), entity.model_copy(update={_VERSION: version})
 
 
 def with_cluster_version(
@@ -90,7 +92,7 @@ def with_cluster_version(
 ) -> tuple[Put, AnyEntity]:
     """Return a document of a feed or process with another version in its entry for a cluster."""
     text = with_version(put.text, put.format, ("clusters", cluster), version, values)
-    return Put(text=text, format=put.format, source=put.source), _changed(entity, ("clusters", cluster), version)
+    return replace(put, text=text), _changed(entity, ("clusters", cluster), version)
 
 
 def with_version(text: str, format: DocumentFormat, path: FieldPath, version: int, values: Values) -> str:  # noqa: A002
@@ -220,6 +222,8 @@ def submit(
     documents = {
         key: (replace(put, folder=folder), each) for key, (put, each) in read_documents(context, files).items()
     }
+    for key in documents if and_schedule else ():
+        require_own(loaded, key)
     new = [key for key, found in documents.items() if not is_declared(loaded, key, *found)]
 
     def refuse(before: LoadedBundle, _: LoadedBundle) -> None:
@@ -236,7 +240,8 @@ def submit(
                 )
 
     after, result = _declare(context, verb, loaded, documents, new, VerbOutcome.SUBMITTED, refuse)
-    return _scheduled(context, after, documents, result) if and_schedule else result
+    entities = [entity for _, entity in documents.values() if isinstance(entity, Feed | Process)]
+    return schedule_submitted(context, after, entities, result) if and_schedule else result
 
 
 def update(context: EntityContext, files: Sequence[EntityFile]) -> VerbResult:
@@ -270,7 +275,8 @@ def update(context: EntityContext, files: Sequence[EntityFile]) -> VerbResult:
 
 def update_cluster_dependents(context: EntityContext, name: str) -> VerbResult:
     """Write the version of a cluster into every feed and process that names another version, all or none. Processes get
-    a new release if the cluster differs for them. Repeating it changes nothing.
+    a new release if the cluster differs for them. Repeating it changes nothing. What jobs of extensions have made is
+    left to an update of the jobs, which the outcome of the cluster says.
 
     Raises:
         EntityNotFoundError: there is no such cluster.
@@ -280,15 +286,21 @@ def update_cluster_dependents(context: EntityContext, name: str) -> VerbResult:
     cluster = get_declared(loaded, Kind.CLUSTER, name)
     assert isinstance(cluster, Cluster)
     entities = {entity.key: entity for entity in loaded.bundle.bundle.entities}
-    documents = {}
+    documents, jobs = {}, set()
     for key in find_outdated(cluster, entities):
         document = loaded.documents[key]
+        if document.job is not None:
+            jobs.add(document.job)
+            continue
         put = Put(text=document.text, format=document.format, source=document.file)
         documents[key] = with_cluster_version(put, entities[key], name, cluster.version, context.store.values)
     verb = EntityVerb.UPDATE_CLUSTER_DEPENDENTS
+    notes = tuple(f"update its job: {command_line('extension', 'job', 'update', each)}" for each in sorted(jobs))
+    left = EntityOutcome(kind=cluster.kind, name=name, outcome=VerbOutcome.UNCHANGED, notes=notes)
     if not documents:
-        return finish(context, verb, [EntityOutcome(kind=cluster.kind, name=name, outcome=VerbOutcome.UNCHANGED)])
-    return _declare(context, verb, loaded, documents, documents.keys(), VerbOutcome.UPDATED)[1]
+        return finish(context, verb, [left])
+    result = _declare(context, verb, loaded, documents, documents.keys(), VerbOutcome.UPDATED)[1]
+    return replace(result, outcomes=(*result.outcomes, *([left] if notes else [])))
 
 
 def delete(context: EntityContext, kind: Kind | None, names: Sequence[str]) -> VerbResult:
@@ -454,9 +466,10 @@ def finish(
     )
 
 
-def _scheduled(context: EntityContext, after: Bundle, documents: KeyedDocuments, result: VerbResult) -> VerbResult:
-    """Schedule the submitted entities, including those that were submitted before and still wait."""
-    entities = [entity for _, entity in documents.values() if isinstance(entity, Feed | Process)]
+def schedule_submitted(
+    context: EntityContext, after: Bundle, entities: Sequence[Feed | Process], result: VerbResult
+) -> VerbResult:
+    """Schedule entities of a result, including those that were submitted before and still wait."""
     for entity in entities:
         require_schedulable(after, entity, list(entity.clusters))
     outcomes, view = {(each.kind, each.name): each for each in result.outcomes}, context.schedules()

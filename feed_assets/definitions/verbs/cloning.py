@@ -8,7 +8,7 @@ from feed_assets.definitions.errors import DefinitionStoreError
 from feed_assets.definitions.folder import find_entity
 from feed_assets.definitions.renamed_texts import edit_scalars, iter_scalars, written
 from feed_assets.definitions.verbs.changes import submit
-from feed_assets.definitions.verbs.context import EntityContext, get_declared
+from feed_assets.definitions.verbs.context import EntityContext, get_own
 from feed_assets.definitions.verbs.verb_results import VerbResult
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.errors import DefinitionsError
@@ -26,11 +26,12 @@ def clone(
 
     Raises:
         EntityNotFoundError: the entity is not declared in the files.
+        JobOwnedError: a job of an extension has made it.
         VerbRefusedError: the new name is the old one, or another definition has it.
         DefinitionsError: the new definition has errors, such as a path that both would write; carries the issues.
     """
     loaded = context.load()
-    entity = get_declared(loaded, kind, name)
+    entity = get_own(loaded, kind, name)
     if new == name:
         raise VerbRefusedError(
             subject=entity.label,

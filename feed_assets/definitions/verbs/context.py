@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from feed_assets.context.errors import JobOwnedError
 from feed_assets.context.safe_mode import is_safe_mode
 from feed_assets.definitions.edits import Edit
 from feed_assets.definitions.store import Check, DefinitionStore, Loaded, open_store
@@ -26,7 +27,7 @@ class EntityContext:
     """The definitions of one location with their state, and the circumstances of a command.
 
     `now` is the time of the data. With `dry_run` nothing is changed; with `skip_checks` the reachability checks are
-    skipped.
+    skipped. `jobs` are the jobs of extensions for which it acts.
     """
 
     settings: Settings
@@ -36,6 +37,7 @@ class EntityContext:
     now: datetime
     dry_run: bool = False
     skip_checks: bool = False
+    jobs: frozenset[str] = frozenset()
 
     @property
     def without_row(self) -> ScheduleState:
@@ -128,6 +130,27 @@ def get_declared(loaded: Loaded, kind: Kind | None, name: str) -> AnyEntity:
     raise EntityNotFoundError(kind=kind, name=name, suggestions=loaded.bundle.bundle.suggest(kind, name))
 
 
+def get_own(loaded: Loaded, kind: Kind | None, name: str) -> AnyEntity:
+    """Return a declared entity that no job of an extension has made; see `get_declared`.
+
+    Raises:
+        JobOwnedError: a job has made it.
+    """
+    entity = get_declared(loaded, kind, name)
+    require_own(loaded, entity.key)
+    return entity
+
+
+def require_own(loaded: Loaded, key: EntityKey) -> None:
+    """Require that no job of an extension has made an entity.
+
+    Raises:
+        JobOwnedError: a job has made it.
+    """
+    if (document := loaded.documents.get(key)) is not None and document.job is not None:
+        raise JobOwnedError(kind=key[0], name=key[1], job=document.job)
+
+
 @dataclass(slots=True, kw_only=True)
 class AppliedChange:
     """A change that was made, or that a dry run would make: the declared entities before and after it, and its
@@ -168,7 +191,7 @@ def make_change(
     Raises:
         DefinitionsError: the definitions would have errors; carries the issues.
     """
-    preview = context.store.preview(edits, now=context.now)
+    preview = context.store.preview(edits, now=context.now, jobs=context.jobs)
     made = AppliedChange(before=preview.before.bundle.bundle, after=preview.after)
     if not edits:
         return made
@@ -187,7 +210,9 @@ def make_change(
         require_reachable(context, preview.after, keys)
     if not context.dry_run:
         author, now = context.author, context.now
-        made.change = context.store.change(edits, author=author, origin=origin, now=now, check=check_and_accept)
+        made.change = context.store.change(
+            edits, author=author, origin=origin, now=now, check=check_and_accept, jobs=context.jobs
+        )
     made.is_done = context.dry_run or made.change is not None
     return made
 

@@ -4,7 +4,7 @@ change applied as a whole, only in the state for which it was planned.
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
@@ -179,7 +179,7 @@ def plan_edits(context: EntityContext, edits: Iterable[Edit]) -> PlannedChanges:
         DefinitionStoreError: the files of the store do not allow the edits.
     """
     edits = tuple(edits)
-    preview = context.store.preview(edits, now=context.now)
+    preview = context.store.preview(edits, now=context.now, jobs=context.jobs)
     before, after = preview.before.documents, preview.documents
     documents = frozenset(key for key in before.keys() | after.keys() if before.get(key) is not after.get(key))
     computed = compute_change(context, preview.before.bundle.bundle, preview.after.bundle, preview.after, documents)
@@ -461,8 +461,15 @@ _OUTCOMES: Mapping[EntityChange, VerbOutcome] = MappingProxyType(
 SHORTEST_DIGEST = 8
 
 
-def apply_planned(context: EntityContext, planned: PlannedChanges, *, may_delete_all: bool = False) -> VerbResult:
-    """Make a planned change. Without differences, the state only follows the settings: what is said of the entities.
+def apply_planned(
+    context: EntityContext,
+    planned: PlannedChanges,
+    *,
+    may_delete_all: bool = False,
+    accept: Callable[[], None] = lambda: None,
+) -> VerbResult:
+    """Make a planned change. Without differences and edits, the state only follows the settings: what is said of the
+    entities. `accept` is called immediately before the change is made.
 
     New entities are scheduled if the setting `schedule` says so. Work ends for removed entities and on clusters that an
     entity leaves.
@@ -479,7 +486,7 @@ def apply_planned(context: EntityContext, planned: PlannedChanges, *, may_delete
             issues=planned.errors,
             next_step="Nothing was changed. Correct these issues:",
         )
-    if planned.difference.is_empty:
+    if planned.difference.is_empty and not planned.edits:
         settle_releases(context)
         return VerbResult(verb=EntityVerb.APPLY, outcomes=(), warnings=planned.issues)
     for entity in planned.difference.entities:
@@ -490,7 +497,7 @@ def apply_planned(context: EntityContext, planned: PlannedChanges, *, may_delete
     if not may_delete_all and is_mass_deletion(len(planned.removed), planned.declared, share):
         place = context.store.folder.location
         raise MassDeletionError(location=place, deleted=planned.removed, declared=planned.declared)
-    made = _change(context, planned) if planned.edits else _record(context, planned)
+    made = _change(context, planned, accept) if planned.edits else _record(context, planned)
     made.warnings = planned.issues
     outcomes: list[EntityOutcome] = []
     stopped: list[ProcessInstance] = []
@@ -534,7 +541,7 @@ def _require_mode(context: EntityContext, entity: EntityDifference) -> None:
             require_update_mode(context.database, is_cluster=entity.key[0] == Kind.CLUSTER)
 
 
-def _change(context: EntityContext, planned: PlannedChanges) -> AppliedChange:
+def _change(context: EntityContext, planned: PlannedChanges, accept: Callable[[], None]) -> AppliedChange:
     removed = [edit.key for edit in planned.edits if isinstance(edit, Remove)]
 
     def refuse(before: LoadedBundle, after: LoadedBundle) -> None:
@@ -542,7 +549,7 @@ def _change(context: EntityContext, planned: PlannedChanges) -> AppliedChange:
         if digest_change(before, after, removed, computed) != planned.digest:
             raise PlanOutdatedError(digest=planned.digest)
 
-    return make_change(context, planned.edits, planned.keys, origin=EntityVerb.APPLY, refuse=refuse)
+    return make_change(context, planned.edits, planned.keys, origin=EntityVerb.APPLY, refuse=refuse, accept=accept)
 
 
 def _record(context: EntityContext, planned: PlannedChanges) -> AppliedChange:

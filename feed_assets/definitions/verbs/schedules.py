@@ -13,7 +13,8 @@ from feed_assets.alerts.deadlines.checks import apply_pause
 from feed_assets.alerts.deadlines.records import SlaPause
 from feed_assets.catalog.describing import apply_schedule_description
 from feed_assets.context.errors import NotSchedulableError, NotScheduledError, VerbRefusedError
-from feed_assets.definitions.verbs.context import EntityContext, get_declared, require_reachable
+from feed_assets.definitions.store import Loaded
+from feed_assets.definitions.verbs.context import EntityContext, get_own, require_reachable
 from feed_assets.definitions.verbs.states import works_here
 from feed_assets.definitions.verbs.verb_results import EntityOutcome, EntityVerb, VerbOutcome, VerbResult
 from feed_assets.entities.bundle import AnyEntity, Bundle
@@ -277,10 +278,17 @@ def schedule(
 
     Raises:
         EntityNotFoundError: one is not declared.
+        JobOwnedError: a job of an extension has made one.
         NotSchedulableError: clusters and datasources have no schedule; or no engine here can do the work.
     """
     loaded = context.load()
-    entities = [get_declared(loaded, kind, name) for name in names]
+    return schedule_entities(context, loaded, [get_own(loaded, kind, name) for name in names], clusters)
+
+
+def schedule_entities(
+    context: EntityContext, loaded: Loaded, entities: Sequence[AnyEntity], clusters: Collection[str] | None = None
+) -> VerbResult:
+    """Start the work on entities as `schedule` does, whoever has made them."""
     for entity in entities:
         require_schedulable(loaded.bundle.bundle, entity, _clusters_of(entity, clusters))
     require_reachable(context, loaded.bundle, [entity.key for entity in entities])
@@ -303,7 +311,9 @@ def suspend(
         NotScheduledError: one is not scheduled on any cluster.
         NotSchedulableError: clusters and datasources have no schedule.
     """
-    return _change_scheduled(context, kind, names, clusters, EntityVerb.SUSPEND)
+    loaded = context.load()
+    entities = [get_own(loaded, kind, name) for name in names]
+    return change_scheduled(context, loaded, entities, EntityVerb.SUSPEND, clusters)
 
 
 def resume(
@@ -315,18 +325,21 @@ def resume(
     Raises:
         NotScheduledError: one is not scheduled on any cluster.
     """
-    return _change_scheduled(context, kind, names, clusters, EntityVerb.RESUME)
+    loaded = context.load()
+    entities = [get_own(loaded, kind, name) for name in names]
+    return change_scheduled(context, loaded, entities, EntityVerb.RESUME, clusters)
 
 
-def _change_scheduled(
+def change_scheduled(
     context: EntityContext,
-    kind: Kind | None,
-    names: Sequence[str],
-    clusters: Collection[str] | None,
+    loaded: Loaded,
+    entities: Sequence[AnyEntity],
     verb: EntityVerb,
+    clusters: Collection[str] | None = None,
 ) -> VerbResult:
-    loaded, view, concerned = context.load(), context.schedules(), []
-    for entity in [get_declared(loaded, kind, name) for name in names]:
+    """Suspend or resume entities, whoever has made them."""
+    view, concerned = context.schedules(), []
+    for entity in entities:
         active = _active_on(view, loaded.bundle.bundle, entity, _clusters_of(entity, clusters))
         if not active:
             require_schedulable(loaded.bundle.bundle, entity, ())
@@ -472,7 +485,7 @@ def touch(
     """
     context.record()
     loaded = context.load()
-    entity = get_declared(loaded, kind, name)
+    entity = get_own(loaded, kind, name)
     require_schedulable(loaded.bundle.bundle, entity, ())
     decisions: list[ReleaseDecision] = []
     notes = []

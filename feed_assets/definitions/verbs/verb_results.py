@@ -43,6 +43,10 @@ class VerbOutcome(StrEnum):
     TOUCHED = "touched"
     DELETED = "deleted"
     MISSING = "missing"
+    REGISTERED = "registered"
+    UNREGISTERED = "unregistered"
+    ENABLED = "enabled"
+    DISABLED = "disabled"
 
 
 _NOTHING_DONE = frozenset({VerbOutcome.VALID, VerbOutcome.UNCHANGED, VerbOutcome.MISSING})

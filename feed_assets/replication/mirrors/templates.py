@@ -173,7 +173,7 @@ def make_mirror(request: MirrorRequest, declared: Bundle, as_of: datetime, *, is
             False.
         DefinitionsError: the definition has errors; carries the issues.
     """
-    document, notes = _document(request, as_of)
+    document, notes = make_document(request, as_of)
     return make_template(
         Kind.PROCESS, document, declared, as_of, render_template, what="mirror", notes=notes, is_forced=is_forced
     )
@@ -209,7 +209,10 @@ def _example(name: str) -> str:
     return str(default).lower() if isinstance(default, bool) else str(default)
 
 
-def _document(request: MirrorRequest, as_of: datetime) -> tuple[dict[str, Any], tuple[str, ...]]:
+def make_document(request: MirrorRequest, as_of: datetime) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return what the definition of a mirror says, and notes about what was left out. It begins at midnight unless it
+    is asked otherwise. Raises as `make_mirror`.
+    """
     values, notes = read_properties({**(request.file or {}), **(request.properties or {})})
     mirror = values.setdefault("workflow", {}).setdefault("mirror", {})
     for text in request.sources:

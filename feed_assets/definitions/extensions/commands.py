@@ -1,0 +1,237 @@
+"""What can be asked of extensions and their jobs."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO
+
+from feed_assets.errors import WrongUsageError
+from feed_assets.operation import Does, Param, operation
+
+if TYPE_CHECKING:
+    from feed_assets.definitions.extensions.recipes import Given
+    from feed_assets.definitions.extensions.records import ShownExtension, ShownJob
+    from feed_assets.definitions.verbs.context import EntityContext
+    from feed_assets.definitions.verbs.planning import PlannedChanges
+    from feed_assets.definitions.verbs.verb_results import VerbResult
+
+GROUPS = {
+    "extension": "Install recipes that make entities of parameters, and use them.",
+    "extension job": """Make, change and end jobs: the entities that an extension makes of some parameters.
+
+    A job is one change, completely or not at all. Its entities change with the job only.
+    """,
+}
+_READS_FOLDERS = "It reads a folder where it runs."
+
+Name = Annotated[str, Param("The extension.", argument=True)]
+Asked = Annotated[str, Param("The extension.", argument=True, needs=Does.DECLARES)]
+Job = Annotated[str, Param("The job.", argument=True)]
+File = Annotated[BinaryIO | None, Param("Parameters: YAML, JSON, or lines NAME=VALUE.", file=True)]
+Parameters = Annotated[dict[str, str] | None, Param("One of them; may be repeated.", option="parameter")]
+Digest = Annotated[str | None, Param("Only the plan that --dry-run shows with this digest, or one that begins so.")]
+
+
+def _given(file: BinaryIO | None, parameters: dict[str, str] | None) -> "Given":
+    from feed_assets.definitions.extensions.recipes import Given, read_given
+
+    own = parameters or {}
+    return Given(values=own) if file is None else read_given(file.name, file.read(), own)
+
+
+@operation(
+    "extension list",
+    none="there is no extension",
+    table="name, version=made_by, status, jobs:count, description",
+    rows="extensions",
+    spare=("description", "version"),
+)
+def list_extensions(context: "EntityContext") -> "tuple[ShownExtension, ...]":
+    """List the extensions: those with this program, of installed packages, and those that are registered."""
+    from feed_assets.definitions.extensions.registry import list_extensions
+
+    return list_extensions(context)
+
+
+@operation("extension describe", plain=True, example="directory-mirror")
+def describe(context: "EntityContext", *, name: Name) -> str:
+    """Print what an extension says of itself: its README."""
+    from feed_assets.definitions.extensions.registry import describe_extension
+
+    return describe_extension(context, name)
+
+
+@operation(
+    "extension show",
+    none="nothing can be given to it",
+    table="name, type, required, default, example, description",
+    rows="parameters",
+    spare=("description",),
+    example="directory-mirror",
+)
+def show(context: "EntityContext", *, name: Name) -> "ShownExtension":
+    """Show an extension with its parameters."""
+    from feed_assets.definitions.extensions.registry import show_extension
+
+    return show_extension(context, name)
+
+
+@operation("extension register", does=Does.ADMINISTERS, text="lines", example="my-recipe", no_route=_READS_FOLDERS)
+def register(
+    context: "EntityContext",
+    *,
+    folder: Annotated[str, Param("The folder of the recipe.", argument=True, file=True)],
+) -> "VerbResult":
+    """Keep the recipe in FOLDER in the state, so that jobs can be made of it. Code of the same name is replaced."""
+    from feed_assets.definitions.extensions.registry import register_extension
+
+    return register_extension(context, Path(folder))
+
+
+@operation("extension unregister", does=Does.ADMINISTERS, text="lines")
+def unregister(context: "EntityContext", *, name: Name) -> "VerbResult":
+    """Forget an extension that is registered, and has no jobs."""
+    from feed_assets.definitions.extensions.registry import unregister_extension
+
+    return unregister_extension(context, name)
+
+
+@operation("extension enable", does=Does.ADMINISTERS, text="lines")
+def enable(context: "EntityContext", *, name: Name) -> "VerbResult":
+    """Let jobs of an extension be submitted, scheduled and updated again."""
+    from feed_assets.definitions.extensions.registry import enable_extension
+
+    return enable_extension(context, name, is_enabled=True)
+
+
+@operation("extension disable", does=Does.ADMINISTERS, safe=True, text="lines")
+def disable(context: "EntityContext", *, name: Name) -> "VerbResult":
+    """Let no job of an extension be submitted, scheduled or updated. Its jobs go on as they are."""
+    from feed_assets.definitions.extensions.registry import enable_extension
+
+    return enable_extension(context, name, is_enabled=False)
+
+
+@operation("extension job validate", text="lines", example="directory-mirror models --file models.yaml")
+def validate_job(
+    context: "EntityContext", *, extension: Asked, name: Job, file: File = None, parameters: Parameters = None
+) -> "PlannedChanges":
+    """Show what a job NAME of EXTENSION would change, and change nothing."""
+    from feed_assets.definitions.extensions.jobs import validate_job
+
+    return validate_job(context, extension, name, _given(file, parameters))
+
+
+@operation(
+    "extension job submit",
+    does=Does.DECLARES,
+    checks=True,
+    text="lines",
+    answers=201,
+    example="directory-mirror models --file models.yaml --dry-run",
+)
+def submit_job(
+    context: "EntityContext",
+    *,
+    extension: Name,
+    name: Job,
+    file: File = None,
+    parameters: Parameters = None,
+    schedule: Annotated[bool, Param("Schedule its feeds and processes, too.")] = False,
+    digest: Digest = None,
+) -> "VerbResult | PlannedChanges":
+    """Make the entities of a job NAME by EXTENSION, all or none. Feeds and processes then wait for `schedule`."""
+    from feed_assets.definitions.extensions.jobs import submit_job
+
+    given = _given(file, parameters)
+    return submit_job(context, extension, name, given, is_scheduled=schedule, digest=digest)
+
+
+@operation(
+    "extension job update",
+    does=Does.DECLARES,
+    safe=True,
+    checks=True,
+    text="lines",
+    example="models --parameter frequency='hours(6)' --dry-run",
+)
+def update_job(
+    context: "EntityContext",
+    *,
+    name: Annotated[str, Param("The job; with --all the extension.", argument=True)],
+    every: Annotated[bool, Param("All jobs of the extension NAME, with their parameters.", option="all")] = False,
+    file: File = None,
+    parameters: Parameters = None,
+    digest: Digest = None,
+) -> "VerbResult | PlannedChanges":
+    """Make the entities of a job anew, by its extension as it is now: new ones come, and others go, all or none.
+
+    The job keeps its parameters, but for those that are given; those of a file replace all of them. New feeds and
+    processes are scheduled if others of the job are.
+    """
+    from feed_assets.definitions.extensions.jobs import update_all, update_jobs
+
+    is_given = file is not None or bool(parameters)
+    if every and is_given:
+        raise WrongUsageError("With --all each job keeps its parameters: give none.")
+    if every:
+        return update_all(context, name, digest=digest)
+    return update_jobs(context, (name,), _given(file, parameters) if is_given else None, digest=digest)
+
+
+@operation("extension job schedule", does=Does.ACTS, checks=True, text="lines")
+def schedule_job(context: "EntityContext", *, name: Job) -> "VerbResult":
+    """Schedule the feeds and processes of a job, from the start of their validity."""
+    from feed_assets.definitions.extensions.jobs import schedule_job
+
+    return schedule_job(context, name)
+
+
+@operation("extension job suspend", does=Does.ACTS, safe=True, text="lines")
+def suspend_job(context: "EntityContext", *, name: Job) -> "VerbResult":
+    """Suspend the feeds and processes of a job: nothing new starts until they are resumed."""
+    from feed_assets.definitions.extensions.jobs import change_job
+    from feed_assets.definitions.verbs.verb_results import EntityVerb
+
+    return change_job(context, name, EntityVerb.SUSPEND)
+
+
+@operation("extension job resume", does=Does.ACTS, text="lines")
+def resume_job(context: "EntityContext", *, name: Job) -> "VerbResult":
+    """Resume the feeds and processes of a job where `suspend` stopped them."""
+    from feed_assets.definitions.extensions.jobs import change_job
+    from feed_assets.definitions.verbs.verb_results import EntityVerb
+
+    return change_job(context, name, EntityVerb.RESUME)
+
+
+@operation("extension job delete", does=Does.DECLARES, text="lines", example="models --dry-run")
+def delete_job(context: "EntityContext", *, name: Job, digest: Digest = None) -> "VerbResult | PlannedChanges":
+    """Delete a job with its entities, all or none. This kills their unfinished instances and ends their runs."""
+    from feed_assets.definitions.extensions.jobs import delete_job
+
+    return delete_job(context, name, digest=digest)
+
+
+@operation(
+    "extension job list",
+    none="there is no job",
+    table="name, extension, version=made_by, current, entities:count",
+    rows="jobs",
+    spare=("version",),
+)
+def list_jobs(
+    context: "EntityContext",
+    *,
+    extension: Annotated[str | None, Param("Only those of this extension.", argument=True)] = None,
+) -> "tuple[ShownJob, ...]":
+    """List the jobs, and whether their extension is still the one that has made them."""
+    from feed_assets.definitions.extensions.jobs import list_jobs
+
+    return list_jobs(context, extension)
+
+
+@operation("extension job show", table="kind, name, status", rows="entities")
+def show_job(context: "EntityContext", *, name: Job) -> "ShownJob":
+    """Show a job: what has made it of which parameters, and the states of its entities."""
+    from feed_assets.definitions.extensions.jobs import show_job
+
+    return show_job(context, name)
