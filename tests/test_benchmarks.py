@@ -48,6 +48,12 @@ NOT_THERE = {
     "datasource check",
     "datasource columns",
     "datasource tables",
+    "extension describe",
+    "extension job list",
+    "extension job show",
+    "extension job validate",
+    "extension list",
+    "extension show",
     "import new",
     "lineage run",
     "mirror new",
@@ -63,7 +69,7 @@ NOT_THERE = {
     "token list",
     "try",
 }
-"""Operations on what is not there: batches, databases, mirrors, rows, copies, tables, sweeps, tokens, runs, code."""
+"""Operations on what is not there: batches, databases, jobs, mirrors, rows, copies, tables, sweeps, tokens, runs, code."""
 
 
 @pytest.mark.parametrize("part", [pytest.param(part, marks=MARKS.get(part, [pytest.mark.long])) for part in Part])

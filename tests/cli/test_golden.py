@@ -42,6 +42,7 @@ from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
 from tests.cli.project import let_ticks_come, must, run, set_clock
 from tests.commands import iter_commands
+from tests.definitions.extensions.samples import files_of, lay
 from tests.definitions.verbs.harness import CLICKS, COUNTING, COUNTS
 from tests.instances.harness import LifecycleHarness, at
 from tests.projects import enter
@@ -175,6 +176,21 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "metadata import": ("metadata", "import", "said.json", "--dry-run"),
     "bundle export": ("bundle", "export", "counting", "--to", "counting.zip"),
     "bundle import": ("bundle", "import", "counting.zip", "--dry-run"),
+    "extension register": ("extension", "register", "recipe"),
+    "extension list": ("extension", "list"),
+    "extension show": ("extension", "show", "shop-tables"),
+    "extension job validate": ("extension", "job", "validate", "shop-tables", "nightly", "--file", "tables.yaml"),
+    "extension job submit": ("extension", "job", "submit", "shop-tables", "nightly", "--file", "tables.yaml"),
+    "extension job schedule": ("extension", "job", "schedule", "nightly"),
+    "extension job suspend": ("extension", "job", "suspend", "nightly"),
+    "extension job resume": ("extension", "job", "resume", "nightly"),
+    "extension job update": ("extension", "job", "update", "nightly", "--parameter", "parallel=3"),
+    "extension job list": ("extension", "job", "list"),
+    "extension job show": ("extension", "job", "show", "nightly"),
+    "extension job delete": ("extension", "job", "delete", "nightly"),
+    "extension disable": ("extension", "disable", "shop-tables"),
+    "extension enable": ("extension", "enable", "shop-tables"),
+    "extension unregister": ("extension", "unregister", "shop-tables"),
     "metadata untag": ("metadata", "untag", "dashboard/hits", "checked"),
     "metadata remove": ("metadata", "remove", "feed/views", "--all", "--dry-run"),
     "metadata get": ("metadata", "get", "feed/clicks"),
@@ -473,6 +489,9 @@ def prepare(folder: Path, patch: pytest.MonkeyPatch) -> None:
     (folder / "entities").mkdir()
     (folder / "backup").mkdir()
     (folder / "counting.sql").write_text("select count(*) as n from clicks")
+    (folder / "empty.sql").write_text("select 1")
+    lay(folder / "recipe", files_of())
+    (folder / "tables.yaml").write_text("tables: [{name: orders, hours: 1}]")
     write(folder, {"a.bin": "a", "sub/b.bin": "bb"})
     for hour in range(11):
         write(folder, {"part.csv": f"clicks {hour}", "_SUCCESS": ""}, below=f"clicks/2013-11-03/{hour:02d}")

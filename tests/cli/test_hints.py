@@ -37,7 +37,7 @@ from feed_assets.orchestration.location.health import describe_behind
 from feed_assets.orchestration.sensors.overdue_notices import MOST_LINES, render_most
 from tests.alerts.deadlines import test_sla_commands
 from tests.alerts.delivery import test_notify_commands
-from tests.cli import test_hints_of_definitions, test_hints_of_instances
+from tests.cli import test_hints_of_definitions, test_hints_of_extensions, test_hints_of_instances
 from tests.cli.pasting import (
     AT,
     CLAIMED,
@@ -69,6 +69,7 @@ __all__ = ["counted", "expired", "paste", "replicated"]
 OTHERS = (
     test_calls,
     test_hints_of_definitions,
+    test_hints_of_extensions,
     test_hints_of_instances,
     test_inbox_commands,
     test_notify_commands,

@@ -45,6 +45,7 @@ PAGES = {
     "README.md": "test_the_commands_of_the_front_door_run",
     "docs/bundles.md": "test_the_commands_of_the_page_about_bundles_run",
     "docs/deadlines.md": "test_the_commands_of_the_page_about_deadlines_run",
+    "docs/extensions.md": "tests/documents/test_extensions.py",
     "docs/falcon.md": "test_what_comes_from_falcon_is_imported_and_exported",
     "docs/first-project.md": "test_the_first_commands_of_a_newcomer_do_what_their_page_says",
     "docs/http.md": "tests/documents/test_http.py",

@@ -110,7 +110,7 @@ def disable(context: "EntityContext", *, name: Name) -> "VerbResult":
     return enable_extension(context, name, is_enabled=False)
 
 
-@operation("extension job validate", text="lines", example="directory-mirror models --file models.yaml")
+@operation("extension job validate", text="lines", example="directory-mirror models --file -")
 def validate_job(
     context: "EntityContext", *, extension: Asked, name: Job, file: File = None, parameters: Parameters = None
 ) -> "PlannedChanges":
@@ -126,7 +126,7 @@ def validate_job(
     checks=True,
     text="lines",
     answers=201,
-    example="directory-mirror models --file models.yaml --dry-run",
+    example="directory-mirror models --file - --schedule",
 )
 def submit_job(
     context: "EntityContext",

@@ -71,7 +71,7 @@ def declared(harness: EntityHarness) -> set[str]:
     return {name for kind in (Kind.FEED, Kind.PROCESS) for name in harness.declared(kind)}
 
 
-def test_a_job_comes_changes_and_goes_as_its_plans_say(harness: EntityHarness) -> None:
+def test_row_138_a_job_comes_changes_and_goes_as_its_plans_say(harness: EntityHarness) -> None:
     assert set(outcomes(submit(harness)).values()) == {VerbOutcome.SUBMITTED}
     assert declared(harness) == {*NAMES, "nightly-count"}
     assert set.union(*states(harness).values()) == {ScheduleState.SUBMITTED}
@@ -265,7 +265,7 @@ def test_jobs_are_scheduled_suspended_and_resumed_and_new_entities_follow(harnes
     assert states(harness)["nightly-newer"] == {ScheduleState.SUBMITTED}
 
 
-def test_an_extension_that_is_disabled_makes_nothing_and_its_jobs_can_go(harness: EntityHarness) -> None:
+def test_row_140_an_extension_that_is_disabled_makes_nothing_and_its_jobs_can_go(harness: EntityHarness) -> None:
     submit(harness, is_scheduled=True)
     with pytest.raises(VerbRefusedError, match="it has made nightly"):
         registry.unregister_extension(harness.context(), "shop-tables")
@@ -289,7 +289,7 @@ def test_an_extension_that_is_disabled_makes_nothing_and_its_jobs_can_go(harness
         registry.unregister_extension(harness.context(), "directory-mirror")
 
 
-def test_registered_code_stays_as_it_was(harness: EntityHarness) -> None:
+def test_row_139_registered_code_stays_as_it_was(harness: EntityHarness) -> None:
     (harness.folder / "recipe/entities/feeds.yaml").unlink()
     assert set(outcomes(submit(harness)).values()) == {VerbOutcome.SUBMITTED}
     assert registry.describe_extension(harness.context(), "shop-tables") == "# Tables of a shop"
