@@ -197,6 +197,7 @@ _FORMS: Mapping[str, Callable[[Any], object]] = MappingProxyType(
         "digest": lambda digest: digest.partition(":")[2][:12],
         "size": render_size,
         "pairs": render_words,
+        "json": lambda value: json.dumps(value, ensure_ascii=False),
     }
 )
 

@@ -1,4 +1,4 @@
-"""docs/extensions.md: its recipe is registered, its job comes, changes and goes, and its tables are those of the code."""
+"""docs/extensions.md: its recipe is registered, its job comes, changes and goes; its tables are those of the code."""
 
 from pathlib import Path
 

@@ -62,7 +62,7 @@ def describe(context: "EntityContext", *, name: Name) -> str:
 @operation(
     "extension show",
     none="nothing can be given to it",
-    table="name, type, required, default, example, description",
+    table="name, type, required:yes, default:json, example:json, description",
     rows="parameters",
     spare=("description",),
     example="directory-mirror",
@@ -214,7 +214,7 @@ def delete_job(context: "EntityContext", *, name: Job, digest: Digest = None) ->
 @operation(
     "extension job list",
     none="there is no job",
-    table="name, extension, version=made_by, current, entities:count",
+    table="name, extension, version=made_by, current:yes, entities:count",
     rows="jobs",
     spare=("version",),
 )

@@ -81,13 +81,13 @@ class Extension:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownParameter:
-    """A parameter: its default and its example are JSON, an empty text if there is none."""
+    """A parameter; the default and the example are None if there is none."""
 
     name: str
     type: ParameterType
     required: bool
-    default: str
-    example: str
+    default: Any
+    example: Any
     description: str
 
 
@@ -112,8 +112,8 @@ class ShownExtension:
                 name=name,
                 type=each.type,
                 required=each.is_required,
-                default="" if each.default is None else json.dumps(each.default, ensure_ascii=False),
-                example="" if each.example is None else json.dumps(each.example, ensure_ascii=False),
+                default=each.default,
+                example=each.example,
                 description=each.description,
             )
             for name, each in self.extension.recipe.parameters.items()

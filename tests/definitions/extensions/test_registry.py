@@ -1,0 +1,91 @@
+"""Which extensions there are: ours, those of packages, and those that are registered."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from feed_assets.context.errors import VerbRefusedError
+from feed_assets.definitions.extensions import jobs, registry
+from feed_assets.definitions.extensions.recipes import Given
+from feed_assets.definitions.verbs.verb_results import VerbResult
+from feed_assets.entities.common import Kind
+from tests.definitions.extensions.samples import RECIPE, files_of, lay
+from tests.definitions.verbs.harness import CLUSTER, EntityHarness
+
+MIRROR = {"source": ["primary:/models"], "target": "primary:/copies", "start": "2013-11-01T00:00Z", "remove": "true"}
+FALCON = {
+    "jobClusterName": "primary",
+    "jobValidityStart": "2013-11-01T00:00Z",
+    "sourceDir": "/models",
+    "sourceCluster": "primary",
+    "targetDir": "/copies",
+    "targetCluster": "primary",
+    "removeDeletedFiles": "true",
+}
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> EntityHarness:
+    harness = EntityHarness.at(tmp_path)
+    lay(tmp_path, {"entities/cluster.json": b"", "empty.sql": b"select 1", "data/models/a": b"a"})
+    (tmp_path / "entities/cluster.yaml").write_text("\n".join(f"{name}: {value}" for name, value in CLUSTER.items()))
+    return harness
+
+
+def submit(harness: EntityHarness, extension: str, **given: object) -> VerbResult:
+    result = jobs.submit_job(harness.context(), extension, "nightly", Given(values=given))
+    assert isinstance(result, VerbResult)
+    return result
+
+
+def test_row_137_an_extension_of_a_package_is_named_by_its_version(
+    harness: EntityHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = harness.folder / "site"
+    point = b"[feed_assets.extensions]\npacked = packed_shop.tables\n"
+    lay(
+        site / "packed_shop-1.2.dist-info",
+        {"METADATA": b"Name: packed-shop\nVersion: 1.2\n", "entry_points.txt": point},
+    )
+    lay(site / "packed_shop/tables", files_of(RECIPE.replace("shop-tables", "packed")))
+    monkeypatch.syspath_prepend(str(site))
+    shown = {each.extension.name: each.extension.made_by for each in registry.list_extensions(harness.context())}
+    assert shown.keys() == {"directory-mirror", "packed"}
+    assert shown["packed"] == "packed-shop 1.2"
+    submit(harness, "packed", tables=[])
+    (job,) = jobs.list_jobs(harness.context())
+    assert (job.job.made_by, job.current) == ("packed-shop 1.2", True)
+    lay(harness.folder / "recipe", files_of(RECIPE.replace("shop-tables", "packed")))
+    with pytest.raises(VerbRefusedError, match="an installed extension has this name"):
+        registry.register_extension(harness.context(), harness.folder / "recipe")
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if each != str(site)])
+    assert not jobs.show_job(harness.context(), "nightly").current
+    with pytest.raises(VerbRefusedError, match="extension 'packed': there is none of this name"):
+        jobs.update_jobs(harness.context(), ["nightly"], None)
+    jobs.delete_job(harness.context(), "nightly")
+    assert harness.declared(Kind.PROCESS) == ()
+
+
+def test_a_package_that_cannot_be_imported_is_named(harness: EntityHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    point = b"[feed_assets.extensions]\nbroken = broken_shop\n"
+    lay(
+        harness.folder / "site/broken-1.dist-info",
+        {"METADATA": b"Name: broken\nVersion: 1\n", "entry_points.txt": point},
+    )
+    monkeypatch.syspath_prepend(str(harness.folder / "site"))
+    with pytest.raises(VerbRefusedError, match="its package broken_shop cannot be used: ModuleNotFoundError"):
+        registry.find_extension(harness.context(), "broken")
+
+
+@pytest.mark.parametrize("given", [MIRROR, FALCON], ids=["ours", "those of Falcon"])
+def test_our_mirror_is_the_one_that_mirror_new_writes(harness: EntityHarness, given: dict[str, object]) -> None:
+    submit(harness, "directory-mirror", **given)
+    (process,) = harness.context().load().bundle.bundle.processes
+    mirror = process.workflow.mirror
+    assert mirror is not None
+    assert (process.order, process.catch_up, process.frequency.render()) == ("LAST_ONLY", "latest", "days(1)")
+    assert mirror.removed_files == "remove"
+    assert mirror.target.directory == "/copies"
+    assert process.retry is not None
+    assert process.retry.attempts == 3
