@@ -69,7 +69,7 @@ NOT_THERE = {
     "token list",
     "try",
 }
-"""Operations on what is not there: batches, databases, jobs, mirrors, rows, copies, tables, sweeps, tokens, runs, code."""
+"""Operations on what is not there: batches, databases, jobs, mirrors, rows, copies, tables, sweeps, tokens, runs."""
 
 
 @pytest.mark.parametrize("part", [pytest.param(part, marks=MARKS.get(part, [pytest.mark.long])) for part in Part])
