@@ -1,9 +1,10 @@
 """What can be asked of extensions and their jobs."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated
 
 from feed_assets.errors import WrongUsageError
+from feed_assets.loading.entity_files import EntityFile
 from feed_assets.operation import Does, Param, operation
 
 if TYPE_CHECKING:
@@ -23,18 +24,18 @@ GROUPS = {
 _READS_FOLDERS = "It reads a folder where it runs."
 
 Name = Annotated[str, Param("The extension.", argument=True)]
-Asked = Annotated[str, Param("The extension.", argument=True, needs=Does.DECLARES)]
 Job = Annotated[str, Param("The job.", argument=True)]
-File = Annotated[BinaryIO | None, Param("Parameters: YAML, JSON, or lines NAME=VALUE.", file=True)]
+File = Annotated[
+    tuple[EntityFile, ...] | None, Param("Parameters: YAML, JSON, or lines NAME=VALUE; may be repeated.", file=True)
+]
 Parameters = Annotated[dict[str, str] | None, Param("One of them; may be repeated.", option="parameter")]
 Digest = Annotated[str | None, Param("Only the plan that --dry-run shows with this digest, or one that begins so.")]
 
 
-def _given(file: BinaryIO | None, parameters: dict[str, str] | None) -> "Given":
-    from feed_assets.definitions.extensions.recipes import Given, read_given
+def _given(files: tuple[EntityFile, ...] | None, parameters: dict[str, str] | None) -> "Given":
+    from feed_assets.definitions.extensions.recipes import read_given
 
-    own = parameters or {}
-    return Given(values=own) if file is None else read_given(file.name, file.read(), own)
+    return read_given(files or (), parameters or {})
 
 
 @operation(
@@ -112,7 +113,7 @@ def disable(context: "EntityContext", *, name: Name) -> "VerbResult":
 
 @operation("extension job validate", text="lines", example="directory-mirror models --file -")
 def validate_job(
-    context: "EntityContext", *, extension: Asked, name: Job, file: File = None, parameters: Parameters = None
+    context: "EntityContext", *, extension: Name, name: Job, file: File = None, parameters: Parameters = None
 ) -> "PlannedChanges":
     """Show what a job NAME of EXTENSION would change, and change nothing."""
     from feed_assets.definitions.extensions.jobs import validate_job
@@ -169,7 +170,7 @@ def update_job(
     """
     from feed_assets.definitions.extensions.jobs import update_all, update_jobs
 
-    is_given = file is not None or bool(parameters)
+    is_given = bool(file or parameters)
     if every and is_given:
         raise WrongUsageError("With --all each job keeps its parameters: give none.")
     if every:

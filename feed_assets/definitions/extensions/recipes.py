@@ -6,7 +6,7 @@ its type, in other text the value is written out.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -32,7 +32,7 @@ from feed_assets.issues import EntityKey, FieldPath, FieldSources, Issue, Severi
 from feed_assets.json_form import parse_json
 from feed_assets.loading.documents import PlainDocument
 from feed_assets.loading.entity_documents import read_entity
-from feed_assets.loading.entity_files import Values
+from feed_assets.loading.entity_files import EntityFile, Values
 from feed_assets.loading.messages import closest, explain
 from feed_assets.loading.yaml_nodes import iter_documents, parse_scalar
 from feed_assets.loading.yaml_writer import content_of
@@ -118,23 +118,28 @@ class Given:
     is_whole: bool = False
 
 
-def read_given(file: str, content: bytes, others: Mapping[str, object]) -> Given:
-    """Read a file of parameters: YAML, JSON, or lines NAME=VALUE. What `others` have takes precedence.
+def read_given(files: Iterable[EntityFile], others: Mapping[str, object]) -> Given:
+    """Read files of parameters: YAML, JSON, or lines NAME=VALUE. What comes later takes precedence, and `others` last.
 
     Raises:
-        DefinitionsError: it has mistakes; carries the issues.
+        DefinitionsError: they have mistakes; carries the issues.
     """
-    text, issues, sources = content.decode("utf-8-sig", "replace"), _Issues(), FieldSources(file=file, positions={})
-    told: object = None
-    if _PROPERTIES.match(text):
-        lines = [line.partition("=") for line in text.splitlines() if line.strip() and line.lstrip()[0] not in "#!"]
-        told = {name.strip(): value.strip() for name, _, value in lines}
-    elif len(documents := list(issues.read(file, content))) == 1:
-        told, sources = documents[0][0].value, documents[0][1]
-    issues.refuse(file)
-    if not isinstance(told, dict):
-        raise DefinitionsError(location=file, reason="it is no map of parameters", next_step="Write NAME: VALUE.")
-    return Given(values={**told, **others}, sources=sources, is_whole=True)
+    given, issues = Given(values={}), _Issues()
+    for file in files:
+        told: object = None
+        sources = FieldSources(file=file.name, positions={})
+        text = file.content.decode("utf-8-sig", "replace")
+        if _PROPERTIES.match(text):
+            lines = [line.partition("=") for line in text.splitlines() if line.strip() and line.lstrip()[0] not in "#!"]
+            told = {name.strip(): value.strip() for name, _, value in lines}
+        elif len(documents := list(issues.read(file.name, file.content))) == 1:
+            told, sources = documents[0][0].value, documents[0][1]
+        issues.refuse(file.name)
+        if not isinstance(told, dict):
+            reason = "it is no map of parameters"
+            raise DefinitionsError(location=file.name, reason=reason, next_step="Write NAME: VALUE.")
+        given = Given(values={**given.values, **told}, sources=sources, is_whole=True)
+    return replace(given, values={**given.values, **others})
 
 
 def check_given(recipe: Recipe, given: Given) -> dict[str, object]:

@@ -9,7 +9,7 @@ from feed_assets.definitions.extensions.recipes import Given, check_given, make_
 from feed_assets.definitions.extensions.records import Extension
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.entities.feed import Feed
-from feed_assets.loading.entity_files import Values
+from feed_assets.loading.entity_files import EntityFile, Values
 from tests.definitions.extensions.samples import FEEDS, RECIPE, TABLES, files_of
 
 VALUES = Values(variables={}, environ={"OWNER": "ann"})
@@ -24,6 +24,10 @@ def build(parameters):
     named = {"name": parameters["job"], "frequency": "days(1)"}
     yield Feed.model_validate({**named, "locations": place, "clusters": start})
 """
+
+
+def file(name: str, text: str) -> EntityFile:
+    return EntityFile(name=name, content=text.encode())
 
 
 def extension(files: dict[str, bytes]) -> Extension:
@@ -71,9 +75,9 @@ def test_a_reference_to_the_environment_stays_and_is_checked_with_its_value() ->
 
 def test_the_names_of_falcon_come_from_lines_and_all_other_values_from_yaml() -> None:
     recipe = read_recipe(files_of(), "shop")
-    lines = read_given("a.properties", b'# tables\ntables = [{"name": "a", "hours": 2}]\nparallel=3\n', {})
+    lines = read_given([file("a.properties", '# tables\ntables = [{"name": "a", "hours": 2}]\nparallel=3\n')], {})
     assert check_given(recipe, lines) == {"tables": [{"name": "a", "hours": 2}], "parallel": 3}
-    both = read_given("a.yaml", b"tables: []\nowner: ann\n", {"owner": "bob"})
+    both = read_given([file("a.yaml", "tables: []\nowner: ann\n")], {"owner": "bob"})
     assert check_given(recipe, both) == {"tables": [], "owner": "bob"}
 
 
@@ -94,7 +98,7 @@ def test_the_names_of_falcon_come_from_lines_and_all_other_values_from_yaml() ->
 )
 def test_what_is_given_wrongly_is_told_with_its_line(text: str, said: str) -> None:
     with pytest.raises(DefinitionsError) as error:
-        check_given(read_recipe(files_of(), "shop"), read_given("a.yaml", text.encode(), {}))
+        check_given(read_recipe(files_of(), "shop"), read_given([file("a.yaml", text)], {}))
     assert any(each.startswith(said) for each in issues(error)), issues(error)
     assert "password: x" not in str(error.value)
 
