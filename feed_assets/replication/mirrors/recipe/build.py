@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from feed_assets.context.errors import MirrorTemplateError
+from feed_assets.context.errors import NewEntityError
 from feed_assets.entities.common import Kind
 from feed_assets.replication.mirrors.queries import MirrorRequest
 from feed_assets.replication.mirrors.templates import make_document
@@ -17,12 +17,12 @@ def build(parameters: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the process. A job is made anew later, so that its start is not the day on which that happens.
 
     Raises:
-        MirrorTemplateError: the parameters do not say what to mirror, or since when.
+        NewEntityError: the parameters do not say what to mirror, or since when.
     """
     given = {name: value for name, value in parameters.items() if value is not None}
     job, start = given.pop("job"), given.pop("start", None) or given.get(_START)
     if start is None:
-        raise MirrorTemplateError(reason="it has no start", next_step=f"Give it with start, or {_START}.")
+        raise NewEntityError(what="mirror", reason="it has no start", next_step=f"Give it with start, or {_START}.")
     ours = ("name", "source", "target", "cluster", "frequency", "end", "remove", "snapshots")
     own = {name: given.pop(name, None) for name in ours}
     begins = parse_datetime(start)
