@@ -64,6 +64,10 @@ def _iter_of_feed(feed: Feed) -> Iterator[tuple[FieldPath, str]]:
             if locations is not None and text is not None and variables_of(text) != variables_of(locations.data):
                 message = f"locations.{kind} is shared by instances: it is as old as the youngest of them"
                 yield ("locations", kind.value), message
+    for name, entry in feed.clusters.items():
+        if entry.import_ is not None and not entry.import_.source.extract.history:
+            message = "only the newest due instance reads it, in Falcon each: write extract: {history: true} for that"
+            yield ("clusters", name, "import"), message
     if any(find_targets(feed)):
         message = "replicas are replaced as a whole, and keep files that a source without a manifest has lost"
         yield ("clusters",), message

@@ -35,6 +35,7 @@ from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import (
     BatchesDifference,
     Effect,
+    EntityChange,
     EntityDifference,
     InputDifference,
     InstanceRange,
@@ -190,15 +191,15 @@ def find_next_transfers(
     context: EntityContext, after: Bundle, entities: Iterable[EntityDifference]
 ) -> Iterator[InstancesDifference]:
     """Yield the next instance of each scheduled import and export whose datasource has changed; it uses the new one."""
-    changed = {each.key[1] for each in entities if each.key[0] == Kind.DATASOURCE}
+    changed = {each.key for each in entities if each.change is EntityChange.CHANGED}
     feeds = [each for each in after.feeds if any(on.import_ or on.export for on in each.clusters.values())]
-    if not changed or not feeds:
+    if not any(kind == Kind.DATASOURCE for kind, _ in changed) or not feeds:
         return
     schedules = context.schedules()
     plan = compile_plan(Bundle(entities=(*after.clusters, *feeds)), overlaps=NO_OVERLAPS)
     for (name, cluster), record in plan.processes.items():
         of = record.work.datasource if isinstance(record.work, ImportRecord) else None
-        at = record.sequence.ceil(context.now) if of in changed and record.is_enumerated else None
+        at = record.sequence.ceil(context.now) if (Kind.DATASOURCE, of) in changed and record.is_enumerated else None
         if at is not None and schedules.is_scheduled(*record.entity, cluster):
             ranges = (InstanceRange(first=at, last=at, count=1),)
             yield InstancesDifference(

@@ -202,10 +202,9 @@ def test_what_is_declared_and_not_acted_on_is_named(tmp_path: Path) -> None:
     (document,) = _files("clicks")
     (file,) = import_documents([document], open_folder(tmp_path), NOTHING).files
     named = {note.partition(" has no effect yet")[0] for note in _notes(file, NoteKind.UNABLE)}
-    assert named >= {
-        "clusters.primary.import",
-        "clusters.primary.export",
-    }
+    assert "clusters.primary.lifecycle.retention_stage.queue" in named
+    assert "clusters.primary.import" not in named
+    assert any("in Falcon each: write extract: {history: true}" in note for note in _notes(file, NoteKind.CHECK))
 
 
 def test_the_report_is_about_the_document_after_its_replacements(tmp_path: Path) -> None:

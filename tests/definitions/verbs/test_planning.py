@@ -363,6 +363,7 @@ IMPORTED = CLICKS.replace("{validity", "{type: source, import: {source: {name: s
 def test_a_changed_datasource_names_the_next_instance_of_what_uses_it(context: EntityContext, folder: Path) -> None:
     (folder / "shop.yaml").write_text(SHOP)
     (folder / "clicks.yaml").write_text(IMPORTED)
+    assert not plan_folder(context).difference.count(Effect.NEXT)
     context.store.record_found(NOW)
     planned = put(context, SHOP.replace("one", "two"))
     (found,) = (each for each in planned.difference.instances if each.effect is Effect.NEXT)
