@@ -10,7 +10,7 @@ import logging
 import re
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
@@ -46,6 +46,7 @@ _IN_URL = re.compile(  # ;trustStorePassword=x; what is hidden already and quote
 _IN_SQL = re.compile(
     rf"""({_NAMES}['"`]?+\s*+(?:=>|==?)?+\s*+)(?:'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")""", re.IGNORECASE
 )  # OPTIONS (password 'x')
+_JDBC = "jdbc:"
 _SET = re.compile(rf"(\bset\s+[\w.-]*{_NAMES}\s*+=\s*+)[^;\s]+", re.IGNORECASE)  # SET fs.s3a.secret.key = x
 _NO_SECRET = re.compile(r"(?i:true|false|none|null)|\d{0,5}|([a-z]\w*\.)+[A-Z]\w*", re.ASCII)  # also Java classes
 
@@ -105,10 +106,12 @@ def remember_credentials(values: object, environ: Mapping[str, str] | None = Non
 
 def iter_credentials(values: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Yield the path and the text of each credential among plain values: what has a name like that of a password, and
-    the password of the user in a URL. References are left out.
+    the passwords in a URL, of the user or as parameters. References are left out.
 
     >>> list(iter_credentials({"options": {"user": "a", "secret": "b", "token": "${env:TOKEN}"}}))
     [(('options', 'secret'), 'b')]
+    >>> [text for _, text in iter_credentials(["jdbc:mysql://a:b@host/shop", "jdbc:derby:shop;user=me;password=c"])]
+    ['b', 'c']
     """
     if isinstance(values, Mapping):
         for key, value in values.items():
@@ -119,8 +122,8 @@ def iter_credentials(values: object, path: tuple[str | int, ...] = ()) -> Iterat
     elif isinstance(values, str) and "${" not in values:
         if path and is_name_of_credential(str(path[-1])) and not _NO_SECRET.fullmatch(values):
             yield path, values
-        elif "://" in values and (password := _password_of(values)):
-            yield path, password
+        elif "://" in values or values.startswith(_JDBC):
+            yield from ((path, password) for password in _passwords_of(values))
 
 
 @lru_cache(maxsize=10_000)
@@ -134,11 +137,14 @@ def is_name_of_credential(name: str) -> bool:
     return parts == ["key"] or (bool(parts) and (parts[-1] in _WORDS or not _PAIRS.isdisjoint(pairwise(parts))))
 
 
-def _password_of(url: str) -> str | None:
-    try:
-        return urlsplit(url).password
-    except ValueError:
-        return None
+def _passwords_of(url: str) -> Iterator[str]:
+    """Yield the password of the user, and those among the parameters of a URL."""
+    with suppress(ValueError):
+        yield from filter(None, [urlsplit(url.removeprefix(_JDBC)).password])
+    for found in _IN_URL.finditer(url):
+        value = found[0].removeprefix(found[1])
+        if not _NO_SECRET.fullmatch(value):
+            yield value
 
 
 def reveal(token: str) -> None:

@@ -120,7 +120,8 @@ def shop(request: pytest.FixtureRequest) -> Shop:
 @contextmanager
 def run_mariadb() -> Iterator[int]:
     """A MariaDB server on a free port of 127.0.0.1, with a user `shop`; yields the port. It has little memory."""
-    if shutil.which("mariadbd") is None:
+    path = f"{os.environ['PATH']}:/usr/sbin"
+    if (program := shutil.which("mariadbd", path=path)) is None:
         pytest.skip("MariaDB is not installed: apt-get install mariadb-server")
     folder, port = Path(tempfile.mkdtemp(prefix="feed-assets-mariadb-")), free_port()
     as_owner = ["--user=root"] if os.geteuid() == 0 else []
@@ -131,7 +132,7 @@ def run_mariadb() -> Iterator[int]:
     making = ["mariadb-install-db", *place, "--skip-test-db", "--auth-root-authentication-method=normal"]
     try:
         subprocess.run(making, check=True, capture_output=True)
-        command = ["mariadbd", *place, *small, *careless, *network]
+        command = [program, *place, *small, *careless, *network]
         with (
             (folder / "log").open("wb") as log,
             SupervisedProcess(command, env=os.environ, cwd=folder, output=log) as server,

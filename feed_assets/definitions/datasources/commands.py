@@ -96,4 +96,4 @@ def new(*, request: FeedRequest, to: Target = None, force: Force = False) -> "Te
 
     settings = load_settings()
     template = make_feed(request, load_declared(settings), open_clock(settings).now(), settings.root, is_forced=force)
-    return template if to is None else write_template(template, to, what="feed", is_forced=force)
+    return template if to is None else write_template(template, to, what="new feed", is_forced=force)

@@ -47,7 +47,7 @@ def make_feed(
     }
     notes = tuple(f"{each.name} {each.type} is left out: Spark cannot read it" for each in columns if each.ddl is None)
     return make_template(
-        Kind.FEED, document, declared, as_of, render_yaml, what="feed", notes=notes, is_forced=is_forced
+        Kind.FEED, document, declared, as_of, render_yaml, what="new feed", notes=notes, is_forced=is_forced
     )
 
 
@@ -55,7 +55,7 @@ def _cluster(request: FeedRequest, declared: Bundle) -> str:
     names = [each.name for each in declared.clusters]
     if request.cluster is None and len(names) != 1:
         reason = f"its data can be on {', '.join(names)}" if names else "no cluster is declared"
-        raise NewEntityError(what="feed", reason=reason, next_step="Give --cluster.")
+        raise NewEntityError(what="new feed", reason=reason, next_step="Give --cluster.")
     return request.cluster or names[0]
 
 

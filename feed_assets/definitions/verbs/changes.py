@@ -66,7 +66,7 @@ _SEEN = {
             "properties",
         }
     ),
-    Kind.DATASOURCE: frozenset({"driver", "interfaces", "credential", "properties"}),
+    Kind.DATASOURCE: frozenset({"driver", "interfaces", "credential", "properties", "timezone", "staging_schema"}),
 }
 """The fields that users of a cluster or datasource see. Driver jars are left out: another jar is the same driver."""
 

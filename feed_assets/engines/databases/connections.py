@@ -30,7 +30,7 @@ MOST_ROWS = 100_000
 """How many rows a query may return: what is asked here are facts about data, and never the data."""
 _CHECK_DRIVER = "Check driver.class and driver.jars."
 _JAVA_FAULTS = (Py4JError, PySparkException)  # beside a session, pyspark takes errors of every machine for its own
-_AWAY, _REJECTED = "08", "08004"
+_AWAY, _REJECTED = ("08", "57P"), "08004"  # of connections, and of servers of PostgreSQL that end
 _TABLES = ("TABLE", "BASE TABLE", "VIEW", "PARTITIONED TABLE", "FOREIGN TABLE", "MATERIALIZED VIEW")
 _TIMESTAMP, _ZONED_TIMESTAMP, _DATE = 93, 2014, 91
 _NO_NULLS, _NO_LIMIT = 0, 2**31 - 1

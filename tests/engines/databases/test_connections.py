@@ -188,6 +188,19 @@ def test_a_database_that_is_away_is_an_outage(machine: JavaMachine, shop: Shop) 
         open_connection(machine, address)
 
 
+def test_a_connection_that_is_lost_before_the_commit_is_an_outage_and_keeps_nothing(
+    connection: DatabaseConnection, shop: Shop
+) -> None:
+    is_postgres = shop.type == "postgres"
+    shop.run("CREATE TABLE orders (id int)")
+    ((number,),) = connection.query(f"SELECT {'pg_backend_pid' if is_postgres else 'CONNECTION_ID'}()")
+    connection.execute("INSERT INTO orders VALUES (1)")
+    shop.run(f"SELECT pg_terminate_backend({number})" if is_postgres else f"KILL {number}")
+    with pytest.raises(ServiceAwayError, match="it cannot be reached"):
+        connection.commit()
+    assert [str(count) for (count,) in shop.run("SELECT count(*) FROM orders")] == ["0"]
+
+
 def test_a_query_of_too_many_rows_is_refused(
     machine: JavaMachine, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
