@@ -394,12 +394,16 @@ class Judged:
     quarantine: "OutputReport | None" = None
 
 
+STRETCH = "stretch"
+"""The note that has the stretch of an increment, as JSON."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputReport:
     """The result for one output. `rows`, and `columns` as (name, type), are None if the engine does not know them.
 
     `rows` are those to be published. `message` is what the event of the output says. `lineage` tells what its columns
-    were made of; None if nobody has looked.
+    were made of; None if nobody has looked. `notes` are also in the manifest and the event.
     """
 
     name: str
@@ -408,6 +412,7 @@ class OutputReport:
     message: EventMessage = field(default_factory=EventMessage)
     judged: Judged | None = None
     lineage: ColumnLineage | None = None
+    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,7 @@ from feed_assets.explain.sentences import (
 from feed_assets.explain.tick_failures import explain_feed_failures, explain_process_failures
 from feed_assets.instances.gates.blockers import (
     Blocker,
+    EarlierUnread,
     InputMissing,
     InputUnresolved,
     LeaseHeld,
@@ -325,6 +326,10 @@ def _plain(blocker: Blocker, key: ProcessKey) -> Reason:
         case NotItsTurn(order=order, ahead=ahead):
             text = f"{ahead} other ready instances go first ({order.value})"
             return _blocking(ReasonCode.NOT_ITS_TURN, text, {"order": order.value, "ahead": ahead})
+        case EarlierUnread(nominal_time=time):
+            text = f"it reads what is new since the instance of {render_datetime(time)}, which has not succeeded"
+            command = command_line("why", key.process, time, cluster=key.cluster)
+            return _blocking(ReasonCode.EARLIER_UNREAD, text, {"instance": render_datetime(time)}, command)
         case LeaseHeld(lease=lease):
             text = f"{lease.holder} has leased {lease.entity} until at least {rendered(lease.expires_at)}"
             facts = {"entity": lease.entity, "holder": lease.holder, "expires_at": rendered(lease.expires_at)}

@@ -17,6 +17,7 @@ from feed_assets.entities.flow_names import declared_by
 from feed_assets.instances.gates.blockers import Launches, NotReached
 from feed_assets.instances.gates.readiness import find_awaited, part_due
 from feed_assets.instances.gates.requests import RUN_TIME, find_beginnings, find_next, group_ready, plan_run
+from feed_assets.instances.gates.turns import find_unread
 from feed_assets.instances.late.hanging import find_awaiting
 from feed_assets.instances.late.quality_checks import QualityCheck, QualityChecks
 from feed_assets.log.definitions.records import Schedule, ScheduleState
@@ -256,6 +257,7 @@ def _launches(context: OperationContext, connection: Connection, keys: Collectio
             in_flight=in_flight.get(EntityKey(*key), 0),
             again=frozenset(row.nominal_time for row in ready if row.is_again or row.nominal_time >= begun),
             most=plan_run(connection, process, context.clock.span(RUN_TIME)),
+            unread=find_unread(connection, [key] if process.reads_in_turn else []).get(key),
         )
     return found
 

@@ -23,6 +23,7 @@ class ReasonCode(StrEnum):
     SUSPENDED = "suspended"
     NO_SLOT = "no-slot"
     NOT_ITS_TURN = "not-its-turn"
+    EARLIER_UNREAD = "earlier-unread"
     LEASE_HELD = "lease-held"
     OBSTRUCTED = "obstructed"
     TICK_FAILURE = "tick-failure"

@@ -14,7 +14,7 @@ from zlib import crc32
 from feed_assets.entities.common import Kind, LocationKind, Occasion, RetentionAction, Sla
 from feed_assets.entities.content.quality import Quality
 from feed_assets.entities.copies.options import Columns, Existing
-from feed_assets.entities.datasource import TABLE
+from feed_assets.entities.datasource import TABLE, IncrementBy
 from feed_assets.entities.feed import ClusterRole, FeedFormat
 from feed_assets.entities.maps import EMPTY
 from feed_assets.entities.metadata import MetadataKey
@@ -433,6 +433,12 @@ class ProcessRecord:
     def is_of_feed(self) -> bool:
         """Whether a feed declares it: it has the schedule of the feed, and what people say of it they say of that."""
         return self.entity[0] == Kind.FEED
+
+    @property
+    def reads_in_turn(self) -> bool:
+        """Whether each instance reads after the one before it: an increment by mark."""
+        increment = self.work.increment if isinstance(self.work, ImportRecord) else None
+        return increment is not None and increment.by is IncrementBy.MARK
 
     @property
     def superseded(self) -> str | None:

@@ -18,6 +18,7 @@ from feed_assets.context.operation import OperationContext, open_context
 from feed_assets.context.safe_mode import record_rebuild
 from feed_assets.definitions.verbs.context import open_entity_context
 from feed_assets.definitions.verbs.schedules import settle_releases
+from feed_assets.engines.port import STRETCH
 from feed_assets.entities.common import Kind
 from feed_assets.entities.triggers import StartFrom
 from feed_assets.instances.arrival.arrival_notices import look_for_vanished
@@ -444,6 +445,7 @@ def _events(context: OperationContext, record: FeedRecord, found: FoundInstance)
     assert found.publication is not None
     content = found.publication
     told = {PROCESS_TIME: render_datetime(found.made_by)} if found.made_by is not None else {}
+    told |= {STRETCH: content.extra[STRETCH]} if STRETCH in content.extra else {}
     made = NewFeedEvent(
         feed=record.feed,
         cluster=record.cluster,

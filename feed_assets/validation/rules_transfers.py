@@ -177,7 +177,10 @@ def _extract_complaints(path: FieldPath, extract: Extract) -> Iterator[Complaint
     if extract.history:
         yield Complaint(path=(*path, "history"), message="every increment is read anyway", remedy="Remove history.")
     if extract.increment is IncrementBy.MARK:
-        yield Complaint(path=(*path, "by"), message="increments by mark are not read yet", remedy="Write by: window.")
+        if (extract.overlap is None) is bool(extract.key):
+            wrong = "an overlap needs a key" if extract.overlap is not None else "a key tells rows of an overlap apart"
+            path = (*path, "key" if extract.key else "overlap")
+            yield Complaint(path=path, message=wrong, remedy="Write both of overlap and key, or none.")
     elif extract.overlap is not None or extract.key:
         yield Complaint(
             path=(*path, "overlap" if extract.overlap is not None else "key"),

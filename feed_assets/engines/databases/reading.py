@@ -1,5 +1,6 @@
 """Read rows of a database into a feed: in parts, at one moment, with the columns and types that the feed declares."""
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,15 +16,16 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from feed_assets.engines.data.fitting import find_differences
-from feed_assets.engines.data.frames import parse_schema, render_subject, write_output
+from feed_assets.engines.data.frames import fit_to_schema, parse_schema, read_input, render_subject, write_output
 from feed_assets.engines.databases.connections import DatabaseColumn, DatabaseConnection, Value, open_connection
 from feed_assets.engines.databases.credentials import open_address
 from feed_assets.engines.databases.dialects import spark_url
+from feed_assets.engines.databases.marks import Marks, Stretch, before_mark, parse_mark, render_mark
 from feed_assets.engines.databases.sessions import add_driver
 from feed_assets.engines.errors import OutputMismatchError, ServiceError
 from feed_assets.engines.failures import reporting_failures
 from feed_assets.engines.java.machine import JavaMachine
-from feed_assets.engines.port import Engine, OutputReport, OutputTarget, Work, WorkReport
+from feed_assets.engines.port import STRETCH, Engine, InputData, OutputReport, OutputTarget, Work, WorkReport
 from feed_assets.engines.spark.sessions import open_session
 from feed_assets.entities.content.column_lineage import ColumnLineage
 from feed_assets.entities.content.event_messages import NO_ROWS, EventMessage
@@ -69,27 +71,36 @@ class ImportEngine(Engine):
 
     What is read is one moment of the database, where it can tell one. Rows that were read and rows that were written
     are counted by the job that does both. An increment by window has the rows from the start of the `period` to before
-    its end.
+    its end, one by mark those of its stretch by the `marks`; of what lies in its overlap those that no other has.
     """
 
     record: ImportRecord
     datasource: DatasourceRecord
     root: Path
     period: tuple[datetime, datetime]
+    marks: Marks | None = None
 
     def run(self, work: Work, session: "Callable[[], SparkSession]") -> WorkReport:
         (target,) = work.outputs
         with JavaMachine() as machine, self._open(machine) as connection, reporting_failures(work):
             start, source = begin_moment(connection), self._source(connection)
             known, subject = connection.describe(source), render_subject(target)
-            if self.record.increment is not None:
-                source += f" AND {self._window(connection, known, self.record.increment, subject)}"
+            stretch, others = None, list[datetime]()
+            if (increment := self.record.increment) is not None:
+                (column,) = _find([increment.column], known, self.record.name, subject)
+                if self.marks is None:
+                    source += f" AND {self._window(connection, column, subject)}"
+                else:
+                    stretch, others = self._stretch(connection, source, column, self.marks, subject)
+                    source += f" AND {self._within(connection, column, stretch)}"
             with _refused(connection, source):
                 spark = open_session(session, work.run_id)
                 add_driver(spark, connection.address)
                 columns = self._columns(connection, known, target)
                 parts = find_parts(connection, self.record, source)
                 frame = self._frame(spark, connection, start, source, columns, parts)
+                if others and self.marks is not None and increment is not None:
+                    frame = _without_known(frame, target, self.marks.rows_of(others), increment)
                 report, read = _write_counted(frame, target)
         written = report.rows if report.judged is None else report.judged.rows
         if read != written:
@@ -97,6 +108,8 @@ class ImportEngine(Engine):
             raise OutputMismatchError(subject=render_subject(target), reason=reason, next_step="Run it again.")
         if self.record.increment is not None and not read:
             report = replace(report, message=EventMessage(marking=NO_ROWS))
+        if stretch is not None:
+            report = replace(report, notes={STRETCH: json.dumps(stretch)})
         details: dict[str, str | int | float] = {"read": self.record.name, "rows_read": read, "parts": len(parts)}
         return WorkReport(outputs=(report,), details=details)
 
@@ -113,11 +126,49 @@ class ImportEngine(Engine):
         rows = f"({record.query}) asked" if record.table is None else connection.quote(record.table)
         return f"SELECT * FROM {rows} WHERE ({record.where or _ALL})"
 
-    def _window(
-        self, connection: DatabaseConnection, known: Sequence[DatabaseColumn], increment: IncrementRecord, subject: str
-    ) -> str:
+    def _stretch(
+        self, connection: DatabaseConnection, source: str, column: DatabaseColumn, marks: Marks, subject: str
+    ) -> tuple[Stretch, list[datetime]]:
+        """Return the stretch of the instance, frozen, and the other instances that may have rows of it."""
+        known, time, name = marks.known(), self.period[0], connection.dialect.quoted(column.name)
+        low, behind = known.around(time)
+        found = known.own
+        if found is None:
+            above = f" AND {name} > {self._literal(low)}" if low is not None else ""
+            ((value,),) = connection.query(f"SELECT max({name}) FROM ({source}{above}) meant")
+            if isinstance(value, str | bytes | bool):
+                reason = f"column {column.name} of {self.record.name} is {column.type}, and marks are numbers or times"
+                raise OutputMismatchError(subject=subject, reason=reason, next_step="Name another delta_column.")
+            high = behind.low if behind is not None else low if value is None else render_mark(value)
+            found = Stretch(low, high)
+            marks.freeze(found)
+        return found, [each for each, other in known.others.items() if self._meets(found, other)]
+
+    @property
+    def _overlap(self) -> timedelta:
+        increment = self.record.increment
+        return timedelta(0) if increment is None or increment.overlap is None else increment.overlap.as_duration()
+
+    def _meets(self, one: Stretch, other: Stretch) -> bool:
+        """Return whether two instances read rows of one time."""
+        return bool(self._overlap) and all(
+            high is not None and (low is None or parse_mark(before_mark(low, self._overlap)) < parse_mark(high))
+            for low, high in ((one.low, other.high), (other.low, one.high))
+        )
+
+    def _within(self, connection: DatabaseConnection, column: DatabaseColumn, stretch: Stretch) -> str:
+        """Return the condition that a row is read: in the stretch, or in the overlap below it."""
+        name, low = connection.dialect.quoted(column.name), stretch.low
+        if stretch.high is None:
+            return "1 = 0"
+        above = f"{name} > {self._literal(before_mark(low, self._overlap))} AND " if low is not None else ""
+        return f"{above}{name} <= {self._literal(stretch.high)}"
+
+    def _literal(self, mark: str) -> str:
+        return literal(parse_mark(mark), self.datasource.type)
+
+    def _window(self, connection: DatabaseConnection, column: DatabaseColumn, subject: str) -> str:
         """Return the condition that a row lies in the period: a time without zone by that of the datasource."""
-        (column,) = _find([increment.column], known, self.record.name, subject)
         kind = column.type.lower().split("(")[0]
         if (column.ddl or "").lower() not in (_CLOCK, _MOMENT, "date"):
             raise OutputMismatchError(
@@ -352,6 +403,21 @@ def _moment(zone: str, clock: "Column") -> "Column":
     from pyspark.sql import functions as sf
 
     return sf.concat(clock.cast("string"), sf.lit(zone)).try_cast("timestamp")
+
+
+def _without_known(
+    frame: "DataFrame", target: OutputTarget, known: InputData, increment: IncrementRecord
+) -> "DataFrame":
+    """Leave out rows that other instances have: with the same key, and the same value of the column."""
+    fitted, there = fit_to_schema(frame, target), read_input(frame.sparkSession, known)
+    names = {name.lower(): name for name in fitted.columns}
+    wanted = [name.lower() for name in dict.fromkeys((*increment.key, increment.column))]
+    if lacking := [name for name in wanted if name not in names]:
+        reason = f"rows are known by {', '.join(lacking)}, which the import leaves out"
+        raise OutputMismatchError(subject=render_subject(target), reason=reason, next_step="Import these columns, too.")
+    found = there.select(*(there[_in_backticks(name)].alias(f"known_{n}") for n, name in enumerate(wanted)))
+    same = [fitted[_in_backticks(names[name])].eqNullSafe(found[f"known_{n}"]) for n, name in enumerate(wanted)]
+    return fitted.join(found, same, "left_anti")
 
 
 def _write_counted(frame: "DataFrame", target: OutputTarget) -> tuple[OutputReport, int]:

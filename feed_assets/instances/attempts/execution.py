@@ -54,6 +54,7 @@ from feed_assets.instances.attempts.attempts import (
     start_attempt,
 )
 from feed_assets.instances.attempts.displacement import OutputPlace
+from feed_assets.instances.attempts.marks import RecordedMarks
 from feed_assets.instances.attempts.staged_outputs import (
     StagedOutput,
     Target,
@@ -310,7 +311,8 @@ class InstanceRunner:
             own = None if target.is_adopted else target.find_report(reports)
             if own is not None and own.judged is not None:
                 target.keep(own.judged)
-            manifest = publish_target(self.context, leased, target, process, nominal_time, self.on_step, task.events)
+            notes, tell = own.notes if own is not None else {}, self.on_step
+            manifest = publish_target(self.context, leased, target, process, nominal_time, tell, task.events, notes)
             done = Published(
                 record=target.record,
                 output=target.edge.name,
@@ -336,7 +338,7 @@ class InstanceRunner:
                 facts=report.reported.facts,
                 column_set=find_column_set(process, target.edge, own.lineage if own else None),
             )
-            payload = {"rows": done.rows, **target.place.details}
+            payload = {"rows": done.rows, **target.place.details, **notes}
             kind, status = FeedEventKind.PRODUCED, FeedInstanceStatus.AVAILABLE
             record_published(self.context, leased, target.lease, key, done, kind, status, payload)
             on_published(done)
@@ -383,11 +385,27 @@ class InstanceRunner:
                     on_progress=self.on_progress,
                 )
             case ImportRecord() as record:
-                datasource, index = context.declared.datasources[record.datasource], process.sequence.index(time)
-                period = (time, process.sequence.at(index + 1))
-                return ImportEngine(record=record, datasource=datasource, root=self.root, period=period)
+                return self._import(leased, task, record)
             case _:
                 assert_never(task.work)
+
+    def _import(self, leased: Leased, task: Task, record: ImportRecord) -> Engine:
+        context, process, time = self.context, task.process, task.nominal_time
+        marks = RecordedMarks(
+            context=context,
+            leased=leased,
+            key=ProcessKey(*process.key, time),
+            attempt=task.attempt,
+            feed=context.plan.feeds[process.outputs[0].feed_key],
+            addresses=task.addresses,
+        )
+        return ImportEngine(
+            record=record,
+            datasource=context.declared.datasources[record.datasource],
+            root=self.root,
+            period=(time, process.sequence.at(process.sequence.index(time) + 1)),
+            marks=marks if process.reads_in_turn else None,
+        )
 
     def _work(self, task: Task, targets: Sequence[StagedOutput]) -> Work:
         process, nominal_time, data, values = task.process, task.nominal_time, task.data, task.values

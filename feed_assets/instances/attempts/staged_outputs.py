@@ -189,9 +189,10 @@ def publish_target(
     nominal_time: datetime,
     tell: OnStep | None,
     events: Mapping[str, Sequence[InputEvent]],
+    notes: Mapping[str, str],
 ) -> Manifest:
-    """Publish an output; its manifest names the `events` of its batch. The guard separates the two steps: before it
-    everything is prepared, after it visible.
+    """Publish an output; its manifest names the `events` of its batch, and has the `notes`. The guard separates the two
+    steps: before it everything is prepared, after it visible.
     """
     flag, name, watch, is_verified = target.record.flag, target.edge.name, Stopwatch(), False
 
@@ -208,7 +209,7 @@ def publish_target(
 
     extra = {"process": process.process, "run": context.run_id, "fence": str(target.lease.token)}
     extra |= {INSTANCE: render_datetime(nominal_time)} if target.record.is_current else {}
-    extra |= render_taken(events)
+    extra |= {**render_taken(events), **notes}
     if target.is_adopted:
         token = f"adopt-{target.staging.token}"
         manifest = adopt_content(target.store, target.path, token, flag=flag, guard=guard, extra=extra)

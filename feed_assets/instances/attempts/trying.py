@@ -50,6 +50,7 @@ from feed_assets.plan.edges import OutputEdge
 from feed_assets.plan.location import compile_location
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.plan.rendering import counted
+from feed_assets.plan.transfers import ImportRecord
 from feed_assets.releases.store import PinnedWork
 from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.settings import Settings
@@ -232,6 +233,7 @@ def _require_possible(process: ProcessRecord, time: datetime, row: ProcessInstan
     refusals = (
         (process.is_flow, "it copies a feed as it is", "Try the process that makes the feed."),
         (bool(process.directories), "a mirror writes straight to its target", "Its plan says what it would do."),
+        (isinstance(process.work, ImportRecord), "its rows come from a database", "Rerun it: the old instance stays."),
         (process.is_elsewhere, "its work runs elsewhere", "Try it there."),
         (not process.outputs, "it has no output: whatever it does, it does elsewhere", "Declare an output."),
         (not process.is_enumerated and row is None, "no batch of this time has been cut", "Name one that has been."),

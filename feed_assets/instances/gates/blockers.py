@@ -97,6 +97,13 @@ class RerunAwaited:
     writers: Mapping[ProcessKey, ProcessInstanceStatus]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierUnread:
+    """It reads what is new since an instance before it that has not succeeded."""
+
+    nominal_time: datetime
+
+
 Blocker: TypeAlias = (
     NotDue
     | NotScheduled
@@ -107,6 +114,7 @@ Blocker: TypeAlias = (
     | RerunAwaited
     | NoSlot
     | NotItsTurn
+    | EarlierUnread
     | LeaseHeld
 )
 
@@ -117,13 +125,15 @@ class Launches:
 
     `ready` has the instances of the process that are READY and not requested, grouped by the definition that governs
     them, oldest first; those of them that ran before are in `again`. `in_flight` counts the runs of the process, and
-    `most` says how many instances a run has.
+    `most` says how many instances a run has. Where each reads after the one before, `unread` is the first that has not
+    succeeded.
     """
 
     ready: tuple[Group, ...]
     in_flight: int
     again: frozenset[datetime] = frozenset()
     most: int = INSTANCES_A_RUN
+    unread: datetime | None = None
 
 
 def existence_blockers(
@@ -166,6 +176,8 @@ def launch_blockers(
         launches: the other instances; this one may be among them.
         real_now: the real time.
     """
+    if launches.unread is not None and launches.unread < nominal_time:
+        return (EarlierUnread(nominal_time=launches.unread),)
     groups = with_instance(launches.ready, record, nominal_time)
 
     def is_launched(busy: int) -> bool:

@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 from feed_assets.context.bulkheads import TickStep
 from feed_assets.context.tick import Tick, tick_step
 from feed_assets.entities.process import Order
+from feed_assets.instances.gates.turns import find_unread
 from feed_assets.instances.late.hanging import find_awaiting
 from feed_assets.instances.late.store import LateChecks
 from feed_assets.log.agenda import AgendaKey, AgendaKind
@@ -332,6 +333,8 @@ def plan_run(connection: Connection, process: ProcessRecord, run_time: timedelta
 
     Copies are made many at once, and are not counted by time.
     """
+    if process.reads_in_turn:
+        return 1
     middle = None if process.is_flow else find_median(connection, process.key)
     return max(1, min(INSTANCES_A_RUN, run_time // middle)) if middle else INSTANCES_A_RUN
 
@@ -416,7 +419,10 @@ def _ready(connection: Connection, tick: Tick) -> Mapping[Key, Sequence[datetime
         cause=Cause.UNDECLARED,
         cause_detail=None,
     )
-    return {key: sorted(times) for key, times in ready.items() if times}
+    unread = find_unread(connection, (key for key in ready if tick.plan.processes[key].reads_in_turn))
+    found = {key: sorted(times) for key, times in ready.items() if times}
+    found = {key: times[:1] if key in unread else times for key, times in found.items()}
+    return {key: times for key, times in found.items() if unread.get(key, times[0]) == times[0]}
 
 
 def find_next(instances: ProcessInstances, process: ProcessRecord) -> list[ProcessInstance]:

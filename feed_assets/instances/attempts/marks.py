@@ -1,0 +1,70 @@
+"""Record how far imports by mark have come: the stretch of an instance is frozen before it is read, and moves the mark
+when it is published; the event and the manifest say it.
+"""
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from feed_assets.catalog.run_metadata import Facts
+from feed_assets.context.operation import AttemptContext
+from feed_assets.engines.databases.marks import KnownStretches, Marks, Stretch
+from feed_assets.engines.errors import InputReadError
+from feed_assets.engines.port import STRETCH, InputData
+from feed_assets.instances.attempts.attempt_inputs import InstanceAddresses
+from feed_assets.instances.attempts.work_data import feed_data
+from feed_assets.instances.errors import EarlierUnreadError
+from feed_assets.instances.gates.turns import find_unread
+from feed_assets.instances.leasing import HeldLeases
+from feed_assets.log.events import EventLog
+from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, FeedKey, ProcessKey
+from feed_assets.plan.records import FeedRecord
+from feed_assets.timing.dates import render_datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedMarks(Marks):
+    """The marks of one feed, for an attempt at one instance of its import."""
+
+    context: AttemptContext
+    leased: HeldLeases
+    key: ProcessKey
+    attempt: int
+    feed: FeedRecord
+    addresses: InstanceAddresses
+
+    def known(self) -> KnownStretches:
+        with self.context.database.read() as connection:
+            unread = find_unread(connection, [self.key[:2]]).get(self.key[:2])
+            facts = [each for each in Facts(connection).of(self.key) if each.category == STRETCH]
+            events = EventLog(connection).for_feed(*self.feed.key, FeedEventKind.PRODUCED)
+        if unread is not None and unread < self.key.nominal_time:
+            raise EarlierUnreadError(process=self.key.process, nominal_time=self.key.nominal_time, earlier=unread)
+        told = {each.nominal_time: str(each.payload[STRETCH]) for each in events if STRETCH in each.payload}
+        if facts:
+            told[self.key.nominal_time] = facts[-1].value
+        found = {time: Stretch(*json.loads(text)) for time, text in told.items()}
+        return KnownStretches(own=found.pop(self.key.nominal_time, None), others=found)
+
+    def freeze(self, stretch: Stretch) -> None:
+        with self.context.database.begin() as connection:
+            self.leased.check_in(connection)
+            said = {"rows": json.dumps(stretch)}
+            Facts(connection).add(self.key, self.attempt, STRETCH, said, self.context.clock.now())
+
+    def rows_of(self, times: Collection[datetime]) -> InputData:
+        keys = [FeedKey(*self.feed.key, time) for time in sorted(times)]
+        with self.context.database.read() as connection:
+            rows = FeedInstances(connection).get_many(keys)
+        for key in keys:
+            if key not in rows or rows[key].status is not FeedInstanceStatus.AVAILABLE:
+                raise InputReadError(
+                    name="overlap",
+                    feed=self.feed.feed,
+                    reason=f"the instance of {render_datetime(key.nominal_time)} is not there, and its rows cannot be "
+                    "told from new ones",
+                    next_step="Write a shorter overlap, or keep instances for longer.",
+                )
+        return feed_data("overlap", self.feed, self.addresses.find("overlap", self.feed, [key[2] for key in keys]))
