@@ -54,6 +54,7 @@ NOT_THERE = {
     "extension job validate",
     "extension list",
     "extension show",
+    "import marks",
     "import new",
     "lineage run",
     "mirror new",

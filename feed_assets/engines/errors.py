@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
+from feed_assets.entities.flow_names import describe_process
 from feed_assets.errors import FeedAssetsError, find_similar
+from feed_assets.timing.dates import render_datetime
 
 
 class EngineError(FeedAssetsError):
@@ -81,6 +84,16 @@ class WorkflowFailedError(EngineError):
         super().__init__(
             f"process {process!r}, instance {nominal_time}: workflow {path!r} failed: {reason}. "
             f"Nothing was published; correct the cause and run the instance again.{tail}"
+        )
+
+
+class EarlierUnreadError(EngineError):
+    """An instance reads what is new since the one before it, which has not been read."""
+
+    def __init__(self, *, process: str, nominal_time: datetime, earlier: datetime) -> None:
+        super().__init__(
+            f"{describe_process(process)} at {render_datetime(nominal_time)} reads what is new since the instance of "
+            f"{render_datetime(earlier)}, which has not succeeded. Run that one first."
         )
 
 

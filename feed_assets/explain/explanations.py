@@ -328,8 +328,7 @@ def _plain(blocker: Blocker, key: ProcessKey) -> Reason:
             return _blocking(ReasonCode.NOT_ITS_TURN, text, {"order": order.value, "ahead": ahead})
         case EarlierUnread(nominal_time=time):
             text = f"it reads what is new since the instance of {render_datetime(time)}, which has not succeeded"
-            command = command_line("why", key.process, time, cluster=key.cluster)
-            return _blocking(ReasonCode.EARLIER_UNREAD, text, {"instance": render_datetime(time)}, command)
+            return _blocking(ReasonCode.EARLIER_UNREAD, text, {"instance": render_datetime(time)})
         case LeaseHeld(lease=lease):
             text = f"{lease.holder} has leased {lease.entity} until at least {rendered(lease.expires_at)}"
             facts = {"entity": lease.entity, "holder": lease.holder, "expires_at": rendered(lease.expires_at)}

@@ -53,16 +53,6 @@ _NEXT = {
 _AGAIN = "Nothing was begun: the instance stays {}. When they are there, run it again."
 
 
-class EarlierUnreadError(LifecycleError):
-    """An instance reads what is new since the one before it, which has not been read."""
-
-    def __init__(self, *, process: str, nominal_time: datetime, earlier: datetime) -> None:
-        super().__init__(
-            f"{describe_process(process)} at {render_datetime(nominal_time)} reads what is new since the instance of "
-            f"{render_datetime(earlier)}, which has not succeeded. Run that one first."
-        )
-
-
 class NotNeededError(LifecycleError):
     """An instance does not need the run any more: another one made it before this one had its lease."""
 

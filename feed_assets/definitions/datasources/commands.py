@@ -10,6 +10,7 @@ from feed_assets.parameters import Force, Target
 if TYPE_CHECKING:
     from feed_assets.context.operation import OperationContext
     from feed_assets.definitions.datasources.asking import CheckedDatasource, ColumnList, TableList
+    from feed_assets.definitions.datasources.marks import ImportedStretch
     from feed_assets.definitions.templates import Template
 
 GROUPS = {
@@ -17,7 +18,7 @@ GROUPS = {
 
     DATASOURCE is one that is declared; its readonly interface is asked, or else its write interface.
     """,
-    "import": "Make feeds of tables of databases.",
+    "import": "Make feeds of tables of databases, and show how far imports have come.",
 }
 
 Datasource = Annotated[str, Param("The datasource.", argument=True, of=(Kind.DATASOURCE,))]
@@ -75,6 +76,22 @@ def list_columns(
     from feed_assets.definitions.datasources.asking import list_columns
 
     return list_columns(context, datasource, table)
+
+
+@operation(
+    "import marks",
+    none="no instance was imported yet",
+    table="cluster, instance=nominal_time, above, up to=upto, rows, recorded=recorded_at:seconds",
+    rows="stretches",
+    example="orders",
+)
+def list_marks(
+    context: "OperationContext", *, feed: Annotated[str, Param("The feed.", argument=True, of=(Kind.FEED,))]
+) -> "tuple[ImportedStretch, ...]":
+    """Show which rows of the table each instance of FEED has that was imported by mark, newest first."""
+    from feed_assets.definitions.datasources.marks import list_marks
+
+    return list_marks(context, feed)
 
 
 @operation(

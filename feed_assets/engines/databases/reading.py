@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -79,10 +79,11 @@ class ImportEngine(Engine):
     root: Path
     period: tuple[datetime, datetime]
     marks: Marks | None = None
+    java: Callable[[], AbstractContextManager[JavaMachine]] = JavaMachine
 
     def run(self, work: Work, session: "Callable[[], SparkSession]") -> WorkReport:
         (target,) = work.outputs
-        with JavaMachine() as machine, self._open(machine) as connection, reporting_failures(work):
+        with self.java() as machine, self._open(machine) as connection, reporting_failures(work):
             start, source = begin_moment(connection), self._source(connection)
             known, subject = connection.describe(source), render_subject(target)
             stretch, others = None, list[datetime]()

@@ -10,11 +10,10 @@ from datetime import datetime
 from feed_assets.catalog.run_metadata import Facts
 from feed_assets.context.operation import AttemptContext
 from feed_assets.engines.databases.marks import KnownStretches, Marks, Stretch
-from feed_assets.engines.errors import InputReadError
+from feed_assets.engines.errors import EarlierUnreadError, InputReadError
 from feed_assets.engines.port import STRETCH, InputData
 from feed_assets.instances.attempts.attempt_inputs import InstanceAddresses
 from feed_assets.instances.attempts.work_data import feed_data
-from feed_assets.instances.errors import EarlierUnreadError
 from feed_assets.instances.gates.turns import find_unread
 from feed_assets.instances.leasing import HeldLeases
 from feed_assets.log.events import EventLog

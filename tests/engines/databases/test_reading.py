@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from feed_assets.engines.databases.connections import Value
 from feed_assets.engines.databases.reading import ImportEngine, parts_between
 from feed_assets.engines.errors import OutputMismatchError, ServiceAwayError, ServiceError
+from feed_assets.engines.java.machine import JavaMachine
 from feed_assets.engines.port import OutputTarget, Work, WorkReport
 from feed_assets.entities.content.event_messages import NO_ROWS
 from feed_assets.entities.datasource import IncrementBy
@@ -52,7 +53,7 @@ def test_each_row_is_in_one_part_also_one_without_a_value(low: Any, high: Any, p
 
 
 @pytest.fixture
-def read(spark: SparkSession, tmp_path: Path) -> Read:
+def read(spark: SparkSession, machine: JavaMachine, tmp_path: Path) -> Read:
     def run(
         shop: Shop,
         *,
@@ -83,7 +84,8 @@ def read(spark: SparkSession, tmp_path: Path) -> Read:
         )
         what = {"table": "orders"} if "query" not in record else {"table": None}
         meant = ImportRecord(datasource="shop", **{**what, **record})
-        engine = ImportEngine(record=meant, datasource=datasource, root=tmp_path, period=(NIGHT, NEXT))
+        period, java = (NIGHT, NEXT), lambda: nullcontext(machine)
+        engine = ImportEngine(record=meant, datasource=datasource, root=tmp_path, period=period, java=java)
         return engine.run(work, lambda: (meanwhile(), spark)[1])
 
     return run

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from feed_assets.engines.errors import EarlierUnreadError
 from feed_assets.entities.datasource import Datasource
 from feed_assets.entities.feed import Feed
-from feed_assets.instances.errors import EarlierUnreadError
 from feed_assets.log.records import ProcessInstanceStatus
 from tests.instances.harness import START, LifecycleHarness, feed
 from tests.shops import PASSWORD, Shop, mariadb_port, postgres_port, shop_postgres
