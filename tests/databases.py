@@ -13,9 +13,10 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from sqlalchemy import URL, Engine, create_engine, event, make_url, text
+from sqlalchemy import URL, Engine, create_engine, create_mock_engine, event, make_url, text
 
-from feed_assets.sql.database import Database, open_database
+from feed_assets.sql.database import SCHEMA_REVISION, Database, open_database
+from feed_assets.sql.tables import VERSION_TABLE, load_tables
 
 _schemas = count(1)
 _engines: dict[str, Engine] = {}
@@ -33,11 +34,17 @@ def create_schema(server_url: str) -> str:
 
 
 def open_migrated(url: str) -> Database:
-    """Open an empty database with our tables; on SQLite they come as a copy, which takes a part of the time."""
+    """Open an empty database with our tables. On SQLite they come as a copy, in a schema of PostgreSQL from one text:
+    this takes a part of the time.
+    """
     database = open_database(url)
     file = make_url(url).database
     if database.dialect == "sqlite" and file and not Path(file).exists():
         lay_tables(Path(file))
+    if "-csearch_path" in url:
+        with database._engine.begin() as connection:
+            if connection.exec_driver_sql(f"SELECT to_regclass('{VERSION_TABLE}')").scalar() is None:
+                connection.exec_driver_sql(_tables_of_postgresql())
     database.migrate()
     return database
 
@@ -72,6 +79,15 @@ def _migrated_file() -> Path:
     database.migrate()
     database.close()
     return folder / "state.db"
+
+
+@cache
+def _tables_of_postgresql() -> str:
+    """What `Database.migrate` says to an empty schema."""
+    statements: list[str] = []
+    server = create_mock_engine("postgresql+psycopg2://", lambda each, *_: statements.append(str(each.compile(server))))
+    load_tables().create_all(server, checkfirst=False)
+    return ";".join([*statements, f"INSERT INTO {VERSION_TABLE} VALUES ('{SCHEMA_REVISION}')"])
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=[pytest.mark.server, pytest.mark.drill])])

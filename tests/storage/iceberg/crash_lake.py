@@ -12,9 +12,13 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 from tests.lakes import BY_REGION, Lake, write
+
+for each in ("pyiceberg.catalog.sql", "feed_assets.storage.iceberg.store", "feed_assets.storage.iceberg.trash"):
+    import_module(each)  # else each child does so, which takes it most of its time
 
 PATH, OTHER = "region=eu", "region=us"
 OLD, NEW = [1, 2], [3, 4, 5]

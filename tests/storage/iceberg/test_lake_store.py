@@ -160,9 +160,8 @@ def _publish_elsewhere(folder: Path, storage: str, options: dict[str, object], r
 def test_two_processes_write_two_partitions_at_once(tmp_path: Path, s3_options: dict[str, object]) -> None:
     storage = f"s3://{BUCKET}/{tmp_path.name}"
     Lake(tmp_path, storage, s3_options).make("clicks")
-    context = multiprocessing.get_context("spawn")
     others = [
-        context.Process(target=_publish_elsewhere, args=(tmp_path, storage, s3_options, region))
+        PROCESSES.Process(target=_publish_elsewhere, args=(tmp_path, storage, s3_options, region))
         for region in ("eu", "us")
     ]
     for other in others:
