@@ -3,42 +3,27 @@
 import json
 import os
 import random
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
-import feed_assets
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Availability
 from feed_assets.transfer.requests import CopyStatus
 from tests.drills import drill_seed, sized
+from tests.processes import PROCESSES
 from tests.storage.trees import memory_folder
 from tests.transfer.sides import FLAG, PATH, Pair, Place, local_place, pattern, s3_place
 from tests.transfer.watching import Watch, watched_stores
 
-PROJECT = Path(feed_assets.__path__[0]).parent
 pytestmark = [pytest.mark.long, pytest.mark.sample, pytest.mark.timeout(sized(900, 3600))]
 KILLS = sized(2, 40)
-COPIER = """
-import json
-import sys
-from pathlib import Path
-from tests.drills import drill_seed, sized
-from tests.transfer.sides import Pair, local_place, s3_place
-options = json.loads(sys.argv[4])
-target = s3_place(options, sys.argv[2]) if options else local_place(Path(sys.argv[2]))
-pair = Pair(local_place(Path(sys.argv[1])), target)
-target.availability()  # whoever connects to a storage needs a while for that
-print("ready", flush=True)
-print(pair.copy(bandwidth=int(sys.argv[3]) or None, task_bandwidth=None).status, flush=True)
-"""
 
 
 @pytest.fixture
@@ -130,13 +115,24 @@ def copy_until_killed(
     source: Path, target: Path | str, seconds: float, bandwidth: int, options: Mapping[str, object] | None = None
 ) -> bool:
     """Whether the copier was killed before it had ended. With `options` the target is a name on S3."""
-    command = [sys.executable, "-c", COPIER, str(source), str(target), str(bandwidth), json.dumps(options or {})]
-    with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True) as copier:
-        assert copier.stdout is not None
-        assert copier.stdout.readline() == "ready\n"
-        time.sleep(seconds)
-        copier.kill()
-        return copier.wait() != 0
+    ours, theirs = PROCESSES.Pipe(duplex=False)
+    copier = PROCESSES.Process(target=_copy, args=(source, target, bandwidth, options, theirs))
+    copier.start()
+    theirs.close()
+    assert ours.recv() == "ready"
+    time.sleep(seconds)
+    copier.kill()
+    copier.join()
+    return copier.exitcode != 0
+
+
+def _copy(
+    source: Path, target: Path | str, bandwidth: int, options: Mapping[str, object] | None, pipe: Connection
+) -> None:
+    pair = Pair(local_place(source), s3_place(options, str(target)) if options else local_place(Path(target)))
+    pair.target.availability()  # whoever connects to a storage needs a while for that
+    pipe.send("ready")
+    pair.copy(bandwidth=bandwidth or None, task_bandwidth=None)
 
 
 def test_a_copier_that_is_killed_leaves_the_old_or_the_new_instance_and_the_next_one_goes_on(folder: Path) -> None:

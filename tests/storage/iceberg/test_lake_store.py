@@ -1,7 +1,6 @@
 """Feeds in Iceberg tables: what is there, publications beside others, removals with undo, late rows, whole tables."""
 
 import itertools
-import multiprocessing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from feed_assets.storage.records import Availability, Clearing, Guard, Manifest,
 from tests.databases import create_schema
 from tests.drills import drill, sized
 from tests.lakes import BY_DAY, BY_REGION, PLAIN, SCHEMA, Lake, append, compact, delete_rows, write
+from tests.processes import PROCESSES
 from tests.storage.conftest import BUCKET
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
