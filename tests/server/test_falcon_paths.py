@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 from feed_assets.sql.database import Database
 from tests.cli.project import must
 from tests.cli.test_golden import FIRST, record_instances, record_late
+from tests.definitions.extensions.samples import files_of, lay
 from tests.definitions.verbs.harness import COUNTING, COUNTS
 from tests.server.project import open_project, serve
 
@@ -138,6 +139,28 @@ def test_entities_are_suspended_and_resumed(client: TestClient) -> None:
     for verb, state in (("suspend", "SUSPENDED"), ("resume", "RUNNING"), ("schedule", "RUNNING")):
         assert client.post(f"/api/entities/{verb}/process/counting").json()["status"] == "SUCCEEDED"
         assert message_of(ask(client, "entities/status/process/counting")) == f"default/{state}\n"
+
+
+def test_a_job_of_an_extension_is_changed_as_a_whole_and_its_entities_are_not(
+    client: TestClient, project: tuple[Path, Database]
+) -> None:
+    must("extension", "register", str(lay(project[0] / "recipe", files_of())))
+    (project[0] / "tables.yaml").write_text("tables: [{name: orders, hours: 1}]")
+    (project[0] / "empty.sql").write_text("select 1")
+    must("extension", "job", "submit", "shop-tables", "nightly", "--file", str(project[0] / "tables.yaml"))
+    assert message_of(ask(client, "extension/describe/shop-tables")) == "default/# Tables of a shop\n"
+    for verb, state in (("schedule", "RUNNING"), ("suspend", "SUSPENDED"), ("resume", "RUNNING")):
+        assert client.post(f"/api/extension/{verb}/nightly").json()["status"] == "SUCCEEDED"
+        assert message_of(ask(client, "entities/status/feed/nightly-orders")) == f"default/{state}\n"
+    for method, path in (("POST", "entities/suspend"), ("DELETE", "entities/delete")):
+        refused = client.request(method, f"/api/{path}/feed/nightly-orders")
+        assert (refused.status_code, refused.json()["status"]) == (400, "FAILED")
+        assert "it belongs to job 'nightly'" in message_of(refused.json())
+    assert client.post("/api/extension/disable/shop-tables").json()["status"] == "SUCCEEDED"
+    assert "it is disabled" in message_of(client.post("/api/extension/schedule/nightly").json())
+    assert client.post("/api/extension/enable/shop-tables").json()["status"] == "SUCCEEDED"
+    assert client.delete("/api/extension/delete/nightly").json()["status"] == "SUCCEEDED"
+    assert client.post("/api/extension/unregister/shop-tables").json()["status"] == "SUCCEEDED"
 
 
 def test_instances(client: TestClient) -> None:

@@ -38,7 +38,7 @@ from feed_assets.loading.yaml_nodes import iter_documents, parse_scalar
 from feed_assets.loading.yaml_writer import content_of
 from feed_assets.masking import is_name_of_credential
 
-_REFERENCE = re.compile(r"(\$?)\$\{(param(?:\.[\w-]+)+|item(?:\.[\w-]+)*)\}")  # ${param.name}, ${item.key}, ${item}
+_REFERENCE = re.compile(r"(\$?)\$\{((?:param|item)(?:\.[\w-]+)*\??)\}")  # ${param.name}, ${item.key}, ${item.where?}
 _PROPERTIES = re.compile(r"\A(?:\s*[#!].*\n|\s*\n)*\s*[\w.-]+\s*=")  # jobName=nightly
 _EACH, _PARAM, _ITEM, _JOB = "each", "param", "item", "job"
 _ENVIRONMENT = "${env:"
@@ -306,10 +306,12 @@ class _Filling:
 
     def _find(self, name: str, path: FieldPath) -> object:
         found: object = self._values
-        for part in name.split("."):
+        for part in name.removesuffix("?").split("."):
             if not isinstance(found, Mapping) or part not in found:
+                if name.endswith("?"):
+                    return None
                 close = closest(part, found) if isinstance(found, Mapping) else None
-                remedy = f"Did you mean {close!r}?" if close else "Give it one; null leaves out what it stands for."
+                remedy = f"Did you mean {close!r}?" if close else "Give it one, or write ? behind it."
                 self._issues.add(self._sources.locate(path), "unresolved", f"${{{name}}} has no value", remedy)
                 return _ABSENT
             found = found[part]

@@ -23,7 +23,10 @@ from feed_assets.sql.rows import TableStore
 
 GROUP = "feed_assets.extensions"
 """The entry points of packages with extensions: `NAME = package`, whose folder has the files of the recipe."""
-_OURS = {"directory-mirror": "feed_assets.replication.mirrors.recipe"}
+_OURS = {
+    "database-import": "feed_assets.definitions.extensions.ours.database_import",
+    "directory-mirror": "feed_assets.replication.mirrors.recipe",
+}
 _NOTE = "extension/"
 _FILES, _DISABLED = "files", "disabled"
 _SUFFIXES = (".yaml", ".yml")

@@ -265,6 +265,7 @@ _DATA = "cluster, instance=nominal_time, status, uri=url, creationTime=created_a
 _ENTITY = "type=kind, name, status, tags=tags:tag, pipelines=pipelines:pipeline, clusters=clusters:cluster"
 _NEIGHBOUR = "cluster, entityName=name, entityType=kind:upper, instanceTime=nominal_time"
 
+_STATES = ("schedule", "suspend", "resume")
 _ENTITIES = _bare("entities", _ENTITY)
 _LOCATIONS = _listed("feed", "feeds", "feedName=feed, clusterName=cluster, locationType=type:upper", "SUCCESS")
 _SUMMARIES = _listed("entitySummaries", "entities", "type=kind, name, status, instances=:instances")
@@ -314,6 +315,11 @@ FALCON = (
         for each in ("kill", "suspend", "resume")
     ),
     _post_one("instance/rerun", "instance rerun", _ACTED, f"{_RANGE}, force", given=_range),
+    *(_post(f"extension/{each}/{{name}}", f"extension job {each}", _outcomes, "name") for each in _STATES),
+    _row("extension/delete/{name}", "extension job delete", _outcomes, "name", method="DELETE"),
+    *(_post(f"extension/{each}/{{name}}", f"extension {each}", _outcomes, "name") for each in ("enable", "disable")),
+    _post("extension/unregister/{name}", "extension unregister", _outcomes, "name"),
+    _row("extension/describe/{name}", "extension describe", lambda text, _: _told(text.rstrip()), "name"),
     _plain("metadata/discovery/{type}/list", "entity list", _dimensions, "cluster=", given=_dimension, statuses={}),
     _plain(
         "metadata/discovery/{name}/replication-metrics/list", "replication status", _metrics, _COPIES, given=_of_feed

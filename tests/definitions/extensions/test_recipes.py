@@ -61,6 +61,12 @@ def test_a_value_is_never_read_as_yaml_nor_filled_again(text: str) -> None:
     assert made(files_of(), owner=text)[0]["description"] == text
 
 
+def test_a_part_of_an_entry_may_be_missing_if_it_is_said_so() -> None:
+    feeds = FEEDS.replace("format: csv", "format: ${item.format?}")
+    assert "format" not in made(files_of(feeds=feeds))[0]
+    assert made(files_of(feeds=feeds), tables=[{**TABLES[0], "format": "json"}])[0]["format"] == "json"
+
+
 def test_a_dollar_before_a_reference_leaves_it() -> None:
     feeds = FEEDS.replace("description: ${param.owner}", "description: $${param.owner}")
     assert made(files_of(feeds=feeds))[0]["description"] == "${param.owner}"

@@ -4,12 +4,15 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from feed_assets.context.errors import VerbRefusedError
 from feed_assets.definitions.extensions import jobs, registry
-from feed_assets.definitions.extensions.recipes import Given
+from feed_assets.definitions.extensions.recipes import Given, make_entities
 from feed_assets.definitions.verbs.verb_results import VerbResult
 from feed_assets.entities.common import Kind
+from feed_assets.entities.feed import Feed
+from feed_assets.loading.entity_files import Values
 from tests.definitions.extensions.samples import RECIPE, files_of, lay
 from tests.definitions.verbs.harness import CLUSTER, EntityHarness
 
@@ -23,6 +26,7 @@ FALCON = {
     "targetCluster": "primary",
     "removeDeletedFiles": "true",
 }
+VALUES = Values(variables={}, environ={})
 
 
 @pytest.fixture
@@ -51,7 +55,7 @@ def test_row_137_an_extension_of_a_package_is_named_by_its_version(
     lay(site / "packed_shop/tables", files_of(RECIPE.replace("shop-tables", "packed")))
     monkeypatch.syspath_prepend(str(site))
     shown = {each.extension.name: each.extension.made_by for each in registry.list_extensions(harness.context())}
-    assert shown.keys() == {"directory-mirror", "packed"}
+    assert shown.keys() == {"database-import", "directory-mirror", "packed"}
     assert shown["packed"] == "packed-shop 1.2"
     submit(harness, "packed", tables=[])
     (job,) = jobs.list_jobs(harness.context())
@@ -76,6 +80,32 @@ def test_a_package_that_cannot_be_imported_is_named(harness: EntityHarness, monk
     monkeypatch.syspath_prepend(str(harness.folder / "site"))
     with pytest.raises(VerbRefusedError, match="its package broken_shop cannot be used: ModuleNotFoundError"):
         registry.find_extension(harness.context(), "broken")
+
+
+def test_a_feed_of_each_table_is_imported_as_it_is_asked(harness: EntityHarness) -> None:
+    shop = {"kind": "datasource", "name": "shop", "type": "postgres", "driver": {"class": "a.Driver", "jars": ["a.jar"]}}
+    readonly = {"readonly": {"endpoint": "jdbc:postgresql://nowhere/shop"}}
+    (harness.folder / "entities/shop.yaml").write_text(
+        yaml.safe_dump({**shop, "interfaces": readonly, "credential": {"user": "ann", "password": "x"}})
+    )
+    tables = [
+        {"feed": "orders", "table": "public.orders", "split_by": "id", "mappers": 4},
+        {"feed": "items", "table": "i"},
+    ]
+    given = {"datasource": "shop", "cluster": "primary", "start": "2013-11-01T00:00Z", "tables": tables}
+    planned = jobs.validate_job(
+        harness.context(), "database-import", "shop", Given(values={**given, "folder": "/shop"})
+    )
+    assert [each.label for each in planned.difference.entities] == ["feed 'items'", "feed 'orders'"]
+    assert [each.message for each in planned.errors] == []
+    extension = registry.find_extension(harness.context(), "database-import")
+    orders, items = make_entities(extension, given, VALUES, "shop")
+    assert isinstance(orders.entity, Feed)
+    source = orders.entity.clusters["primary"].import_
+    assert source is not None
+    assert (source.source.table, source.arguments) == ("public.orders", {"--split-by": "id", "--num-mappers": "4"})
+    assert items.content["clusters"]["primary"]["import"]["arguments"] == {}
+    assert orders.content["locations"]["data"] == "/orders/${YEAR}-${MONTH}-${DAY}"
 
 
 @pytest.mark.parametrize("given", [MIRROR, FALCON], ids=["ours", "those of Falcon"])
