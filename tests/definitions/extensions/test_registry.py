@@ -83,7 +83,8 @@ def test_a_package_that_cannot_be_imported_is_named(harness: EntityHarness, monk
 
 
 def test_a_feed_of_each_table_is_imported_as_it_is_asked(harness: EntityHarness) -> None:
-    shop = {"kind": "datasource", "name": "shop", "type": "postgres", "driver": {"class": "a.Driver", "jars": ["a.jar"]}}
+    driver = {"driver": {"class": "a.Driver", "jars": ["a.jar"]}}
+    shop = {"kind": "datasource", "name": "shop", "type": "postgres", **driver}
     readonly = {"readonly": {"endpoint": "jdbc:postgresql://nowhere/shop"}}
     (harness.folder / "entities/shop.yaml").write_text(
         yaml.safe_dump({**shop, "interfaces": readonly, "credential": {"user": "ann", "password": "x"}})
