@@ -48,6 +48,7 @@ class TickStep(StrEnum):
 
     DEFINITIONS = "definitions"  # what the location declares
     RECONCILIATION = "reconciliation"  # the runs of the cluster
+    STAGED_TABLES = "staged tables"  # an export
     SPARK = "Spark"  # a Spark Connect server
     STAGING_SWEEP = "staging sweep"  # the address of a store
     STORAGE = "storage"  # the endpoint of stores
@@ -84,7 +85,13 @@ class TickStep(StrEnum):
                 return Kind.FEED
             case TickStep.REGISTRATIONS:
                 return Kind.FEED
-            case TickStep.PAST_ARRIVALS | TickStep.RETRIES | TickStep.INSTANCES | TickStep.TRIGGERS:
+            case (
+                TickStep.STAGED_TABLES
+                | TickStep.PAST_ARRIVALS
+                | TickStep.RETRIES
+                | TickStep.INSTANCES
+                | TickStep.TRIGGERS
+            ):
                 return Kind.PROCESS
             case TickStep.GATES | TickStep.UPDATES | TickStep.NOTICES | TickStep.REQUESTS:
                 return Kind.PROCESS

@@ -111,6 +111,13 @@ class ServiceAwayError(ServiceError):
     """It cannot be reached."""
 
 
+class ExportRefusedError(EngineError):
+    """The rows of an instance do not fit the table that they are exported to; `table` says which and where it is."""
+
+    def __init__(self, *, table: str, reason: str, next_step: str) -> None:
+        super().__init__(f"nothing is exported to the table {table}: {reason}. {next_step}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeFault:
     """A fault: its reason and the next step, and the line of the file if it has one.

@@ -139,10 +139,16 @@ class IncrementBy(StrEnum):
 
 
 class LoadType(StrEnum):
-    """Whether an export leaves out rows that the table lacks, or inserts them."""
+    """How an export writes rows.
+
+    UPDATE_ONLY changes the rows of the table that have the key of one, ALLOW_INSERT inserts the others, too. INSERT
+    refuses a key that the table has with other values. REPLACE deletes the rows of the instance before.
+    """
 
     UPDATE_ONLY = "updateonly"
     ALLOW_INSERT = "allowinsert"
+    INSERT = "insert"
+    REPLACE = "replace"
 
 
 class Extract(EntityModel):
@@ -162,6 +168,11 @@ class Extract(EntityModel):
     key: tuple[FilledText, ...] = ()
     history: bool = False
     consistent: bool = True
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the newest due instance alone is read, with the whole table."""
+        return self.increment is None and not self.history
 
     @property
     def increment(self) -> IncrementBy | None:
@@ -217,9 +228,10 @@ class Import(EntityModel):
 
 
 class Load(EntityModel):
-    """The options for writing rows."""
+    """The options for writing rows; `instance_column` is that of the table with the nominal time of each instance."""
 
     type: LoadType
+    instance_column: FilledText | None = None
 
 
 class ExportTarget(EntityModel):
@@ -232,8 +244,16 @@ class ExportTarget(EntityModel):
     fields: Fields | None = None
 
 
+UPDATE_KEY = "--update-key"
+INPUT_NULL_STRING, INPUT_NULL_OTHER = "--input-null-string", "--input-null-non-string"
+
+
 class Export(EntityModel):
-    """An export of each instance; `arguments` are options of the exporter."""
+    """An export of each instance; `arguments` are those of Sqoop that mean something here."""
 
     target: ExportTarget
     arguments: Map[PropertyName, Text] = EMPTY
+
+    def argument(self, name: str) -> str | None:
+        """Return the value of an argument."""
+        return next((value.strip() for key, value in self.arguments.items() if key.lower() == name), None)

@@ -339,6 +339,10 @@ class Feed(Entity):
         is_dated = self.is_expected and not self.is_current and self.has_data and self.lies_on(cluster)
         return entry.import_ if is_dated and entry.type is ClusterRole.SOURCE else None
 
+    def export_on(self, cluster: str) -> Export | None:
+        """Return the export of the instances on a cluster that have data there."""
+        return self.clusters[cluster].export if self.has_data and self.lies_on(cluster) else None
+
     def retention_stage_on(self, cluster: str) -> RetentionStage | None:
         """Return the retention stage in force on a cluster: its own, else the feed's."""
         own = self.clusters[cluster].lifecycle

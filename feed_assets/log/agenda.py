@@ -40,6 +40,7 @@ class AgendaKind(StrEnum):
     RETENTION = "retention"
     QUALITY = "quality"
     REGISTRATION = "registration"
+    STAGED_TABLES = "staged tables"
 
     @property
     def entity_kind(self) -> Kind:

@@ -42,6 +42,7 @@ from feed_assets.entities.replication import (
 )
 from feed_assets.entities.triggers import OnUpdate
 from feed_assets.issues import EntityKey, SourceMap
+from feed_assets.plan.compile_exports import compile_export
 from feed_assets.plan.compile_imports import compile_import
 from feed_assets.plan.copy_records import CopyOptions, CopyRecord, Directory, MirrorRecord, OnError, StoreAddress
 from feed_assets.plan.datasources import compile_datasource
@@ -317,6 +318,8 @@ class _Compiler:
             yield compile_flow(self._bundle, feed, source, cluster, self._facts(feed))
         if (declared := feed.import_on(cluster)) is not None and self._bundle.find_cluster(cluster) is not None:
             yield compile_import(self._bundle, feed, cluster, declared, self._facts(feed))
+        if (exported := feed.export_on(cluster)) is not None and self._bundle.find_cluster(cluster) is not None:
+            yield compile_export(self._bundle, feed, cluster, exported, self._facts(feed))
 
     def process(self, process: Process, cluster: str) -> ProcessRecord:
         sequence, mirror = process.sequence_on(cluster), process.workflow.mirror

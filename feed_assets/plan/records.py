@@ -25,7 +25,7 @@ from feed_assets.issues import EntityKey
 from feed_assets.plan.copy_records import CopyRecord, Directory, MirrorRecord, StoreAddress
 from feed_assets.plan.datasources import DatasourceRecord
 from feed_assets.plan.edges import InputEdge, Key, OutputEdge, TriggerInput, TriggerRecord
-from feed_assets.plan.transfers import ImportRecord
+from feed_assets.plan.transfers import ExportRecord, ImportRecord
 from feed_assets.receivers import Channel
 from feed_assets.timing.sequence import Frequency, InstanceSequence
 from feed_assets.timing.templates import PathTemplate
@@ -335,7 +335,7 @@ class LateRecord:
     workflows: tuple[tuple[str, Workflow], ...]
 
 
-EngineWork: TypeAlias = Workflow | MirrorRecord | ImportRecord
+EngineWork: TypeAlias = Workflow | MirrorRecord | ImportRecord | ExportRecord
 """The work of an engine, which makes one instance after the other."""
 
 AnyWork: TypeAlias = EngineWork | CopyRecord
@@ -470,6 +470,8 @@ class ProcessRecord:
                 return [source.url for source, _ in directories], [target.url for _, target in directories]
             case ImportRecord(datasource=name, table=str(table)):
                 return [f"{TABLE}/{name}/{table}"], []
+            case ExportRecord(datasource=name, table=table):
+                return [], [f"{TABLE}/{name}/{table}"]
             case _:
                 return [], []
 
@@ -490,7 +492,7 @@ class ProcessRecord:
                 text = ", ".join(f"{source.url} → {target.url}" for source, target in directories)
             case CopyRecord(source=cluster):
                 text = f"from {cluster}"
-            case ImportRecord():
+            case ImportRecord() | ExportRecord():
                 text = self.work.text
             case _:
                 assert_never(self.work)

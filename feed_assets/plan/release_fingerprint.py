@@ -14,7 +14,14 @@ from types import MappingProxyType
 
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.common import Kind
-from feed_assets.entities.datasource import NULL_STRING, Import
+from feed_assets.entities.datasource import (
+    INPUT_NULL_OTHER,
+    INPUT_NULL_STRING,
+    NULL_STRING,
+    UPDATE_KEY,
+    Export,
+    Import,
+)
 from feed_assets.entities.feed import Feed, Instances
 from feed_assets.entities.process import Process
 from feed_assets.issues import FieldPath
@@ -283,6 +290,23 @@ def import_fingerprint(bundle: Bundle, feed: Feed, cluster: str, declared: Impor
     return fingerprint.render()
 
 
+def export_fingerprint(bundle: Bundle, feed: Feed, cluster: str, declared: Export) -> str:
+    """Return a text that changes exactly when a new release of an export is needed: when it is written otherwise or
+    elsewhere, or the facts of the feed and the cluster, as in `release_fingerprint`, are others.
+    """
+    place, entry = bundle.get_cluster(cluster), feed.clusters[cluster]
+    target = declared.target.model_dump(mode="json", exclude_defaults=True, exclude={"version"})
+    target["arguments"] = [declared.argument(name) for name in (UPDATE_KEY, INPUT_NULL_STRING, INPUT_NULL_OTHER)]
+    fingerprint = ReleaseFingerprint(
+        facts=_digest([_VERSION, "export", target, _feed_facts(bundle, feed.name, cluster)]),
+        start=render_datetime(entry.validity.start),
+        has_late=feed.late_arrival is not None,
+        cluster=_digest(place.model_dump(mode="json", include=set(_HARD[Kind.CLUSTER]))),
+        is_lagging=entry.version < place.version,
+    )
+    return fingerprint.render()
+
+
 def _digest(content: object) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
 
@@ -323,6 +347,8 @@ def _weigh_entry(kind: Kind, path: FieldPath) -> Weight:
         return Weight.RELEASE
     if kind is Kind.PROCESS:
         return Weight.SOFT if path[0] == "sla" else Weight.RELEASE
+    if path[:2] == ("export", "target"):
+        return Weight.RELEASE if path[2:] != ("version",) else Weight.SOFT
     return Weight.RELEASE if path[0] in ("locations", "table") and not _is_accompanying_location(path) else Weight.SOFT
 
 

@@ -1,9 +1,9 @@
-"""What imports of feeds compile to."""
+"""What imports and exports of feeds compile to."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from feed_assets.entities.datasource import IncrementBy
+from feed_assets.entities.datasource import IncrementBy, LoadType
 from feed_assets.timing.sequence import Frequency
 
 
@@ -55,3 +55,32 @@ class ImportRecord:
         """What is done, for people."""
         by = f", by {self.increment.by} of {self.increment.column}" if self.increment is not None else ""
         return f"from {self.name}{by}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportRecord:
+    """The table of a datasource that an instance of a feed is written to, and how.
+
+    `key` are the columns by which rows are found in the table. With `instance_column` the rows of an instance have its
+    nominal time there, which is a day of its own if it `is_daily`. `columns` are those that are written, or are left
+    out if they are `excluded`; none are all. A text that is `null_string` is null in a column of texts, one that is
+    `null_other` in any other. At most `connections` write at once.
+    """
+
+    engine: ClassVar[str] = "export"
+    datasource: str
+    table: str
+    load: LoadType
+    key: tuple[str, ...] = ()
+    instance_column: str | None = None
+    columns: tuple[str, ...] = ()
+    excluded: bool = False
+    null_string: str | None = None
+    null_other: str | None = None
+    connections: int = 4
+    is_daily: bool = False
+
+    @property
+    def text(self) -> str:
+        """What is done, for people."""
+        return f"to table {self.table} of {self.datasource}, {self.load}"

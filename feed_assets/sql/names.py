@@ -37,7 +37,7 @@ class Renaming:
     clusters: tuple[str, ...] = ()
 
     def names(self, kind: str) -> Mapping[str, str]:
-        """Return the new names, by the old ones, of what columns call feeds, or processes and flows.
+        """Return the new names, by the old ones, of what columns call feeds, or processes, flows and transfers.
 
         >>> Renaming(kind=Kind.FEED, old="a", new="b", clusters=("east",)).names(Kind.PROCESS)
         {'a@east': 'b@east', 'a.import': 'b.import', 'a.export': 'b.export'}

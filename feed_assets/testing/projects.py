@@ -18,8 +18,9 @@ from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.cluster import Cluster, SparkConfig
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import DefinitionsError
+from feed_assets.entities.feed import Feed
 from feed_assets.entities.flow_names import describe_process
-from feed_assets.entities.maps import EMPTY
+from feed_assets.entities.maps import EMPTY, FrozenMap
 from feed_assets.explain.explanations import explain_instance
 from feed_assets.instances.arrival.arrival_notices import Notice, NoticeResult, record_notice
 from feed_assets.loading.bundles import load_files
@@ -337,7 +338,10 @@ def _load(settings: Settings, now: datetime) -> Sequence[AnyEntity]:
 
 
 def _relocate(declared: Declared, data: Path) -> Declared:
-    """Return what is declared; a cluster with a storage and a Spark of this machine."""
+    """Return what is declared; a cluster with a storage and a Spark of this machine, a feed without exports."""
+    if isinstance(declared, Feed):
+        clusters = {name: each.model_copy(update={"export": None}) for name, each in declared.clusters.items()}
+        return declared.model_copy(update={"clusters": FrozenMap(clusters)})
     if not isinstance(declared, Cluster):
         return declared
     spark = SparkConfig(master="local[2]", conf=declared.spark.conf)

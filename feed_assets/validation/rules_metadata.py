@@ -149,9 +149,6 @@ def iter_without_effect(entity: Feed | Process) -> Iterator[tuple[FieldPath, str
     for path, lifecycle in lifecycles:
         if lifecycle is not None and lifecycle.retention_stage is not None and lifecycle.retention_stage.queue:
             yield (*path, "lifecycle", "retention_stage", "queue"), "the retention of a cluster's feeds is one run"
-    for name, on in entity.clusters.items():
-        if on.export is not None:
-            yield ("clusters", name, "export"), "no data are exported to the datasource"
 
 
 def _iter_of_process(process: Process) -> Iterator[tuple[FieldPath, str]]:

@@ -1,4 +1,4 @@
-"""Rules about imports into feeds and exports from them."""
+"""Rules about imports into feeds, and versions of datasources."""
 
 import re
 from collections.abc import Iterator
@@ -21,7 +21,6 @@ from feed_assets.validation.scope import Complaint, Scope
 _OF_IMPORTS = (SPLIT_BY, MAPPERS, FETCH_SIZE, NULL_STRING)
 _AN = {ExtractType.FULL: "a full", ExtractType.INCREMENTAL: "an incremental"}
 _COUNT = re.compile(r"[1-9][0-9]{0,6}")  # 10000
-_OF_EXPORTS = (MAPPERS, "--update-key", "--input-null-string", "--input-null-non-string")
 
 
 def check_import(scope: Scope, feed: Feed) -> Iterator[Complaint]:
@@ -69,27 +68,6 @@ def check_import_place(_: Scope, feed: Feed) -> Iterator[Complaint]:
                 remedy="Write type: source, or remove the import.",
                 severity=Severity.WARNING,
             )
-
-
-def check_export(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """F14: an export must write all columns, with arguments that exporters know."""
-    for name, entry in feed.clusters.items():
-        if entry.export is None:
-            continue
-        path: FieldPath = ("clusters", name, "export")
-        if entry.export.target.fields is not None:
-            yield Complaint(
-                path=(*path, "target", "fields"),
-                message="the columns of an export cannot be chosen",
-                remedy="Remove fields.",
-            )
-        for argument in entry.export.arguments:
-            if argument.lower() not in _OF_EXPORTS:
-                yield Complaint(
-                    path=(*path, "arguments", argument),
-                    message=f"{argument!r} is not an argument of exports",
-                    remedy=f"Arguments are {', '.join(_OF_EXPORTS)}.",
-                )
 
 
 def check_datasource_versions(scope: Scope, feed: Feed) -> Iterator[Complaint]:

@@ -20,7 +20,7 @@ BASE: Documents = {
     "datasource shop": {
         "name": "shop",
         "type": "postgres",
-        "interfaces": {"readonly": {"endpoint": "jdbc:postgresql://host/shop"}},
+        "interfaces": {name: {"endpoint": "jdbc:postgresql://host/shop"} for name in ("readonly", "write")},
         "driver": {"class": "org.postgresql.Driver", "jars": ["postgresql.jar"]},
         "credential": {"user": "me", "password": "${env:SHOP_PASSWORD}"},
     },

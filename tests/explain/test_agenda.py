@@ -26,9 +26,9 @@ TOLD = {
     AgendaKind.RERUN: ("count", ReasonCode.RERUN),
     AgendaKind.RETENTION: ("clicks", ReasonCode.NEXT_SWEEP),
 }
-UNTOLD = frozenset({*WATCHED, AgendaKind.QUALITY, AgendaKind.REGISTRATION})
-"""Deadlines that may be missed are told by `sla forecast`, what holds an instance back with its status, and
-registrations with the table that a feed has."""
+UNTOLD = frozenset({*WATCHED, AgendaKind.QUALITY, AgendaKind.REGISTRATION, AgendaKind.STAGED_TABLES})
+"""Deadlines that may be missed are told by `sla forecast`, what holds an instance back with its status, registrations
+with the table that a feed has; and staging tables that a dead attempt has left concern no instance."""
 
 
 @pytest.fixture

@@ -80,8 +80,6 @@ def test_every_field_is_used() -> None:
     refused = {
         ("feed", "ImportSource", "query"),  # instead of a table
         ("feed", "Extract", "history"),  # of whole tables
-        ("feed", "Fields", "excludes"),  # instead of includes
-        ("feed", "ExportTarget", "fields"),
         *(
             (kind, "ColumnMetadata", key)
             for kind in ENTITY_TYPES

@@ -37,8 +37,8 @@ def test_row_8_staging_and_working_are_different_folders() -> None:
 
 
 def test_row_9_a_datasource_without_driver_or_credential_is_refused() -> None:
-    assert _codes({"datasource shop/credential": REMOVED}) == ["datasource-interface"]
-    assert _codes({"datasource shop/driver": REMOVED}) == ["datasource-interface"]
+    assert set(_codes({"datasource shop/credential": REMOVED})) == {"datasource-interface"}
+    assert set(_codes({"datasource shop/driver": REMOVED})) == {"datasource-interface"}
 
 
 def test_row_12_a_table_needs_an_address_and_a_catalog() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from feed_assets.definitions.folder import DefinitionFolder
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import Kind, label_of
+from feed_assets.entities.datasource import LoadType
 from feed_assets.entities.errors import AmbiguousNameError, DefinitionsError, EntityNotFoundError
 from feed_assets.entities.feed import Feed
 from feed_assets.issues import EntityKey, Issue
@@ -116,13 +117,15 @@ def write_documents(
 
 
 def _iter_beyond(entity: AnyEntity) -> Iterator[str]:
-    """Yield what chooses rows of an import, and has no element in Falcon's XML."""
+    """Yield what chooses rows of an import or export, and has no element in Falcon's XML."""
     for cluster, on in entity.clusters.items() if isinstance(entity, Feed) else ():
         if on.import_ is not None:
             source, extract = on.import_.source, on.import_.source.extract
             said = {"query": source.query, "where": source.where}
             said |= {f"extract.{name}": getattr(extract, name) for name in ("by", "overlap", "key")}
             yield from (f"clusters.{cluster}.import.source.{name}" for name, value in said.items() if value)
+        if on.export is not None and (load := on.export.target.load).type in (LoadType.INSERT, LoadType.REPLACE):
+            yield f"clusters.{cluster}.export.target.load.type: {load.type}"
 
 
 def _document(entity: AnyEntity) -> ExportedDocument:

@@ -16,6 +16,7 @@ from feed_assets.definitions.verbs.context import EntityContext
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.common import Kind, MetadataEntry, iter_metadata, label_of
 from feed_assets.entities.conditions import condition_of, find_named
+from feed_assets.entities.datasource import Import
 from feed_assets.entities.feed import Feed, find_targets
 from feed_assets.entities.flow_names import Transfer, declared_by, transfer_name
 from feed_assets.entities.locations.overlaps import NO_OVERLAPS
@@ -43,7 +44,7 @@ from feed_assets.plan.rendering import (
     counted,
     render_length,
 )
-from feed_assets.plan.transfers import ImportRecord
+from feed_assets.plan.transfers import ExportRecord, ImportRecord
 from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.settings import DefinitionChanges
 from feed_assets.timing.dates import render_datetime
@@ -62,7 +63,6 @@ TRIGGER_BEGUN = "trigger-begun"
 NEVER_CAME = "never-came"
 LONG_PAST = "long-past"
 STRANDED = "stranded"
-FIRST_IMPORT = "first-import"
 
 _WAITING = ProcessInstanceStatus.WAITING
 
@@ -198,7 +198,7 @@ def find_next_transfers(
     schedules = context.schedules()
     plan = compile_plan(Bundle(entities=(*after.clusters, *feeds)), overlaps=NO_OVERLAPS)
     for (name, cluster), record in plan.processes.items():
-        of = record.work.datasource if isinstance(record.work, ImportRecord) else None
+        of = record.work.datasource if isinstance(record.work, ImportRecord | ExportRecord) else None
         at = record.sequence.ceil(context.now) if (Kind.DATASOURCE, of) in changed and record.is_enumerated else None
         if at is not None and schedules.is_scheduled(*record.entity, cluster):
             ranges = (InstanceRange(first=at, last=at, count=1),)
@@ -367,34 +367,33 @@ def find_unseen_feeds(
         )
 
 
-def find_first_imports(
+def find_first_transfers(
     connection: Connection, after: Bundle, sources: SourceMap, keys: Collection[EntityKey], as_of: datetime
 ) -> Iterator[Issue]:
-    """Yield a warning for each import of feeds among `keys` that has not begun, with how many instances it begins: also
-    of those that an older version of this program has declared, and has not run.
+    """Yield a warning for each import and export of feeds among `keys` that has not begun, with how many instances it
+    begins: also of those that an older version of this program has declared, and has not run.
     """
-    own = ((feed, on) for feed in after.feeds if feed.key in keys for on in feed.clusters)
+    own = ((feed, on) for feed in after.feeds if feed.key in keys and feed.is_expected for on in feed.clusters)
     begun = Watermarks(connection)
     for feed, cluster in own:
-        name, declared = transfer_name(feed.name, Transfer.IMPORT), feed.import_on(cluster)
-        if declared is None or begun.get(WatermarkKind.PROCESS, name, cluster) is not None:
-            continue
         sequence = feed.sequence_on(cluster)
         due = sequence.indices_between(sequence.start, as_of)
-        if not due:
-            continue
-        extract, newest = declared.source.extract, render_datetime(sequence.at(due[-1]))
-        is_whole = extract.increment is None and not extract.history
-        older = f", and skips the {len(due) - 1} before" if len(due) > 1 else ""
-        what = f"the instance of {newest}{older}" if is_whole else f"{counted(len(due), 'instance')} up to {newest}"
-        yield Issue(
-            severity=Severity.WARNING,
-            code=FIRST_IMPORT,
-            entity=feed.label,
-            message=f"its import on {cluster} begins with {what}",
-            remedy="Suspend the feed to let it wait, or let its validity begin later.",
-            source=sources.locate(feed.key, ("clusters", cluster, "import")),
-        )
+        for kind, declared in ((Transfer.IMPORT, feed.import_on(cluster)), (Transfer.EXPORT, feed.export_on(cluster))):
+            name = transfer_name(feed.name, kind)
+            if not due or declared is None or begun.get(WatermarkKind.PROCESS, name, cluster) is not None:
+                continue
+            newest = render_datetime(sequence.at(due[-1]))
+            older = f", and skips the {len(due) - 1} before" if len(due) > 1 else ""
+            is_whole = isinstance(declared, Import) and declared.source.extract.is_whole
+            what = f"the instance of {newest}{older}" if is_whole else f"{counted(len(due), 'instance')} up to {newest}"
+            yield Issue(
+                severity=Severity.WARNING,
+                code=f"first-{kind}",
+                entity=feed.label,
+                message=f"its {kind} on {cluster} begins with {what}",
+                remedy="Suspend the feed to let it wait, or let its validity begin later.",
+                source=sources.locate(feed.key, ("clusters", cluster, kind)),
+            )
 
 
 def find_long_pasts(

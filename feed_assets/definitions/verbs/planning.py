@@ -36,7 +36,7 @@ from feed_assets.definitions.verbs.context import AppliedChange, EntityContext, 
 from feed_assets.definitions.verbs.plan_effects import (
     find_claimed_metadata,
     find_first_batches,
-    find_first_imports,
+    find_first_transfers,
     find_left_events,
     find_long_pasts,
     find_next_transfers,
@@ -288,7 +288,7 @@ def _find_issues(
     with context.database.read() as connection:
         yield from _find_holds(connection, keys, after, context.now)
         yield from find_left_events(connection, before, after, loaded.sources, keys)
-        yield from find_first_imports(connection, after, loaded.sources, readers, context.now)
+        yield from find_first_transfers(connection, after, loaded.sources, readers, context.now)
         yield from find_unseen_feeds(connection, before, after, loaded.sources, readers, context.now)
         yield from find_claimed_metadata(connection, after, loaded.sources, keys)
     yield from find_long_pasts(before, after, loaded.sources, keys, context.now)

@@ -15,7 +15,8 @@ class Dialect:
     datasource. With `schema_is_catalog` a schema is what JDBC calls a catalog. `may_read` and
     `may_create` are queries with a schema as their only value: how many tables there the user may read, and whether he
     may make one; None if the database cannot be asked, or shows no others. `session` is what
-    every connection says first, so that times are told in UTC, as drivers here take them.
+    every connection says first, so that times are told in UTC, as drivers here take them. `utc` follows the text of a
+    time in UTC.
     """
 
     quote: str = '"'
@@ -24,6 +25,7 @@ class Dialect:
     may_read: str | None = None
     may_create: str | None = None
     session: str | None = None
+    utc: str = ""
 
     def quoted(self, name: str) -> str:
         """Return a name as an identifier.
@@ -38,6 +40,7 @@ DIALECTS: Mapping[str, Dialect] = MappingProxyType(
     {
         "postgres": Dialect(
             zoned=frozenset({"timestamptz"}),
+            utc=" UTC",
             may_read="SELECT count(*) FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = ? "
             "AND relkind IN ('r', 'v', 'm', 'f', 'p') AND has_table_privilege(pg_class.oid, 'SELECT')",
             may_create="SELECT has_schema_privilege(CAST(? AS text), 'CREATE')",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _NOT_FOUND, _NOT_CONNECTED = "ClassNotFoundException", "FAILED_JDBC"
+_RESULT_THREADS = ("task-result-getter", "dispatcher-")
 _NOWHERE: Mapping[str, str] = MappingProxyType({"url": "jdbc:feed-assets:nowhere", "dbtable": "nothing"})
 
 
@@ -60,6 +61,7 @@ def _add_to_process(spark: "SparkSession", address: DatabaseAddress) -> None:
             resources.addJar(jar)
         if _find_jar(spark, address.driver_class) is None:
             raise _refused(address, "Check driver.class and driver.jars.")
+        _let_errors_be_told(spark)
     elif _digest(found) not in map(_digest, address.jars):
         named = ", ".join(jar.name for jar in address.jars)
         raise ServiceError(
@@ -67,6 +69,17 @@ def _add_to_process(spark: "SparkSession", address: DatabaseAddress) -> None:
             reason=f"the Spark session has it from {found}, and driver.jars names {named} with another content",
             next_step="Name the same jar in both places; a session has one version of a class.",
         )
+
+
+def _let_errors_be_told(spark: "SparkSession") -> None:
+    """Let the threads that read results of tasks, and those that make more of them, know classes of drivers: an error
+    of a class that they do not know has an unknown reason.
+    """
+    assert spark._jvm is not None
+    loader = spark._jsparkSession.sharedState().jarClassLoader()
+    for thread in spark._jvm.java.lang.Thread.getAllStackTraces().keySet().toArray():
+        if str(thread.getName()).startswith(_RESULT_THREADS):
+            thread.setContextClassLoader(loader)
 
 
 def _find_jar(spark: "SparkSession", name: str) -> Path | None:

@@ -54,6 +54,7 @@ from feed_assets.instances.attempts.attempts import (
     start_attempt,
 )
 from feed_assets.instances.attempts.displacement import OutputPlace
+from feed_assets.instances.attempts.exporting import open_export
 from feed_assets.instances.attempts.marks import RecordedMarks
 from feed_assets.instances.attempts.staged_outputs import (
     StagedOutput,
@@ -86,7 +87,7 @@ from feed_assets.instances.steps.frames import (
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, Lease, ProcessInstanceStatus, ProcessKey
 from feed_assets.plan.copy_records import MirrorRecord
 from feed_assets.plan.records import EngineWork, ProcessRecord, steps_of
-from feed_assets.plan.transfers import ImportRecord
+from feed_assets.plan.transfers import ExportRecord, ImportRecord
 from feed_assets.releases.store import PinnedWork, load_pinned_work
 from feed_assets.storage.manifests import Publication
 from feed_assets.timing.dates import render_datetime
@@ -386,6 +387,8 @@ class InstanceRunner:
                 )
             case ImportRecord() as record:
                 return self._import(leased, task, record)
+            case ExportRecord():
+                return open_export(context, leased, process, time, self.root)
             case _:
                 assert_never(task.work)
 

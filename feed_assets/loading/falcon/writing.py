@@ -191,6 +191,7 @@ _KEEP = {"limit": _FOR_EVER, "action": RetentionAction.DELETE.value}
 _KEEP_STAGE = {"retention_stage": {"properties": {LIMIT_PROPERTY: _FOR_EVER}}}
 _FAR = "2099-12-31T00:00Z"
 """The end of a validity without an end, and the last time that the schema of feeds allows, to the day."""
+_LOADS = ("allowinsert", "updateonly")
 _NO_DRIVER = {"class": "none", "jars": ["none"]}
 _NO_JAR = "none"
 _NO_PATH = "/none"
@@ -276,6 +277,8 @@ def _feed(values: dict[str, Any]) -> None:
             extract = source.setdefault("extract", {})
             is_full = extract.setdefault("type", "full") == "full"
             extract.setdefault("merge_policy", "snapshot" if is_full else "append")
+        if "export" in entry and (load := entry["export"]["target"]["load"])["type"] not in _LOADS:
+            load["type"] = _LOADS[0]
 
 
 def _retention(entry: dict[str, Any], *, has_lifecycle: bool) -> None:

@@ -31,7 +31,7 @@ from feed_assets.orchestration.graph.translator import (
 )
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
-from feed_assets.plan.transfers import ImportRecord
+from feed_assets.plan.transfers import ExportRecord, ImportRecord
 
 if TYPE_CHECKING:  # a location is loaded without what keeps records
     from feed_assets.catalog.column_sets import ColumnSet
@@ -164,7 +164,7 @@ def lay_out(
 
 def tables_of(process: ProcessRecord) -> tuple[list[dg.AssetKey], list[dg.AssetKey]]:
     """Return the external assets of the tables of datasources that a process reads, and that it writes."""
-    read, written = process.places if isinstance(process.work, ImportRecord) else ((), ())
+    read, written = process.places if isinstance(process.work, ImportRecord | ExportRecord) else ((), ())
     return [dg.AssetKey(each.split("/", 2)) for each in read], [dg.AssetKey(each.split("/", 2)) for each in written]
 
 

@@ -23,6 +23,7 @@ from feed_assets.engines.spark.sessions import interrupt_run
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.instances.arrival.polling import ArrivalResult, apply_arrivals, apply_past_polls
 from feed_assets.instances.arrival.stored_data import apply_stored_looks, apply_watches
+from feed_assets.instances.attempts.exporting import apply_staged_tables
 from feed_assets.instances.gates.readiness import ReadinessResult, apply_readiness
 from feed_assets.instances.gates.reconciliation import (
     RunState,
@@ -201,6 +202,7 @@ class _SensorTick:
             _logger.warning("cluster %s: %s", tick.cluster, set_back.render())
         reconcile(tick, use_server(tick, self.runtime.servers), instance, self.runtime.heartbeats)
         apply_staging_sweep(tick)
+        apply_staged_tables(tick, self.runtime.root)
         announced = follow_materializations(tick, layout.find_asset, instance, self.graph)
         follow_hands(tick, layout, instance)
         arrivals = ArrivalResult.sum_of(apply_arrivals(tick), apply_watches(tick), apply_inboxes(tick))

@@ -1,0 +1,233 @@
+"""Move the rows of a staging table into their target in one transaction: what each database needs for that.
+
+Rows are updated by one statement and the new ones inserted by another, which gives the same as `INSERT … ON CONFLICT`
+of PostgreSQL. `ON DUPLICATE KEY UPDATE` of MariaDB would also change rows that have another unique key in common.
+"""
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from feed_assets.engines.databases.connections import DatabaseConnection, Value
+from feed_assets.engines.errors import ServiceError
+
+LOCK_SECONDS = 60
+"""How long a statement waits for what others have locked, and how long a transaction may be idle."""
+EXAMPLES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """A staging table with its target, and the columns that both have; `key` are some of them."""
+
+    target: str
+    staging: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+
+
+class Move(ABC):
+    """Statements of one connection about a staging table. Nothing is committed here but the staging table itself."""
+
+    unlogged = ""
+    """What makes a table that need not outlive a crash of the server."""
+    same: str
+    """Whether values `{t}` and `{s}` are equal, or both null."""
+
+    def __init__(self, connection: DatabaseConnection, staged: Staged) -> None:
+        self._connection = connection
+        self._staged = staged
+        quote = connection.quote
+        self._target, self._staging = quote(staged.target), quote(staged.staging)
+        self._names = [connection.dialect.quoted(each) for each in staged.columns]
+        self._key = [connection.dialect.quoted(each) for each in staged.key]
+        self._matches = " AND ".join(f"t.{each} = s.{each}" for each in self._key)
+        self._same = " AND ".join(self.same.format(t=f"t.{each}", s=f"s.{each}") for each in self._names)
+
+    @property
+    def has_key(self) -> bool:
+        return bool(self._key)
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Let nothing of this session wait longer than that."""
+
+    @abstractmethod
+    def lock(self) -> None:
+        """Keep other exports from the target until the transaction ends, and on PostgreSQL whoever else writes it.
+
+        Raises:
+            ServiceError: somebody has it for too long; it is named if the database tells.
+        """
+
+    @abstractmethod
+    def update(self) -> int:
+        """Change the rows of the target that have the key of a staged one; return how many have it."""
+
+    def find_obstacle(self) -> str | None:
+        """Return why the target cannot change at one moment, as a clause; None if it can."""
+        return None
+
+    def create(self) -> None:
+        """Make the staging table with the types of the target, where any column may be null."""
+        columns = ", ".join(f"t.{each}" for each in self._names)
+        rows = f"SELECT {columns} FROM (SELECT 1 AS one) o LEFT JOIN {self._target} t ON 1 = 0 WHERE 1 = 0"
+        self._connection.execute(f"CREATE {self.unlogged}TABLE {self._staging} AS {rows}")
+        self._connection.commit()
+
+    def count(self) -> int:
+        """Return the staged rows."""
+        return self._number(f"SELECT count(*) FROM {self._staging}")
+
+    def find_nulls(self) -> tuple[int, list[tuple[Value, ...]]]:
+        """Return how many staged rows have no key, and examples."""
+        lacks = " OR ".join(f"{each} IS NULL" for each in self._key)
+        return self._find(f"SELECT {', '.join(self._key)} FROM {self._staging} WHERE {lacks}")
+
+    def find_doubles(self) -> tuple[int, list[tuple[Value, ...]]]:
+        """Return how many keys several staged rows have, and examples with the number of rows."""
+        key = ", ".join(self._key)
+        return self._find(f"SELECT {key}, count(*) FROM {self._staging} GROUP BY {key} HAVING count(*) > 1")
+
+    def find_others(self) -> tuple[int, list[tuple[Value, ...]]]:
+        """Return how many rows of the target have the key of a staged one with other values, and examples."""
+        keys = ", ".join(f"s.{each}" for each in self._key)
+        rows = f"{self._staging} s JOIN {self._target} t ON {self._matches}"
+        return self._find(f"SELECT {keys} FROM {rows} WHERE NOT ({self._same})")
+
+    def find_strangers(self, column: str, value: Value) -> tuple[int, list[tuple[Value, ...]]]:
+        """Return how many staged rows have another value in a column, and examples."""
+        name = self._connection.dialect.quoted(column)
+        return self._find(f"SELECT {name} FROM {self._staging} WHERE {name} IS NULL OR {name} <> ?", value)
+
+    def insert(self, lacking: Literal["key", "row"] | None) -> int:
+        """Insert the staged rows, or those whose key or whose row the target lacks; return how many."""
+        names, columns = ", ".join(self._names), ", ".join(f"s.{each}" for each in self._names)
+        matches = {"key": self._matches, "row": f"{self._matches} AND {self._same}"}
+        lacks = f" WHERE NOT EXISTS (SELECT 1 FROM {self._target} t WHERE {matches[lacking]})" if lacking else ""
+        return self._connection.execute(
+            f"INSERT INTO {self._target} ({names}) SELECT {columns} FROM {self._staging} s{lacks}"
+        )
+
+    def commit(self) -> None:
+        self._connection.commit()
+
+    def delete(self, column: str, value: Value) -> int:
+        """Delete the rows of the target that have a value in a column; return how many."""
+        name = self._connection.dialect.quoted(column)
+        return self._connection.execute(f"DELETE FROM {self._target} WHERE {name} = ?", value)
+
+    def _assignments(self, target: str = "") -> str:
+        """Return what an update sets; a key that is all there is, is set to itself."""
+        rest = [each for each in self._names if each not in self._key]
+        return ", ".join(f"{target}{each} = s.{each}" for each in rest or self._key)
+
+    def _number(self, sql: str, *values: Value) -> int:
+        ((found,),) = self._connection.query(sql, *values)
+        return int(str(found))
+
+    def _find(self, sql: str, *values: Value) -> tuple[int, list[tuple[Value, ...]]]:
+        found = self._number(f"SELECT count(*) FROM ({sql}) found", *values)
+        return found, self._connection.query(f"{sql} LIMIT {EXAMPLES}", *values) if found else []
+
+    def _held(self, by: str) -> ServiceError:
+        return ServiceError(
+            service=f"the table {self._staged.target} of {self._connection.address.url}",
+            reason=f"it was locked for {LOCK_SECONDS} seconds{by}",
+            next_step="Let that end, and run the instance again.",
+        )
+
+
+class _PostgresMove(Move):
+    """A lock of the table keeps writers waiting, not readers; it ends if this program no longer answers."""
+
+    unlogged = "UNLOGGED "
+    same = "CAST({t} AS text) IS NOT DISTINCT FROM CAST({s} AS text)"  # not every type can be compared
+
+    def begin(self) -> None:
+        for setting in ("lock_timeout", "idle_in_transaction_session_timeout"):
+            self._connection.execute(f"SET {setting} = '{LOCK_SECONDS}s'")
+        self._connection.commit()
+
+    def lock(self) -> None:
+        try:
+            self._connection.execute(f"LOCK TABLE {self._target} IN SHARE ROW EXCLUSIVE MODE")
+        except ServiceError as exc:
+            self._connection.rollback()
+            if "lock timeout" not in exc.reason:
+                raise
+            raise self._held(self._holder()) from exc
+
+    def _holder(self) -> str:
+        sql = (
+            "SELECT a.pid, a.usename, a.application_name, a.state FROM pg_locks l JOIN pg_stat_activity a USING (pid) "
+            "WHERE l.relation = to_regclass(?) AND l.granted AND l.mode NOT IN ('AccessShareLock', 'RowShareLock')"
+        )
+        found: Sequence[Any] = ()
+        with suppress(ServiceError):
+            found = self._connection.query(sql, self._target)
+        told = (f"process {pid} of {user} ({', '.join(filter(None, facts))})" for pid, user, *facts in found)
+        return f" by {' and '.join(told)}" if found else ""
+
+    def update(self) -> int:
+        return self._connection.execute(
+            f"UPDATE {self._target} AS t SET {self._assignments()} FROM {self._staging} AS s WHERE {self._matches}"
+        )
+
+
+class _MariaMove(Move):
+    """A named lock keeps other exports waiting. `LOCK TABLES` would keep readers waiting, too, and end the transaction;
+    other writers meet the rows that a statement has locked.
+    """
+
+    same = "{t} <=> {s}"
+
+    def begin(self) -> None:
+        for setting in ("lock_wait_timeout", "innodb_lock_wait_timeout"):
+            self._connection.execute(f"SET SESSION {setting} = {LOCK_SECONDS}")
+        self._connection.execute("SET SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')")
+
+    def find_obstacle(self) -> str | None:
+        schema, _, name = self._staged.target.rpartition(".")
+        sql = (
+            "SELECT t.engine FROM information_schema.tables t JOIN information_schema.engines e ON e.engine = t.engine "
+            "WHERE t.table_schema = ? AND t.table_name = ? AND e.transactions <> 'YES'"
+        )
+        found = self._connection.query(sql, schema or self._connection.schema(), name)
+        return f"its engine {found[0][0]!s} has no transactions" if found else None
+
+    def lock(self) -> None:
+        if self._number("SELECT COALESCE(GET_LOCK(?, ?), 0)", self._lock_name, LOCK_SECONDS) != 1:
+            sql = "SELECT id, user, host FROM information_schema.processlist WHERE id = IS_USED_LOCK(?)"
+            found: Sequence[Sequence[Any]] = self._connection.query(sql, self._lock_name)
+            told = (f" by connection {number} of {user} from {host}" for number, user, host in found)
+            raise self._held("".join(told))
+
+    @property
+    def _lock_name(self) -> str:
+        schema, _, name = self._staged.target.rpartition(".")
+        place = f"{schema or self._connection.schema()}.{name}".lower()
+        return f"feed-assets:{hashlib.sha256(place.encode()).hexdigest()[:40]}"
+
+    def update(self) -> int:
+        return self._connection.execute(
+            f"UPDATE {self._target} t JOIN {self._staging} s ON {self._matches} SET {self._assignments('t.')}"
+        )
+
+
+_MOVES = {"postgres": _PostgresMove, "mysql": _MariaMove}
+
+
+def drop_staging(connection: DatabaseConnection, table: str) -> None:
+    """Drop a staging table if it exists, after whatever is not committed is undone."""
+    connection.rollback()
+    connection.execute(f"DROP TABLE IF EXISTS {connection.quote(table)}")
+    connection.commit()
+
+
+def open_move(connection: DatabaseConnection, staged: Staged) -> Move:
+    """Return how rows are moved over a connection to a database of a writable type."""
+    return _MOVES[connection.address.type](connection, staged)

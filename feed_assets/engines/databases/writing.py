@@ -1,0 +1,263 @@
+"""Export the rows of a feed instance to a table of a database: all of them at one moment, or none.
+
+Spark writes a staging table beside the target, and the database checks it: as many rows as were read, no key without a
+value, none twice. One transaction moves the rows. It asks for the lease after the target is locked and before it is
+committed, so that a worker that was overtaken writes nothing. A repetition gives the same rows.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Protocol, assert_never
+from zoneinfo import ZoneInfo
+
+from feed_assets.engines.data.frames import read_input
+from feed_assets.engines.databases.connections import DatabaseAddress, DatabaseConnection, Value
+from feed_assets.engines.databases.dialects import spark_url
+from feed_assets.engines.databases.export_columns import ExportColumns, InstanceValue
+from feed_assets.engines.databases.moving import Move, Staged, drop_staging, open_move
+from feed_assets.engines.databases.sessions import add_driver
+from feed_assets.engines.errors import ServiceError
+from feed_assets.engines.failures import reporting_failures
+from feed_assets.engines.port import Engine, Work, WorkReport
+from feed_assets.engines.run_metadata import ReportedMetadata
+from feed_assets.engines.spark.sessions import open_session
+from feed_assets.entities.datasource import LoadType
+from feed_assets.masking import get_logger
+from feed_assets.plan.transfers import ExportRecord
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_LONGEST = 63
+_DRIVER_PROPERTIES: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "postgres": {"stringtype": "unspecified", "reWriteBatchedInserts": "true"},
+        "mysql": {
+            "rewriteBatchedStatements": "true",
+            "sessionVariables": "time_zone='+00:00',sql_mode='STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE'",
+        },
+    }
+)
+"""So texts become whatever type a column has, and what does not fit is refused."""
+
+_REFUSAL = re.compile(
+    r"\.\w*(?:SQL\w*|DataTruncation)Exception: ([^\n]+)"
+)  # org.postgresql.util.PSQLException: ERROR: …
+
+_UNTOLD = "UnknownReason"
+
+_logger = get_logger(__name__)
+
+
+class StagingLog(Protocol):
+    """What is known of the staging tables of an instance, so that none is left for ever."""
+
+    def begin(self, table: str) -> Sequence[str]:
+        """Note a table before it is made; return those of earlier attempts."""
+
+    def end(self, table: str) -> None:
+        """Forget a table that is dropped."""
+
+
+def staging_name(process: str, nominal_time: datetime, token: int, run_id: str) -> str:
+    """Return the name of a staging table: process, instance, fence, and digits of the run.
+
+    >>> from datetime import UTC
+    >>> staging_name("orders.export", datetime(2026, 11, 30, tzinfo=UTC), 7, "5f0c")
+    'fa_orders_export_20261130T000000Z_7_88d12b'
+    """
+    run = hashlib.sha256(run_id.encode()).hexdigest()[:6]
+    end = f"_{nominal_time:%Y%m%dT%H%M%SZ}_{token}_{run}"
+    return f"{f'fa_{process}'.replace('.', '_')[: _LONGEST - len(end)]}{end}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportEngine(Engine):
+    """Exports the only input of a work.
+
+    `connect` opens the database, whose times without a zone are in `timezone`. Staging tables are made in
+    `staging_schema`, by default in that of the target, and named by the fencing `token` of the lease that `guard` asks
+    for.
+    """
+
+    export: ExportRecord
+    connect: Callable[[], AbstractContextManager[DatabaseConnection]]
+    timezone: ZoneInfo
+    staging_schema: str | None
+    guard: Callable[[], None]
+    token: int
+    log: StagingLog
+
+    def run(self, work: Work, session: "Callable[[], SparkSession]") -> WorkReport:
+        """Write the rows, and tell as facts how many were read, updated, inserted and deleted.
+
+        Raises:
+            ExportRefusedError: the rows do not fit the table.
+            ServiceError: the database refuses or is away.
+            FencedOutError: another worker took over. In each case the table is as it was.
+        """
+        with self.connect() as connection:
+            columns = ExportColumns(
+                export=self.export,
+                dialect=connection.dialect,
+                table=connection.columns(self.export.table),
+                timezone=self.timezone,
+            )
+            instance = columns.find_instance(work.nominal_time, work.timezone)
+            with reporting_failures(work):
+                spark = open_session(session, work.run_id)
+                add_driver(spark, connection.address)
+                frame = columns.fit(read_input(spark, work.inputs[0]), instance)
+            staged = Staged(
+                target=self.export.table,
+                staging=self._staging_table(work),
+                columns=tuple(frame.columns),
+                key=self._find_key(connection, columns, frame.columns),
+            )
+            move = open_move(connection, staged)
+            move.begin()
+            if (obstacle := move.find_obstacle()) is not None:
+                raise columns.refused(obstacle, "Export to a table whose engine has some.")
+            for left in self.log.begin(staged.staging):
+                self._drop(connection, left)
+            try:
+                self.guard()
+                move.create()
+                with reporting_failures(work), _telling_refusals(connection.address):
+                    rows = _count(frame)
+                    _write(frame, connection.address, connection.quote(staged.staging), self.export.connections)
+                self._check(move, columns, rows, instance)
+                done = self._move(move, columns, instance)
+            finally:
+                self._drop(connection, staged.staging)
+        counts = {"rows": rows, **done}
+        return WorkReport(outputs=(), details=counts, reported=ReportedMetadata(facts=counts))
+
+    def _find_key(
+        self, connection: DatabaseConnection, columns: ExportColumns, written: Sequence[str]
+    ) -> tuple[str, ...]:
+        """Return the columns by which rows are found in the table; none if the rows of an instance are replaced."""
+        asked = [(name, columns.find(name)) for name in self.export.key]
+        if unknown := next((name for name, found in asked if found is None or found.name not in written), None):
+            raise columns.refused(f"{unknown} of --update-key is not written", "Name columns of the feed.")
+        key = tuple(found.name for _, found in asked if found is not None)
+        if self.export.load is LoadType.REPLACE:
+            return key
+        known = [each.columns for each in connection.unique_keys(self.export.table)]
+        if key and any(set(key) == set(each) for each in known):
+            return key
+        if not key and self.export.load is LoadType.INSERT:
+            fitting = next((each for each in known if set(each) <= set(written)), None)
+            if fitting is not None:
+                return fitting
+        told = "; ".join(", ".join(each) for each in known) or "none"
+        what = f"{', '.join(key)} is no unique key of it" if key else "the feed has no unique key of it"
+        raise columns.refused(
+            f"{what}; there are: {told}", "Name one as --update-key: else a repeat would double rows."
+        )
+
+    def _check(self, move: Move, columns: ExportColumns, rows: int, instance: InstanceValue | None) -> None:
+        """Refuse rows that are not those that were read, or that a key does not tell apart."""
+        if (staged := move.count()) != rows:
+            reason = f"{rows:,} rows were read, but {staged:,} are in the staging table"
+            raise columns.refused(reason, "A task of Spark was repeated: run the instance again.")
+        if move.has_key:
+            _require_none(columns, "{} rows lack a value of the key", move.find_nulls(), "Leave them out.")
+            _require_none(columns, "{} keys have several rows", move.find_doubles(), "Leave one row for each.")
+        if instance is not None:
+            what = f"{{}} rows have another {instance.column} than {instance.text}"
+            _require_none(columns, what, move.find_strangers(instance.column, instance.value), "Leave it out.")
+
+    def _move(self, move: Move, columns: ExportColumns, instance: InstanceValue | None) -> dict[str, int]:
+        """Move the staged rows in one transaction; return how many rows of the table have changed, and how."""
+        move.commit()  # else a transaction that is older than the lock would read what was there before
+        move.lock()
+        self.guard()
+        done: dict[str, int] = {}
+        match self.export.load:
+            case LoadType.UPDATE_ONLY:
+                done["updated"] = move.update()
+            case LoadType.ALLOW_INSERT:
+                done["updated"] = move.update()
+                done["inserted"] = move.insert(lacking="key")
+            case LoadType.INSERT:
+                what = "{} rows are in the table already with other values"
+                _require_none(columns, what, move.find_others(), "Write allowinsert, which changes them.")
+                done["inserted"] = move.insert(lacking="row")
+            case LoadType.REPLACE:
+                assert instance is not None
+                done["deleted"] = move.delete(instance.column, instance.value)
+                done["inserted"] = move.insert(lacking=None)
+            case _:
+                assert_never(self.export.load)
+        self.guard()
+        move.commit()
+        return done
+
+    def _staging_table(self, work: Work) -> str:
+        schema = self.staging_schema or self.export.table.rpartition(".")[0]
+        name = staging_name(work.process, work.nominal_time, self.token, work.run_id)
+        return f"{schema}.{name}" if schema else name
+
+    def _drop(self, connection: DatabaseConnection, table: str) -> None:
+        """Drop a staging table; one that cannot be dropped now stays on the agenda."""
+        try:
+            drop_staging(connection, table)
+            self.log.end(table)
+        except ServiceError as exc:
+            _logger.warning("staging table %s is left: %s", table, exc)
+
+
+def _require_none(
+    columns: ExportColumns, what: str, found: tuple[int, Sequence[Sequence[Value]]], next_step: str
+) -> None:
+    count, examples = found
+    if count:
+        shown = "; ".join(", ".join("null" if each is None else str(each) for each in row) for row in examples)
+        reason = f"{what.format(f'{count:,}')}: {shown}{'; …' if count > len(examples) else ''}"
+        raise columns.refused(reason, next_step)
+
+
+@contextmanager
+def _telling_refusals(address: DatabaseAddress) -> Iterator[None]:
+    """Let an error of Spark that a database has caused be told in the words of the database."""
+    try:
+        yield
+    except Exception as exc:
+        words = _REFUSAL.findall(str(exc))
+        if not words and _UNTOLD not in str(exc):
+            raise
+        next_step = "Correct the rows or the table, and run the instance again."
+        words = words or ["its words are in the log of Spark, whose driver does not know its exceptions"]
+        service = f"the database {address.url}"
+        raise ServiceError(service=service, reason=f"it refuses: {words[-1].strip()}", next_step=next_step) from exc
+
+
+def _count(frame: "DataFrame") -> int:
+    """Return the rows, read with all columns: what a reader drops because of one is not counted."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as sf
+
+    observation = Observation()
+    frame.observe(observation, sf.count(sf.lit(1)).alias("rows")).write.format("noop").mode("overwrite").save()
+    return int(observation.get["rows"])
+
+
+def _write(frame: "DataFrame", address: DatabaseAddress, table: str, connections: int) -> None:
+    """Append the rows to a table: each task of Spark in a transaction of its own."""
+    options = {
+        **_DRIVER_PROPERTIES[address.type],
+        **address.properties,
+        "url": spark_url(address.url),
+        "driver": address.driver_class,
+        "user": address.user,
+        "password": address.password,
+        "dbtable": table,
+        "numPartitions": str(connections),
+    }
+    frame.write.format("jdbc").mode("append").options(**options).save()

@@ -1,0 +1,91 @@
+"""Rules about exports of feeds to tables of databases."""
+
+from collections.abc import Iterator
+
+from feed_assets.entities.datasource import (
+    INPUT_NULL_OTHER,
+    INPUT_NULL_STRING,
+    MAPPERS,
+    UPDATE_KEY,
+    DatasourceType,
+    Export,
+    LoadType,
+)
+from feed_assets.entities.feed import Feed
+from feed_assets.issues import FieldPath
+from feed_assets.validation.scope import Complaint, Scope
+
+_ARGUMENTS = (MAPPERS, UPDATE_KEY, INPUT_NULL_STRING, INPUT_NULL_OTHER)
+_WRITABLE = (DatasourceType.POSTGRES, DatasourceType.MYSQL)
+_MOST_CONNECTIONS = 64
+
+
+def check_export(_: Scope, feed: Feed) -> Iterator[Complaint]:
+    """F14: an export must say by which key rows are found, with arguments that exports know.
+
+    Differs from Falcon: columns may be chosen, and `updateonly` and `allowinsert` need a key.
+    """
+    for name, entry in feed.clusters.items():
+        if entry.export is not None:
+            path: FieldPath = ("clusters", name, "export")
+            yield from _check_load(path, entry.export)
+            yield from _check_arguments((*path, "arguments"), entry.export)
+
+
+def check_export_place(scope: Scope, feed: Feed) -> Iterator[Complaint]:
+    """There is a database that rows can be moved into."""
+    for name, entry in feed.clusters.items():
+        if entry.export is None:
+            continue
+        path: FieldPath = ("clusters", name, "export")
+        datasource = scope.bundle.find_datasource(entry.export.target.name)
+        if datasource is None:
+            continue
+        if datasource.interfaces.write is None:
+            yield Complaint(
+                path=(*path, "target", "name"),
+                message=f"datasource {datasource.name!r} has no write interface",
+                remedy="Add interfaces.write to it, or name another datasource.",
+            )
+        if datasource.type not in _WRITABLE:
+            yield Complaint(
+                path=(*path, "target", "load", "type"),
+                message=f"{entry.export.target.load.type.value} cannot be done in a database of type {datasource.type}",
+                remedy=f"Name a datasource of type {' or '.join(_WRITABLE)}.",
+            )
+
+
+def _check_load(path: FieldPath, export: Export) -> Iterator[Complaint]:
+    load = export.target.load
+    if load.type in (LoadType.UPDATE_ONLY, LoadType.ALLOW_INSERT) and not export.argument(UPDATE_KEY):
+        yield Complaint(
+            path=(*path, "target", "load", "type"),
+            message=f"{load.type.value} needs {UPDATE_KEY}: the columns of a unique key of the table",
+            remedy=f"Add {UPDATE_KEY} with their names to arguments.",
+        )
+    if load.type is LoadType.REPLACE and load.instance_column is None:
+        yield Complaint(
+            path=(*path, "target", "load", "type"),
+            message="replace needs instance_column: the column of the table that tells the rows of an instance",
+            remedy="Add load.instance_column.",
+        )
+    if load.type is not LoadType.REPLACE and load.instance_column is not None:
+        yield Complaint(
+            path=(*path, "target", "load", "instance_column"),
+            message=f"instance_column has no effect on {load.type.value}",
+            remedy="Remove it, or write type: replace.",
+        )
+
+
+def _check_arguments(path: FieldPath, export: Export) -> Iterator[Complaint]:
+    for argument, text in export.arguments.items():
+        name, value = argument.lower(), text.strip()
+        if name not in _ARGUMENTS:
+            message = f"{argument!r} is not an argument of exports"
+            yield Complaint(path=(*path, argument), message=message, remedy=f"Arguments are {', '.join(_ARGUMENTS)}.")
+        elif name == MAPPERS and not (value.isascii() and value.isdigit() and 0 < int(value) <= _MOST_CONNECTIONS):
+            message = f"{argument} is {text!r}, not a number of connections"
+            yield Complaint(path=(*path, argument), message=message, remedy=f"Write 1 to {_MOST_CONNECTIONS}.")
+        elif name == UPDATE_KEY and not all(map(str.strip, text.split(","))):
+            message = f"{argument} lacks the name of a column"
+            yield Complaint(path=(*path, argument), message=message, remedy="Write names with commas between them.")
