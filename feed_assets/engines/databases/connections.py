@@ -205,12 +205,16 @@ class DatabaseConnection:
         """Return the columns of a table, in order."""
         return self.describe(f"SELECT * FROM {self.quote(table)}")
 
-    def describe(self, query: str) -> tuple[DatabaseColumn, ...]:
-        """Return the columns of a query, in order, with the types as which Spark reads them."""
+    def describe(self, query: str, *, is_typed: bool = True) -> tuple[DatabaseColumn, ...]:
+        """Return the columns of a query, in order, with the types as which Spark reads them, if they are wanted: the
+        first time that takes a second.
+        """
         with self._statement(f"SELECT * FROM ({query}) described WHERE 1 = 0", ()) as statement, self._reporting():
             rows = self._calls.of(_STATEMENT, "executeQuery()", statement)
             metadata = self._calls.of(_ROWS, "getMetaData()", rows)
             found = [self._column(metadata, number + 1) for number in range(self._count(metadata))]
+            if not is_typed:
+                return tuple(found)
             try:
                 types = self._spark_types(rows)
             except _JAVA_FAULTS:  # of a single column, which Spark does not name

@@ -84,9 +84,13 @@ class ImportEngine(Engine):
     def run(self, work: Work, session: "Callable[[], SparkSession]") -> WorkReport:
         (target,) = work.outputs
         with self.java() as machine, self._open(machine) as connection, reporting_failures(work):
-            start, source = begin_moment(connection), self._source(connection)
-            known, subject = connection.describe(source), render_subject(target)
+            start, source, subject = begin_moment(connection), self._source(connection), render_subject(target)
             stretch, others = None, list[datetime]()
+            known: Sequence[DatabaseColumn] = connection.describe(source, is_typed=False)  # refused before Spark starts
+            with _refused(connection, source):
+                spark = open_session(session, work.run_id)
+                add_driver(spark, connection.address)
+                known = self._typed(spark, connection, source, known)
             if (increment := self.record.increment) is not None:
                 (column,) = _find([increment.column], known, self.record.name, subject)
                 if self.marks is None:
@@ -95,8 +99,6 @@ class ImportEngine(Engine):
                     stretch, others = self._stretch(connection, source, column, self.marks, subject)
                     source += f" AND {self._within(connection, column, stretch)}"
             with _refused(connection, source):
-                spark = open_session(session, work.run_id)
-                add_driver(spark, connection.address)
                 columns = self._columns(connection, known, target)
                 parts = find_parts(connection, self.record, source)
                 frame = self._frame(spark, connection, start, source, columns, parts)
@@ -120,6 +122,32 @@ class ImportEngine(Engine):
             reason, next_step = "it has no readonly interface with driver and credential", "Declare one."
             raise ServiceError(service=f"datasource {self.datasource.name!r}", reason=reason, next_step=next_step)
         return open_connection(machine, open_address(self.datasource, interface, root=self.root, java=lambda: machine))
+
+    def _typed(
+        self, spark: "SparkSession", connection: DatabaseConnection, source: str, found: Sequence[DatabaseColumn]
+    ) -> Sequence[DatabaseColumn]:
+        """Return the columns of a query with the types as which this session reads them."""
+        from pyspark.errors import PySparkException
+
+        rows, options = f"({source}) meant", self._options(connection)
+        try:
+            fields = spark.read.jdbc(spark_url(connection.address.url), rows, properties=options).schema.fields
+        except PySparkException:  # of a single column, which Spark does not name
+            return connection.describe(source)
+        types = (each.dataType.simpleString() for each in fields)
+        return [replace(each, ddl=ddl) for each, ddl in zip(found, types, strict=True)]
+
+    def _options(self, connection: DatabaseConnection) -> dict[str, str]:
+        address = connection.address
+        return {
+            **_READS.get(self.datasource.type, _Reads()).options,
+            **address.properties,
+            "driver": address.driver_class,
+            "user": address.user,
+            "password": address.password,
+            "fetchsize": str(self.record.fetch_size),
+            "preferTimestampNTZ": "true",
+        }
 
     def _source(self, connection: DatabaseConnection) -> str:
         """Return the query for all rows that are meant, with all columns."""
@@ -220,22 +248,13 @@ class ImportEngine(Engine):
     ) -> "DataFrame":
         from pyspark.sql import functions as sf
 
-        quoted, address = connection.dialect.quoted, connection.address
+        quoted = connection.dialect.quoted
         selected = [f"{each.sql} AS {quoted(each.name)}" for each in columns]
         if self.record.split_by is not None:
             selected.append(f"{quoted(self.record.split_by)} AS {_SPLIT}")
-        options = {
-            **_READS.get(self.datasource.type, _Reads()).options,
-            **address.properties,
-            "driver": address.driver_class,
-            "user": address.user,
-            "password": address.password,
-            "fetchsize": str(self.record.fetch_size),
-            "preferTimestampNTZ": "true",
-            **({} if start is None else {"sessionInitStatement": start}),
-        }
+        options = self._options(connection) | ({} if start is None else {"sessionInitStatement": start})
         rows = f"(SELECT {', '.join(selected)} FROM ({source}) meant) imported"
-        frame = spark.read.jdbc(spark_url(address.url), rows, predicates=list(parts), properties=options)
+        frame = spark.read.jdbc(spark_url(connection.address.url), rows, predicates=list(parts), properties=options)
         made = (each.made(frame[_in_backticks(each.name)]).alias(each.name) for each in columns)
         frame = frame.select(*made)
         null = self.record.null_text
