@@ -45,7 +45,7 @@ def compile_export(bundle: Bundle, feed: Feed, cluster: str, declared: Export, f
         delay=timedelta(0),
         inputs=(read,),
         outputs=(),
-        work=_record(declared, is_daily=feed.frequency.is_calendar and feed.is_expected),
+        work=compile_target(feed, declared),
         properties=tuple(feed.properties.items()),
         parallel=policy.parallel or 1,
         order=policy.order or Order.FIFO,
@@ -64,7 +64,8 @@ def compile_export(bundle: Bundle, feed: Feed, cluster: str, declared: Export, f
     )
 
 
-def _record(declared: Export, *, is_daily: bool) -> ExportRecord:
+def compile_target(feed: Feed, declared: Export) -> ExportRecord:
+    """Compile what an export writes, and how."""
     target = declared.target
     key, connections = declared.argument(UPDATE_KEY) or "", declared.argument(MAPPERS)
     return ExportRecord(
@@ -77,6 +78,6 @@ def _record(declared: Export, *, is_daily: bool) -> ExportRecord:
         excluded=target.fields is not None and bool(target.fields.excludes),
         null_string=declared.argument(INPUT_NULL_STRING),
         null_other=declared.argument(INPUT_NULL_OTHER),
-        is_daily=is_daily,
+        is_daily=feed.frequency.is_calendar and feed.is_expected,
         **({} if connections is None else {"connections": int(connections)}),
     )

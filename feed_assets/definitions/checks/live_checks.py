@@ -13,6 +13,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from zoneinfo import ZoneInfo
 
 from feed_assets.clock import TimeBudget
 from feed_assets.definitions.checks.work_folders import find_folder, find_folder_fault
@@ -30,8 +31,10 @@ from feed_assets.entities.process import Process, iter_workflows
 from feed_assets.errors import FeedAssetsError, SettingsError
 from feed_assets.issues import EntityKey, FieldPath, Issue, Severity, SourceMap, order_of, split_error
 from feed_assets.plan.compile import compile_mirror
+from feed_assets.plan.compile_exports import compile_target
 from feed_assets.plan.copy_records import Directory
 from feed_assets.plan.datasources import DatabaseInterface, DatasourceRecord, compile_datasource
+from feed_assets.plan.transfers import ExportRecord
 from feed_assets.settings import Settings
 from feed_assets.sql.dagster_home import find_state
 from feed_assets.sql.database import open_database
@@ -42,6 +45,7 @@ from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Availability
 from feed_assets.storage.registry import open_metastore, open_store
+from feed_assets.timing.dates import NEVER
 from feed_assets.timing.errors import TableAddressError
 from feed_assets.timing.templates import TableAddress, parse_table_address
 from feed_assets.validation.rules_process import iter_files
@@ -284,6 +288,36 @@ def _ask_tables(
         )
 
 
+def check_exports(outside: Outside, feed: Feed) -> Iterator[Probe]:
+    """The table of an export exists, with the unique key and the column of the instance that it needs."""
+    for name in feed.clusters:
+        declared = feed.export_on(name)
+        datasource = None if declared is None else outside.bundle.find_datasource(declared.target.name)
+        record = None if datasource is None else compile_datasource(datasource)
+        if declared is not None and record is not None and record.write is not None:
+            ask = partial(_ask_export, outside, feed, compile_target(feed, declared), record, record.write)
+            yield Probe(path=("clusters", name, "export", "target"), what=f"table {declared.target.table}", ask=ask)
+
+
+def _ask_export(
+    outside: Outside, feed: Feed, export: ExportRecord, record: DatasourceRecord, write: DatabaseInterface
+) -> None:
+    from feed_assets.engines.databases.connections import open_connection
+    from feed_assets.engines.databases.credentials import open_address
+    from feed_assets.engines.databases.export_columns import ExportColumns
+
+    address = open_address(record, write, root=outside.root, java=outside.java)
+    with open_connection(outside.java(), address) as connection:
+        columns = ExportColumns(
+            export=export,
+            dialect=connection.dialect,
+            table=connection.columns(export.table),
+            timezone=ZoneInfo(record.timezone),
+        )
+        columns.find_instance(NEVER, ZoneInfo(feed.timezone))
+        columns.find_key(connection.unique_keys(export.table), [each.name for each in columns.table])
+
+
 def check_registered_tables(outside: Outside, feed: Feed) -> Iterator[Probe]:
     """A table in which instances are partitions, too, can be made: its database exists."""
     for name in feed.clusters:
@@ -444,6 +478,7 @@ LIVE_CHECKS: tuple[LiveCheck, ...] = (
     LiveCheck(code="catalog-unreachable", kind=Kind.CLUSTER, probes=check_catalog),
     LiveCheck(code="database-unreachable", kind=Kind.DATASOURCE, probes=check_database),
     LiveCheck(code="table-missing", kind=Kind.FEED, probes=check_tables),
+    LiveCheck(code="export-table", kind=Kind.FEED, probes=check_exports),
     LiveCheck(code="catalog-database-missing", kind=Kind.FEED, probes=check_registered_tables),
     LiveCheck(code="workflow-missing", kind=Kind.PROCESS, probes=check_workflows),
     LiveCheck(code="mirror-unreachable", kind=Kind.PROCESS, probes=check_mirrors),

@@ -8,9 +8,10 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from feed_assets.engines.databases.connections import DatabaseColumn
+from feed_assets.engines.databases.connections import DatabaseColumn, UniqueKey
 from feed_assets.engines.databases.dialects import Dialect
 from feed_assets.engines.errors import ExportRefusedError
+from feed_assets.entities.datasource import LoadType
 from feed_assets.plan.transfers import ExportRecord
 from feed_assets.timing.dates import render_datetime
 
@@ -90,6 +91,26 @@ class ExportColumns:
         if instance is not None and instance.column not in made:
             made[instance.column] = sf.lit(instance.text).alias(instance.column)
         return frame.select(*made.values())
+
+    def find_key(self, unique: Sequence[UniqueKey], written: Sequence[str]) -> tuple[str, ...]:
+        """Return the columns by which rows are found in the table; none if the rows of an instance are replaced.
+
+        Raises:
+            ExportRefusedError: they are no unique key of the table, or are not among those that are `written`.
+        """
+        asked = [(name, self.find(name)) for name in self.export.key]
+        unknown = next((name for name, found in asked if found is None or found.name not in written), None)
+        if unknown is not None:
+            raise self.refused(f"{unknown} of --update-key is not written", "Name columns of the feed.")
+        key, known = tuple(found.name for _, found in asked if found is not None), [each.columns for each in unique]
+        if self.export.load is LoadType.REPLACE or (key and any(set(key) == set(each) for each in known)):
+            return key
+        fitting = next((each for each in known if set(each) <= set(written)), None)
+        if not key and self.export.load is LoadType.INSERT and fitting is not None:
+            return fitting
+        told = "; ".join(", ".join(each) for each in known) or "none"
+        what = f"{', '.join(key)} is no unique key of it" if key else "the feed has no unique key of it"
+        raise self.refused(f"{what}; there are: {told}", "Name one as --update-key: else a repeat would double rows.")
 
     def find(self, name: str) -> DatabaseColumn | None:
         """Return a column of the table: the one of that name, else the only one that has it in other letters."""

@@ -117,7 +117,7 @@ class ExportEngine(Engine):
                 target=self.export.table,
                 staging=self._staging_table(work),
                 columns=tuple(frame.columns),
-                key=self._find_key(connection, columns, frame.columns),
+                key=columns.find_key(connection.unique_keys(self.export.table), frame.columns),
             )
             move = open_move(connection, staged)
             move.begin()
@@ -137,29 +137,6 @@ class ExportEngine(Engine):
                 self._drop(connection, staged.staging)
         counts = {"rows": rows, **done}
         return WorkReport(outputs=(), details=counts, reported=ReportedMetadata(facts=counts))
-
-    def _find_key(
-        self, connection: DatabaseConnection, columns: ExportColumns, written: Sequence[str]
-    ) -> tuple[str, ...]:
-        """Return the columns by which rows are found in the table; none if the rows of an instance are replaced."""
-        asked = [(name, columns.find(name)) for name in self.export.key]
-        if unknown := next((name for name, found in asked if found is None or found.name not in written), None):
-            raise columns.refused(f"{unknown} of --update-key is not written", "Name columns of the feed.")
-        key = tuple(found.name for _, found in asked if found is not None)
-        if self.export.load is LoadType.REPLACE:
-            return key
-        known = [each.columns for each in connection.unique_keys(self.export.table)]
-        if key and any(set(key) == set(each) for each in known):
-            return key
-        if not key and self.export.load is LoadType.INSERT:
-            fitting = next((each for each in known if set(each) <= set(written)), None)
-            if fitting is not None:
-                return fitting
-        told = "; ".join(", ".join(each) for each in known) or "none"
-        what = f"{', '.join(key)} is no unique key of it" if key else "the feed has no unique key of it"
-        raise columns.refused(
-            f"{what}; there are: {told}", "Name one as --update-key: else a repeat would double rows."
-        )
 
     def _check(self, move: Move, columns: ExportColumns, rows: int, instance: InstanceValue | None) -> None:
         """Refuse rows that are not those that were read, or that a key does not tell apart."""

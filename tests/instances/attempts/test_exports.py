@@ -14,12 +14,15 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from feed_assets.definitions.checks.live_checks import check_reachability
 from feed_assets.engines.databases.connections import DatabaseConnection
 from feed_assets.engines.errors import ServiceError
+from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.datasource import Datasource
 from feed_assets.entities.feed import Feed
 from feed_assets.instances.attempts.execution import InstanceRunner
 from feed_assets.instances.attempts.exporting import InstanceStagings, StagedTablesAgenda, apply_staged_tables
+from feed_assets.issues import SourceMap
 from feed_assets.log.agenda import AgendaKind
 from feed_assets.log.records import ProcessInstanceStatus, ProcessKey
 from feed_assets.timing.dates import NEVER
@@ -58,7 +61,8 @@ class Bench:
                 "primary": {"validity": {"start": START}, "export": {**load, "arguments": {"--update-key": "id"}}}
             },
         }
-        self.lifecycle.declare(Datasource.model_validate(datasource), Feed.model_validate(orders))
+        self.declared = (Datasource.model_validate(datasource), Feed.model_validate(orders))
+        self.lifecycle.declare(*self.declared)
 
     def land(self, name: str, first: int = 0) -> None:
         rows = "".join(f"{number},{name}\n" for number in range(first, first + _ROWS))
@@ -125,6 +129,20 @@ def test_a_database_that_refuses_is_told_by_its_words(bench: Bench, spark: Spark
     row = bench.lifecycle.instances(EXPORT)[START]
     assert (row.status, PASSWORD in str(row.reason)) == (ProcessInstanceStatus.FAILED, False)
     assert "refuses" in str(row.reason)
+
+
+def test_a_live_check_asks_for_the_table_and_its_key(bench: Bench) -> None:
+    def ask() -> list[str]:
+        bundle, (_, orders) = Bundle(entities=bench.declared), bench.declared
+        found = check_reachability(bundle, [orders.key], sources=SourceMap(), root=bench.lifecycle.root)
+        return [issue.message for issue in found]
+
+    assert ask() == []
+    bench.shop.run("ALTER TABLE orders DROP CONSTRAINT orders_pkey")
+    (message,) = ask()
+    assert (
+        "table orders cannot be used: nothing is exported to the table orders of shop: id is no unique key" in message
+    )
 
 
 def test_a_table_that_a_dead_attempt_has_left_is_dropped_later(bench: Bench) -> None:
