@@ -66,8 +66,8 @@ def _iter_of_feed(feed: Feed) -> Iterator[tuple[FieldPath, str]]:
                 yield ("locations", kind.value), message
     for name, entry in feed.clusters.items():
         if entry.import_ is not None and not entry.import_.source.extract.history:
-            message = "only the newest due instance reads it, in Falcon each: write extract: {history: true} for that"
-            yield ("clusters", name, "import"), message
+            message = f"the import on {name} reads the whole table for the newest due instance only, in Falcon for each"
+            yield ("clusters", name, "import"), f"{message}: write extract: {{history: true}} for that"
     if any(find_targets(feed)):
         message = "replicas are replaced as a whole, and keep files that a source without a manifest has lost"
         yield ("clusters",), message

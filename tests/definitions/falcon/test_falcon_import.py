@@ -203,7 +203,7 @@ def test_what_is_declared_and_not_acted_on_is_named(tmp_path: Path) -> None:
     (file,) = import_documents([document], open_folder(tmp_path), NOTHING).files
     named = {note.partition(" has no effect yet")[0] for note in _notes(file, NoteKind.UNABLE)}
     assert [each.rpartition(".")[2] for each in named] == ["queue"]
-    assert any("in Falcon each: write extract: {history: true}" in note for note in _notes(file, NoteKind.CHECK))
+    assert any("in Falcon for each: write extract: {history: true}" in note for note in _notes(file, NoteKind.CHECK))
 
 
 def test_the_report_is_about_the_document_after_its_replacements(tmp_path: Path) -> None:
