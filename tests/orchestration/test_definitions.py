@@ -455,11 +455,19 @@ def shop() -> Datasource:
     )
 
 
-def test_tables_of_datasources_are_external_assets_before_imports() -> None:
+def test_tables_of_datasources_are_external_assets_before_imports_and_after_exports() -> None:
+    def written(name: str, table: str) -> Feed:
+        target = {"name": "shop", "table": table, "load": {"type": "allowinsert"}}
+        return transferred(name, export={"target": target, "arguments": {"--update-key": "n"}})
+
     read = transferred("orders", **{"import": {"source": {"name": "shop", "table": "public.orders"}}})
-    graph = built(shop(), read).resolve_asset_graph()
-    orders = dg.AssetKey(["datasource", "shop", "public.orders"])
+    copied = process("p", window("orders", "today(0,0)", "today(0,0)"), output("back"))
+    definitions = built(shop(), read, written("sums", "sums"), written("back", "public.orders"), copied)
+    graph = definitions.resolve_asset_graph()
+    orders, sums = (dg.AssetKey(["datasource", "shop", table]) for table in ("public.orders", "sums"))
     assert graph.get(dg.AssetKey(["here", "orders"])).parent_keys == {orders}
+    assert graph.get(sums).parent_keys == {dg.AssetKey(["here", "sums.export"])}
+    assert graph.get(orders).parent_keys == set()  # what is written there, too, would come of itself
     assert not graph.get(orders).is_executable
     with pytest.raises(AssetClashError, match=r"two assets have the key datasource/shop/public\.orders"):
         build_definitions([cluster(), shop(), read], settings=load_settings(environ={}), assets=[dg.AssetSpec(orders)])
