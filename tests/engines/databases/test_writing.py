@@ -86,7 +86,7 @@ def export(machine: JavaMachine, spark: SparkSession, shop: Shop, tmp_path: Path
     return _Export(machine, spark, shop, tmp_path)
 
 
-def test_rows_are_updated_and_new_ones_inserted_and_a_repeat_changes_nothing(export: _Export) -> None:
+def test_row_145_rows_are_updated_and_new_ones_inserted_and_a_repeat_changes_nothing(export: _Export) -> None:
     content = "id,name,amount\n2,zwei,2.50\n3,,3\n"
     assert export.run(LoadType.ALLOW_INSERT, content) == {"rows": 2, "updated": 1, "inserted": 1}
     rows = [("1", "one", "1.00"), ("2", "zwei", "2.50"), ("3", None, "3.00")]
