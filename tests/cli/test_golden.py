@@ -642,10 +642,11 @@ def test_every_command_that_prints_json_has_a_file() -> None:
         "datasource check",
         "datasource columns",
         "datasource tables",
+        "import marks",
         "import new",
         "init",
         "try",
-    }  # test_derived.py, definitions/datasources (of real databases), test_init.py (days before today), test_try.py
+    }  # test_derived.py, of real databases, test_init.py (days before today), test_try.py
     with_json = {name for name, each in iter_commands() if _prints_json(each)}
     assert with_json - elsewhere == {*COMMANDS}
     assert {file.stem for file in GOLDEN.iterdir()} == {name.replace(" ", "-") for name in COMMANDS}

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from feed_assets.definitions.datasources.marks import list_marks
 from feed_assets.engines.errors import EarlierUnreadError
 from feed_assets.entities.datasource import Datasource
 from feed_assets.entities.feed import Feed
 from feed_assets.log.records import ProcessInstanceStatus
+from tests.context.contexts import context_of
 from tests.instances.harness import START, LifecycleHarness, feed
 from tests.shops import PASSWORD, Shop, mariadb_port, postgres_port, shop_postgres
 from tests.spark_session import spark
@@ -89,3 +91,5 @@ def test_an_instance_reads_after_the_one_before_and_its_stretch_stays(
     assert lifecycle.statuses(IMPORT)[START] is ProcessInstanceStatus.SUCCEEDED
     (event,) = [each for each in lifecycle.events("orders") if each.payload["attempt"] == 1]
     assert event.payload["stretch"] == '[null, "clock 2013-11-01T00:00:00"]'
+    (told,) = list_marks(context_of(lifecycle, second), "orders")
+    assert (told.nominal_time, told.above, told.upto, told.rows) == (START, None, "clock 2013-11-01T00:00:00", 2)
