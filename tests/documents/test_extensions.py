@@ -9,7 +9,7 @@ from feed_assets.definitions.extensions.records import BUILD, ENTITIES, README, 
 from feed_assets.definitions.extensions.store import GROUP
 from tests.cli.project import prepare
 from tests.documents.markdown import ROOT, codes, fences, plain, tables_of
-from tests.documents.shell import Shell
+from tests.documents.shell import Shell, whole_commands_of
 from tests.projects import enter
 
 DOCUMENT = "docs/extensions.md"
@@ -29,13 +29,15 @@ def test_the_recipe_of_the_page_makes_its_job(tmp_path: Path, monkeypatch: pytes
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     enter(tmp_path, monkeypatch)
-    shell = Shell(monkeypatch=monkeypatch)
+    shell = Shell(monkeypatch=monkeypatch, elsewhere={"feed-assets mirror new"})  # named without its options
     shell.run_page(DOCUMENT)
     planned, done = (shell.answers[line] for line in shell.answers if "owner=bob" in line)
     assert "0 added, 3 changed, 0 removed" in planned
     assert done.count("description: ") == 3
     assert not (tmp_path / "entities/extension-jobs/shop.yaml").exists()
     assert yaml.safe_load(recipe)["name"] == "shop-tables"
+    for line in whole_commands_of(DOCUMENT):
+        shell.run(line)
 
 
 def test_the_tables_are_those_of_the_code() -> None:

@@ -24,6 +24,7 @@ from feed_assets.sql.rows import TableStore
 GROUP = "feed_assets.extensions"
 """The entry points of packages with extensions: `NAME = package`, whose folder has the files of the recipe."""
 _OURS = {
+    "database-export": "feed_assets.definitions.extensions.ours.database_export",
     "database-import": "feed_assets.definitions.extensions.ours.database_import",
     "directory-mirror": "feed_assets.replication.mirrors.recipe",
 }

@@ -283,7 +283,7 @@ def test_row_140_an_extension_that_is_disabled_makes_nothing_and_its_jobs_can_go
     jobs.change_job(harness.context(), "nightly", EntityVerb.SUSPEND)
     jobs.delete_job(harness.context(), "nightly")
     registry.unregister_extension(harness.context(), "shop-tables")
-    with pytest.raises(VerbRefusedError, match="Extensions are: database-import, directory-mirror"):
+    with pytest.raises(VerbRefusedError, match="Extensions are: database-export, database-import"):
         registry.find_extension(harness.context(), "shop-tables")
     with pytest.raises(VerbRefusedError, match="it goes with feed-assets"):
         registry.unregister_extension(harness.context(), "directory-mirror")

@@ -55,7 +55,7 @@ def test_row_137_an_extension_of_a_package_is_named_by_its_version(
     lay(site / "packed_shop/tables", files_of(RECIPE.replace("shop-tables", "packed")))
     monkeypatch.syspath_prepend(str(site))
     shown = {each.extension.name: each.extension.made_by for each in registry.list_extensions(harness.context())}
-    assert shown.keys() == {"database-import", "directory-mirror", "packed"}
+    assert shown.keys() == {"database-export", "database-import", "directory-mirror", "packed"}
     assert shown["packed"] == "packed-shop 1.2"
     submit(harness, "packed", tables=[])
     (job,) = jobs.list_jobs(harness.context())
@@ -82,13 +82,22 @@ def test_a_package_that_cannot_be_imported_is_named(harness: EntityHarness, monk
         registry.find_extension(harness.context(), "broken")
 
 
+def declare_shop(harness: EntityHarness) -> None:
+    """A datasource that can be read and written, and is not there."""
+    endpoint = {"endpoint": "jdbc:postgresql://nowhere/shop"}
+    shop = {
+        "kind": "datasource",
+        "name": "shop",
+        "type": "postgres",
+        "driver": {"class": "a.Driver", "jars": ["a.jar"]},
+        "interfaces": {"readonly": endpoint, "write": endpoint},
+        "credential": {"user": "ann", "password": "x"},
+    }
+    (harness.folder / "entities/shop.yaml").write_text(yaml.safe_dump(shop))
+
+
 def test_a_feed_of_each_table_is_imported_as_it_is_asked(harness: EntityHarness) -> None:
-    driver = {"driver": {"class": "a.Driver", "jars": ["a.jar"]}}
-    shop = {"kind": "datasource", "name": "shop", "type": "postgres", **driver}
-    readonly = {"readonly": {"endpoint": "jdbc:postgresql://nowhere/shop"}}
-    (harness.folder / "entities/shop.yaml").write_text(
-        yaml.safe_dump({**shop, "interfaces": readonly, "credential": {"user": "ann", "password": "x"}})
-    )
+    declare_shop(harness)
     tables = [
         {"feed": "orders", "table": "public.orders", "split_by": "id", "mappers": 4},
         {"feed": "items", "table": "i"},
@@ -107,6 +116,24 @@ def test_a_feed_of_each_table_is_imported_as_it_is_asked(harness: EntityHarness)
     assert (source.source.table, source.arguments) == ("public.orders", {"--split-by": "id", "--num-mappers": "4"})
     assert items.content["clusters"]["primary"]["import"]["arguments"] == {}
     assert orders.content["locations"]["data"] == "/orders/${YEAR}-${MONTH}-${DAY}"
+
+
+def test_a_feed_for_each_table_is_exported_as_it_is_asked(harness: EntityHarness) -> None:
+    declare_shop(harness)
+    names: dict[str, object] = {"datasource": "shop", "cluster": "primary", "start": "2013-11-01T00:00Z"}
+    tables = [
+        {"feed": "sums", "table": "sums", "schema": "a int", "load": "replace", "instance_column": "day"},
+        {"feed": "prices", "table": "p", "schema": "b int", "load": "allowinsert", "update_key": "b"},
+    ]
+    given = Given(values={**names, "tables": tables})
+    planned = jobs.validate_job(harness.context(), "database-export", "shop", given)
+    assert [each.label for each in planned.difference.entities] == ["feed 'prices'", "feed 'sums'"]
+    assert [each.message for each in planned.errors] == []
+    made = make_entities(registry.find_extension(harness.context(), "database-export"), given.values, VALUES, "shop")
+    exports = [each.content["clusters"]["primary"]["export"] for each in made]
+    assert exports[0]["target"]["load"] == {"type": "replace", "instance_column": "day"}
+    assert exports[1]["target"]["load"] == {"type": "allowinsert"}
+    assert [each["arguments"] for each in exports] == [{}, {"--update-key": "b"}]
 
 
 @pytest.mark.parametrize("given", [MIRROR, FALCON], ids=["ours", "those of Falcon"])
