@@ -64,12 +64,13 @@ def _attempts(
 ) -> Iterator[tuple[Override, ...]]:
     """Yield sets of overrides to try, smallest first.
 
-    First single values, then whole keys where parts of a model depend on each other, then all derived keys.
+    First single values, then whole keys where parts of a model depend on each other, then all derived keys, then all.
     """
     keys = sorted(plain.keys() | given.keys() | target.keys())
     yield tuple(iter_overrides(given, target))
     yield _whole([key for key in keys if given.get(key) != target.get(key)], target)
     yield _whole([key for key in keys if key not in kept], target)
+    yield _whole(keys, target)
 
 
 def _whole(keys: Iterable[str], target: Mapping[str, Any]) -> tuple[Override, ...]:

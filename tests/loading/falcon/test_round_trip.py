@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.cluster import Cluster
@@ -14,8 +14,13 @@ from tests.loading.falcon.falcon_schema import find_faults
 NO_VALUES = Values(variables={}, environ={})
 
 
+WITHOUT_TIME = {"name": "A", "frequency": "minutes(1)", "table": "a,b"}
+WITHOUT_TIME |= {"clusters": {"A": {"validity": {"start": "1901-01-01T00:00Z", "end": "1901-01-01T00:00Z"}}}}
+
+
 @settings(max_examples=150, deadline=None)
 @given(entity=ENTITIES)
+@example(entity=Feed.model_validate(WITHOUT_TIME))
 def test_every_entity_survives_falcon(entity: AnyEntity) -> None:
     text = render_falcon(entity)
     assert find_faults(text) == []
