@@ -129,6 +129,8 @@ FeedAssetsError
     ├── InputReadError
     ├── OutputMismatchError
     ├── EventRefusedError         what a function says about the event of an output cannot be kept
+    ├── EarlierUnreadError        an instance reads what is new since one that has not been read
+    ├── ExportRefusedError        rows do not fit the table that they are exported to
     ├── UnknownFeedError          a function asks for the newest event of a feed that is not declared
     ├── WorkflowFailedError       user code or Spark raised, or an external application ended with a failure
     └── ServiceError              Spark, a catalog, a database, Java or a server cannot be reached, or refuses

@@ -60,10 +60,10 @@ def parse_transfer(name: str) -> tuple[str, Transfer] | None:
 def is_of_feed(name: str) -> bool:
     """Return whether a feed declares the work of a name, not a process.
 
-    >>> is_of_feed("clicks@east"), is_of_feed("orders.import"), is_of_feed("clean-clicks")
-    (True, True, False)
+    >>> is_of_feed("clicks@east"), is_of_feed("orders.import"), is_of_feed("clean-clicks"), is_of_feed("a.b")
+    (True, True, False, False)
     """
-    return SEPARATOR in name or DOT in name
+    return SEPARATOR in name or parse_transfer(name) is not None
 
 
 def is_flow(name: str) -> bool:

@@ -49,8 +49,7 @@ def land(lakes: Mapping[str, Lake], time: datetime, number: int) -> None:
 
 def test_files_that_delete_rows_are_never_copied_as_hidden_ones(lifecycle: LifecycleHarness) -> None:
     flow = lifecycle.plan.processes[FLOW, "lake"]
-    assert flow.copy is not None
-    assert not flow.copy.options.hidden
+    assert not flow.copied.options.hidden
 
 
 def test_rows_63_67_75_a_partition_is_copied_after_its_delay_and_late_rows_until_the_cut_off(

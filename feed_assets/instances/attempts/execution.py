@@ -16,7 +16,6 @@ from feed_assets.catalog.column_sets import find_column_set
 from feed_assets.catalog.run_metadata import check_reported
 from feed_assets.clock import Stopwatch
 from feed_assets.context.operation import AttemptContext
-from feed_assets.engines.databases.reading import ImportEngine
 from feed_assets.engines.errors import EngineError
 from feed_assets.engines.port import (
     Engine,

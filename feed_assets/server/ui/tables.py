@@ -144,7 +144,7 @@ def _link_batch(text: str, row: _Given, _: Any, given: _Given) -> str:
 
 def _link_version(text: str, _: _Given, record: Any, __: _Given) -> str:
     version = getattr(record, "row", record)
-    return version_address(version.kind, version.name, text)
+    return version_address(version.kind, version.name, text) if hasattr(version, "kind") else ""
 
 
 def _link_one(kind: Kind, text: str, _: _Given, record: Any, __: _Given) -> str:
