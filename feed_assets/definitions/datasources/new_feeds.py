@@ -41,9 +41,15 @@ def make_feed(
     document = {
         "name": request.name,
         "frequency": frequency,
-        "schema": ", ".join(f"{_quoted(each.name)} {each.ddl}" for each in read),
+        "schema": ", ".join(f"{_quoted(each.name)} {each.read_as}" for each in read),
         "locations": {"data": request.location or _location(request.name, frequency)},
-        "clusters": {_cluster(request, declared): {"validity": {"start": start}, "import": {"source": source}}},
+        "clusters": {
+            _cluster(request, declared): {
+                "type": "source",
+                "validity": {"start": start},
+                "import": {"source": source},
+            }
+        },
     }
     notes = tuple(f"{each.name} {each.type} is left out: Spark cannot read it" for each in columns if each.ddl is None)
     return make_template(

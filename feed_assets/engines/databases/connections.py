@@ -4,6 +4,7 @@ Values are always bound and identifiers always quoted. The driver sees only the 
 are detected here.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -33,6 +34,8 @@ _JAVA_FAULTS = (Py4JError, PySparkException)  # beside a session, pyspark takes 
 _AWAY, _REJECTED = ("08", "57P"), "08004"  # of connections, and of servers of PostgreSQL that end
 _TABLES = ("TABLE", "BASE TABLE", "VIEW", "PARTITIONED TABLE", "FOREIGN TABLE", "MATERIALIZED VIEW")
 _TIMESTAMP, _ZONED_TIMESTAMP, _DATE = 93, 2014, 91
+_DECIMAL = re.compile(r"(?:numeric|decimal|number)(?:\((\d+),(\d+)\))?")
+_ALL_DIGITS, _DEFAULT_SCALE = 38, 18  # of decimals of Spark
 _NO_NULLS, _NO_LIMIT = 0, 2**31 - 1
 _ROWS, _COLUMNS = "java.sql.ResultSet", "java.sql.ResultSetMetaData"
 _METADATA, _STATEMENT = "java.sql.DatabaseMetaData", "java.sql.PreparedStatement"
@@ -74,6 +77,23 @@ class DatabaseColumn:
     ddl: str | None
     nullable: bool
     keys: tuple[str, ...] = ()
+
+    @property
+    def read_as(self) -> str | None:
+        """Its type in Spark where it is imported: that of `ddl`, but a time of a day and several bits are texts, and a
+        decimal with more digits than Spark has keeps those behind the point.
+
+        >>> DatabaseColumn("total", "numeric(40,2)", "DECIMAL(38,0)", True).read_as
+        'DECIMAL(38,2)'
+        """
+        kind, ddl = self.type.lower(), (self.ddl or "").upper()
+        is_time = kind.startswith("time") and not kind.startswith("timestamp")
+        if ddl and (is_time or (ddl, kind) == ("BINARY", "bit")):
+            return "STRING"
+        found = _DECIMAL.fullmatch(kind)
+        if found is None or not ddl.startswith("DECIMAL") or int(found[1] or _ALL_DIGITS + 1) <= _ALL_DIGITS:
+            return self.ddl
+        return f"DECIMAL({_ALL_DIGITS},{min(int(found[2] or _DEFAULT_SCALE), _ALL_DIGITS)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +339,10 @@ class DatabaseConnection:
         if found is None or isinstance(found, str | int | float | Decimal | bytes):
             return found
         text = str(self._calls.of(_ROWS, "getString(int)", rows, number))
-        return self._parsed(text, date) if found.getClass().getName() == "java.sql.Date" else text
+        kind = found.getClass().getName()
+        if kind == "java.math.BigInteger":
+            return int(text)
+        return self._parsed(text, date) if kind == "java.sql.Date" else text
 
     def _parsed(self, text: str, of: type[_Time]) -> _Time:
         try:

@@ -15,8 +15,8 @@ class Dialect:
     datasource. With `schema_is_catalog` a schema is what JDBC calls a catalog. `may_read` and
     `may_create` are queries with a schema as their only value: how many tables there the user may read, and whether he
     may make one; None if the database cannot be asked, or shows no others. `session` is what
-    every connection says first, so that times are told in UTC, as drivers here take them. `utc` follows the text of a
-    time in UTC.
+    every connection says first, so that times are told in UTC, as drivers here take them; `read_only` what one says
+    that must not write. `utc` follows the text of a time in UTC.
     """
 
     quote: str = '"'
@@ -25,6 +25,7 @@ class Dialect:
     may_read: str | None = None
     may_create: str | None = None
     session: str | None = None
+    read_only: str | None = None
     utc: str = ""
 
     def quoted(self, name: str) -> str:
@@ -50,6 +51,7 @@ DIALECTS: Mapping[str, Dialect] = MappingProxyType(
             zoned=frozenset({"timestamp"}),
             schema_is_catalog=True,
             session="SET time_zone = '+00:00'",
+            read_only="SET SESSION TRANSACTION READ ONLY",
             may_create="SELECT count(*) > 0 FROM ("
             "SELECT grantee, privilege_type, '%' AS place FROM information_schema.user_privileges UNION ALL "
             "SELECT grantee, privilege_type, table_schema FROM information_schema.schema_privileges) AS granted "

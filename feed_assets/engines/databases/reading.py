@@ -43,15 +43,18 @@ _SPLIT, _ALL = "feed_assets_split", "1 = 1"
 _CLOCK, _MOMENT = "timestamp_ntz", "timestamp"
 _OF_DATABASE = re.compile(r"(?:[\w$]+\.)+\w*SQL\w*Exception: ([^\n]+)")  # org.postgresql.util.PSQLException: ERROR: …
 _UNKNOWN, _LONGEST = "UnknownReason", 400
+_VARIABLES = "sessionVariables"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reads:
-    """How a kind of database is read: its type of texts; whether it tells moments of a clock in a zone by itself, or
-    tells times best as texts, as no zone of a Java machine changes them then; and the options of its driver.
+    """How a kind of database is read: its type of texts, and bits as a text; whether it tells moments of a clock in a
+    zone by itself, or tells times and texts of fixed length best as texts, as neither Java nor Spark changes them then;
+    and the options of its driver.
     """
 
     text: str = "varchar(4000)"
+    bits: str | None = None
     knows_zones: bool = False
     times_as_text: bool = False
     options: Mapping[str, str] = EMPTY
@@ -60,7 +63,12 @@ class _Reads:
 _READS: Mapping[str, _Reads] = MappingProxyType(
     {
         "postgres": _Reads(text="text", knows_zones=True),
-        "mysql": _Reads(text="char", times_as_text=True, options=MappingProxyType({"useCursorFetch": "true"})),
+        "mysql": _Reads(
+            text="char",
+            bits="BIN({} + 0)",
+            times_as_text=True,
+            options=MappingProxyType({"useCursorFetch": "true", _VARIABLES: "time_zone='+00:00'"}),
+        ),
     }
 )
 
@@ -87,7 +95,7 @@ class ImportEngine(Engine):
             start, source, subject = begin_moment(connection), self._source(connection), render_subject(target)
             stretch, others = None, list[datetime]()
             known: Sequence[DatabaseColumn] = connection.describe(source, is_typed=False)  # refused before Spark starts
-            with _refused(connection, source):
+            with _refused(connection, [f"SELECT count(*) FROM ({source}) meant"]):
                 spark = open_session(session, work.run_id)
                 add_driver(spark, connection.address)
                 known = self._typed(spark, connection, source, known)
@@ -98,10 +106,15 @@ class ImportEngine(Engine):
                 else:
                     stretch, others = self._stretch(connection, source, column, self.marks, subject)
                     source += f" AND {self._within(connection, column, stretch)}"
-            with _refused(connection, source):
+            asked = [f"SELECT count(*) FROM ({source}) meant"]
+            with _refused(connection, asked):
                 columns = self._columns(connection, known, target)
-                parts = find_parts(connection, self.record, source)
-                frame = self._frame(spark, connection, start, source, columns, parts)
+                split = _find([self.record.split_by] if self.record.split_by else [], known, self.record.name, subject)
+                parts = find_parts(connection, split[0].name if split else None, self.record.parts, source)
+                rows = _render_rows(connection, source, columns, split)
+                counted = ", ".join(f"count({connection.dialect.quoted(each.name)})" for each in columns)
+                asked[:] = [f"SELECT {counted} FROM {rows} WHERE {part}" for part in parts]
+                frame = self._frame(spark, connection, start, rows, columns, parts)
                 if others and self.marks is not None and increment is not None:
                     frame = _without_known(frame, target, self.marks.rows_of(others), increment)
                 report, read = _write_counted(frame, target)
@@ -138,10 +151,12 @@ class ImportEngine(Engine):
         return [replace(each, ddl=ddl) for each, ddl in zip(found, types, strict=True)]
 
     def _options(self, connection: DatabaseConnection) -> dict[str, str]:
-        address = connection.address
+        address, own = connection.address, _READS.get(self.datasource.type, _Reads()).options
+        both = [of[_VARIABLES] for of in (address.properties, own) if _VARIABLES in of]  # what is ours comes last
         return {
-            **_READS.get(self.datasource.type, _Reads()).options,
+            **own,
             **address.properties,
+            **({_VARIABLES: ",".join(both)} if both else {}),
             "driver": address.driver_class,
             "user": address.user,
             "password": address.password,
@@ -152,8 +167,9 @@ class ImportEngine(Engine):
     def _source(self, connection: DatabaseConnection) -> str:
         """Return the query for all rows that are meant, with all columns."""
         record = self.record
-        rows = f"({record.query}) asked" if record.table is None else connection.quote(record.table)
-        return f"SELECT * FROM {rows} WHERE ({record.where or _ALL})"
+        query = (record.query or "").rstrip().removesuffix(";")
+        rows = f"({query}\n) asked" if record.table is None else connection.quote(record.table)  # after a comment, too
+        return f"SELECT * FROM {rows} WHERE ({record.where or _ALL}\n)"
 
     def _stretch(
         self, connection: DatabaseConnection, source: str, column: DatabaseColumn, marks: Marks, subject: str
@@ -222,6 +238,13 @@ class ImportEngine(Engine):
         subject = render_subject(target)
         named = {each.name for each in _find(self.record.columns, known, self.record.name, subject)}
         chosen = [each for each in known if not named or (each.name in named) is not self.record.excluded]
+        lowered = [each.name.lower() for each in chosen]
+        if doubles := [each.name for each in chosen if lowered.count(each.name.lower()) > 1]:
+            raise OutputMismatchError(
+                subject=subject,
+                reason=f"columns of {self.record.name} are equal but for case: {', '.join(doubles)}",
+                next_step="Write a query in the place of table, with other names.",
+            )
         schema = None if target.columns is None else parse_schema(target.columns)
         wanted = {} if schema is None else {each.name.lower(): each.dataType for each in schema.fields}
         if schema is not None:
@@ -242,18 +265,13 @@ class ImportEngine(Engine):
         spark: "SparkSession",
         connection: DatabaseConnection,
         start: str | None,
-        source: str,
+        rows: str,
         columns: "Sequence[_Read]",
         parts: Sequence[str],
     ) -> "DataFrame":
         from pyspark.sql import functions as sf
 
-        quoted = connection.dialect.quoted
-        selected = [f"{each.sql} AS {quoted(each.name)}" for each in columns]
-        if self.record.split_by is not None:
-            selected.append(f"{quoted(self.record.split_by)} AS {_SPLIT}")
         options = self._options(connection) | ({} if start is None else {"sessionInitStatement": start})
-        rows = f"(SELECT {', '.join(selected)} FROM ({source}) meant) imported"
         frame = spark.read.jdbc(spark_url(connection.address.url), rows, predicates=list(parts), properties=options)
         made = (each.made(frame[_in_backticks(each.name)]).alias(each.name) for each in columns)
         frame = frame.select(*made)
@@ -269,10 +287,12 @@ class ImportEngine(Engine):
 def begin_moment(connection: DatabaseConnection) -> str | None:
     """Begin a transaction of which all readers see the moment, as long as it is open; return what each says first.
 
-    Where the database has no such moment, each reader has its own.
+    Where the database has no such moment, each reader has its own. None can write, where the database can tell that.
     """
     if not DatasourceType(connection.address.type).has_snapshots:
-        return connection.dialect.session
+        if connection.dialect.read_only is not None:
+            connection.execute(connection.dialect.read_only)
+        return connection.dialect.read_only
     connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
     snapshot = str(connection.query("SELECT pg_export_snapshot()")[0][0])
     connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
@@ -280,25 +300,25 @@ def begin_moment(connection: DatabaseConnection) -> str | None:
     return f"{same}; SET TRANSACTION SNAPSHOT '{snapshot}'"
 
 
-def find_parts(connection: DatabaseConnection, record: ImportRecord, source: str) -> list[str]:
+def find_parts(connection: DatabaseConnection, split_by: str | None, parts: int, source: str) -> list[str]:
     """Return the conditions of parts of even size, by the real minimum and maximum of the column that splits.
 
     Raises:
         ServiceError: its values are neither numbers nor times.
     """
-    if record.split_by is None or record.parts == 1:
+    if split_by is None or parts == 1:
         return [_ALL]
-    column = connection.dialect.quoted(record.split_by)
+    column = connection.dialect.quoted(split_by)
     ((low, high),) = connection.query(f"SELECT min({column}), max({column}) FROM ({source}) meant")
     if low is None or high is None:
         return [_ALL]
     if isinstance(low, str | bytes | bool) or isinstance(high, str | bytes | bool):
         raise ServiceError(
             service=f"the database {connection.address.url}",
-            reason=f"its column {record.split_by} splits nothing: it has neither numbers nor times",
+            reason=f"its column {split_by} splits nothing: it has neither numbers nor times",
             next_step="Name another column as --split-by, or write --num-mappers: 1.",
         )
-    return parts_between(_SPLIT, low, high, record.parts, connection.address.type)
+    return parts_between(_SPLIT, low, high, parts, connection.address.type)
 
 
 def parts_between(column: str, low: Value, high: Value, parts: int, kind: str) -> list[str]:
@@ -398,9 +418,16 @@ def _read_of(
 
     name, ddl, kind = connection.dialect.quoted(column.name), (column.ddl or "").lower(), column.type.lower()
     as_text = f"CAST({name} AS {reads.text})"
-    is_text = isinstance(wanted, st.StringType) or (kind.startswith("time") and not kind.startswith(_MOMENT))
-    if not ddl or (is_text and not ddl.startswith(("string", "char", "varchar"))):
+    read_as = (column.read_as or "").lower()
+    if kind == "bit" and ddl == "binary" and not isinstance(wanted, st.BinaryType):
+        bits = as_text if reads.bits is None else reads.bits.format(name)
+        return _Read(name=column.name, sql=f"{name} + 0" if isinstance(wanted, st.NumericType) else bits)
+    is_text = isinstance(wanted, st.StringType) or read_as == "string"
+    is_padded = reads.times_as_text and kind.startswith("char")  # which Spark fills with blanks
+    if not ddl or is_padded or (is_text and not ddl.startswith(("string", "char", "varchar"))):
         return _Read(name=column.name, sql=as_text)
+    if ddl == kind == "date" and reads.times_as_text:  # the driver makes another day of one that is none
+        return _Read(name=column.name, sql=as_text, made=lambda text: text.try_cast("date"))
     if ddl in (_CLOCK, _MOMENT) and not isinstance(wanted, st.TimestampNTZType):
         is_clock = kind.split("(")[0] not in connection.dialect.zoned
         if reads.knows_zones:
@@ -411,11 +438,20 @@ def _read_of(
             return _Read(name=column.name, sql=as_text if reads.times_as_text else name, made=partial(_moment, at))
     if isinstance(wanted, st.IntegralType) and ddl in ("boolean", "date"):  # tinyint(1), year
         return _Read(name=column.name, sql=f"{name} + 0")
-    if kind == "numeric" and isinstance(wanted, st.DecimalType | st.FractionalType):
-        exact = isinstance(wanted, st.DecimalType)
-        to = f"numeric({wanted.precision},{wanted.scale})" if exact else "double precision"  # type: ignore[attr-defined]
-        return _Read(name=column.name, sql=f"CAST({name} AS {to})")
+    if read_as != ddl or kind == "numeric":  # with more digits than a decimal of Spark has, or no number
+        to = wanted.simpleString() if isinstance(wanted, st.FractionalType) else read_as
+        return _Read(name=column.name, sql=as_text, made=lambda text: text.cast(to))
     return _Read(name=column.name, sql=name)
+
+
+def _render_rows(
+    connection: DatabaseConnection, source: str, columns: Sequence[_Read], split: Sequence[DatabaseColumn]
+) -> str:
+    """Return the table of a query that has the columns as they are read, and the one that splits."""
+    quoted = connection.dialect.quoted
+    selected = [f"{each.sql} AS {quoted(each.name)}" for each in columns]
+    selected += [f"{quoted(each.name)} AS {_SPLIT}" for each in split]
+    return f"(SELECT {', '.join(selected)} FROM ({source}) meant) imported"
 
 
 def _moment(zone: str, clock: "Column") -> "Column":
@@ -452,9 +488,10 @@ def _write_counted(frame: "DataFrame", target: OutputTarget) -> tuple[OutputRepo
 
 
 @contextmanager
-def _refused(connection: DatabaseConnection, source: str) -> Iterator[None]:
+def _refused(connection: DatabaseConnection, asked: Sequence[str]) -> Iterator[None]:
     """Tell what the database says where Spark fails because of it; a lost connection tells that it is away. Spark does
-    not know the reason if it is of a class that only the driver has: then the database is asked again.
+    not know the reason if it is of a class that only the driver has: then the database is asked again, by queries that
+    need all that was read.
     """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -465,7 +502,8 @@ def _refused(connection: DatabaseConnection, source: str) -> Iterator[None]:
         found = _OF_DATABASE.search(str(exc))
         if found is None and _UNKNOWN not in str(exc):
             raise
-        connection.query("SELECT 1" if found is not None else f"SELECT count(*) FROM ({source}) meant")
+        for query in ["SELECT 1"] if found is not None else asked:
+            connection.query(query)
         if found is None:
             raise
         service, words = f"the database {connection.address.url}", shorten(found[1].strip(), _LONGEST)

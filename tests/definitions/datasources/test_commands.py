@@ -20,6 +20,7 @@ schema: id INT, day DATE, customer STRING
 locations: {data: '/orders/${YEAR}-${MONTH}-${DAY}'}
 clusters:
   lake:
+    type: source
     validity: {start: '2013-11-03T00:00Z'}
     import:
       source: {name: shop, table: orders}

@@ -197,7 +197,8 @@ def test_a_query_with_a_condition_and_a_text_for_nulls(shop: Shop, read: Read, r
         "INSERT INTO orders VALUES (1, NULL), (2, 'b'), (3, 'c')",
     )
     query = 'SELECT id, "of", id * 2 AS twice FROM orders'.replace('"', "`" if shop.type == "mysql" else '"')
-    read(shop, query=query, where="twice < 6 OR id IS NULL", null_text="none", split_by="twice", parts=3)
+    where = "twice < 6 OR id IS NULL -- or both"
+    read(shop, query=f"{query};\n", where=where, null_text="none", split_by="TWICE", parts=3)
     assert sorted(map(tuple, rows().collect())) == [(1, "none", 2), (2, "b", 4)]
     read(shop, columns=("OF",), excluded=True)
     assert rows().columns == ["id"]
@@ -225,6 +226,43 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(shop: Shop, rea
     assert "it refuses: " in refusal(ServiceError, where="(SELECT id FROM orders) = 1")
     assert PASSWORD not in refusal(ServiceError, where="nothing()")
     assert not list((tmp_path / "rows").rglob("*.parquet"))
+
+
+@pytest.mark.spark
+@pytest.mark.server
+def test_the_database_says_why_a_value_is_none_and_columns_equal_but_for_case_are_refused(
+    shop_postgres: Shop, read: Read, rows: Callable[[], DataFrame]
+) -> None:
+    shop_postgres.run(
+        "CREATE TABLE orders (id int, wide numeric(40,2), bits bit(5))", "INSERT INTO orders VALUES (2, 1.25, '10101')"
+    )
+    read(shop_postgres)
+    assert [tuple(row) for row in rows().collect()] == [(2, Decimal("1.25"), "10101")]
+    with pytest.raises(ServiceError, match="division by zero"):
+        read(shop_postgres, query="SELECT 1 / (id - 2) AS half FROM orders")
+    with pytest.raises(OutputMismatchError, match="equal but for case: Id, id"):
+        read(shop_postgres, query='SELECT id AS "Id", id FROM orders')
+
+
+@pytest.mark.spark
+@pytest.mark.server
+def test_mariadb_is_not_written_and_its_values_are_what_it_says(
+    shop_mariadb: Shop, read: Read, rows: Callable[[], DataFrame]
+) -> None:
+    shop_mariadb.run(
+        "CREATE TABLE orders (id bigint unsigned, kind enum('a', 'long'), code char(5), bits bit(8), day date, "
+        "wide decimal(65,30))",
+        "SET sql_mode = ''",
+        "INSERT INTO orders VALUES (18446744073709551615, 'a', 'ab', 129, '2024-02-00', 1.25), (0, '', '', 1, 0, 0)",
+        "CREATE SEQUENCE numbers",
+    )
+    read(shop_mariadb, split_by="id", parts=2)
+    assert [tuple(row) for row in rows().orderBy("id").collect()] == [
+        (0, "", "", "1", None, 0),
+        (2**64 - 1, "a", "ab", "10000001", None, Decimal("1.25")),
+    ]
+    with pytest.raises(ServiceError, match="READ ONLY"):
+        read(shop_mariadb, query="SELECT nextval(numbers) AS id")
 
 
 @pytest.mark.spark
