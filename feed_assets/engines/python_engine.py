@@ -135,7 +135,7 @@ def _load_module(work: Work, name: str) -> ModuleType:
 def _load_file(work: Work, name: str) -> ModuleType:
     """Load a module from a file, anew for each attempt. It cannot be imported by its name."""
     file = work.root / name
-    loader = _PinnedLoader(file, work.pinned[name]) if name in work.pinned else None
+    loader = PinnedLoader(file, work.pinned[name]) if name in work.pinned else None
     spec = importlib.util.spec_from_file_location(file.stem, file, loader=loader)
     if spec is None or spec.loader is None or not (loader or file.is_file()):
         raise WorkflowNotFoundError(
@@ -149,7 +149,7 @@ def _load_file(work: Work, name: str) -> ModuleType:
     return module
 
 
-class _PinnedLoader(SourceLoader):
+class PinnedLoader(SourceLoader):
     """Loads a module from the content that a file had, as if it still had it."""
 
     def __init__(self, file: Path, content: bytes) -> None:

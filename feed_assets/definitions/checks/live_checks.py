@@ -219,7 +219,7 @@ def check_drivers(outside: Outside, cluster: Cluster) -> Iterator[Probe]:
     named = {name for feed in outside.bundle.feeds for on, name in iter_datasources(feed) if on == cluster.name}
     for datasource in filter(None, map(outside.bundle.find_datasource, sorted(named))):
         record = compile_datasource(datasource)
-        for _, interface in record.interfaces:
+        for interface in {(each.driver_class, each.jars): each for _, each in record.interfaces}.values():
             yield Probe(
                 path=("spark", "remote"),
                 what=f"the driver of datasource {datasource.name!r}",

@@ -8,6 +8,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from importlib.machinery import ModuleSpec
+from importlib.util import module_from_spec
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -339,6 +342,9 @@ def _build(extension: Extension, given: Mapping[str, object]) -> Iterator[tuple[
 def _load_code(extension: Extension, file: str) -> ModuleType:
     if extension.module is not None:
         return import_module(f"{extension.module}.{BUILD.removesuffix('.py')}")
-    module = ModuleType(f"extension_{extension.name}")
-    exec(compile(extension.files[BUILD], file, "exec"), module.__dict__)
+    from feed_assets.engines.python_engine import PinnedLoader
+
+    loader = PinnedLoader(Path(file), extension.files[BUILD])
+    module = module_from_spec(ModuleSpec(f"extension_{extension.name}", loader, origin=file))
+    loader.exec_module(module)
     return module

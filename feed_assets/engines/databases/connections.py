@@ -12,18 +12,15 @@ from datetime import UTC, date, datetime, tzinfo
 from decimal import Decimal
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from feed_assets.engines.databases.dialects import Dialect, dialect_of, spark_url
+from feed_assets.engines.databases.dialects import Dialect, Value, dialect_of, spark_url
 from feed_assets.engines.errors import ServiceAwayError, ServiceError
 from feed_assets.engines.java.machine import JavaMachine, explain_java, iter_causes
 from feed_assets.masking import remember_unnamed
-
-Value: TypeAlias = str | int | float | bool | Decimal | datetime | date | bytes | None
-"""A value of a database. A time that names a moment is aware, in UTC; one that is read on a clock is naive."""
 
 _Time = TypeVar("_Time", date, datetime)
 

@@ -2,7 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
 from types import MappingProxyType
+from typing import TypeAlias
+
+Value: TypeAlias = str | int | float | bool | Decimal | datetime | date | bytes | None
+"""A value of a database. A time that names a moment is aware, in UTC; one that is read on a clock is naive."""
 
 _MARIADB, _MYSQL = "jdbc:mariadb:", "jdbc:mysql:"
 

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from feed_assets.engines.databases.connections import Value
+from feed_assets.engines.databases.dialects import Value
 from feed_assets.engines.port import InputData
 
 

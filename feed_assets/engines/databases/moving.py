@@ -11,7 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from feed_assets.engines.databases.connections import DatabaseConnection, Value
+from feed_assets.engines.databases.connections import DatabaseConnection
+from feed_assets.engines.databases.dialects import Value
 from feed_assets.engines.errors import ServiceError
 
 LOCK_SECONDS = 60

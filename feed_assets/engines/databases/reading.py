@@ -17,9 +17,9 @@ from zoneinfo import ZoneInfo
 
 from feed_assets.engines.data.fitting import find_differences
 from feed_assets.engines.data.frames import fit_to_schema, parse_schema, read_input, render_subject, write_output
-from feed_assets.engines.databases.connections import DatabaseColumn, DatabaseConnection, Value, open_connection
+from feed_assets.engines.databases.connections import DatabaseColumn, DatabaseConnection, open_connection
 from feed_assets.engines.databases.credentials import open_address
-from feed_assets.engines.databases.dialects import spark_url
+from feed_assets.engines.databases.dialects import Value, spark_url
 from feed_assets.engines.databases.marks import Marks, Stretch, before_mark, parse_mark, render_mark
 from feed_assets.engines.databases.sessions import add_driver
 from feed_assets.engines.errors import OutputMismatchError, ServiceError

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 from zoneinfo import ZoneInfo
 
 from feed_assets.engines.data.frames import read_input
-from feed_assets.engines.databases.connections import DatabaseAddress, DatabaseConnection, Value
-from feed_assets.engines.databases.dialects import spark_url
+from feed_assets.engines.databases.connections import DatabaseAddress, DatabaseConnection
+from feed_assets.engines.databases.dialects import Value, spark_url
 from feed_assets.engines.databases.export_columns import ExportColumns, InstanceValue
 from feed_assets.engines.databases.moving import Move, Staged, drop_staging, open_move
 from feed_assets.engines.databases.sessions import add_driver

@@ -392,6 +392,8 @@ class InstanceRunner:
                 assert_never(task.work)
 
     def _import(self, leased: Leased, task: Task, record: ImportRecord) -> Engine:
+        from feed_assets.engines.databases.reading import ImportEngine
+
         context, process, time = self.context, task.process, task.nominal_time
         marks = RecordedMarks(
             context=context,

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from feed_assets.engines.databases.connections import Value
+from feed_assets.engines.databases.dialects import Value
 from feed_assets.engines.databases.reading import ImportEngine, parts_between
 from feed_assets.engines.errors import OutputMismatchError, ServiceAwayError, ServiceError
 from feed_assets.engines.java.machine import JavaMachine
