@@ -29,16 +29,8 @@ from feed_assets.log.definitions.records import Recorded, Schedule, ScheduleStat
 from feed_assets.masking import encodable, mask
 from feed_assets.plan.edges import All, Condition, Name, TriggerRecord
 from feed_assets.plan.edges import Any as AnyOf
-from feed_assets.plan.records import (
-    ClusterRecord,
-    EntityFacts,
-    FeedRecord,
-    MetadataRecord,
-    Plan,
-    ProcessRecord,
-    RetentionRecord,
-    steps_of,
-)
+from feed_assets.plan.facts import EntityFacts, MetadataRecord
+from feed_assets.plan.records import ClusterRecord, FeedRecord, Plan, ProcessRecord, RetentionRecord, steps_of
 from feed_assets.setting_sections import EVERYTHING, SystemMetadataSettings
 from feed_assets.timing.dates import render_datetime
 

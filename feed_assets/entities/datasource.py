@@ -222,10 +222,6 @@ class Import(EntityModel):
     source: ImportSource
     arguments: Map[PropertyName, Text] = EMPTY
 
-    def argument(self, name: str) -> str | None:
-        """Return the value of an argument."""
-        return next((value.strip() for key, value in self.arguments.items() if key.lower() == name), None)
-
 
 class Load(EntityModel):
     """The options for writing rows; `instance_column` is that of the table with the nominal time of each instance."""
@@ -254,6 +250,7 @@ class Export(EntityModel):
     target: ExportTarget
     arguments: Map[PropertyName, Text] = EMPTY
 
-    def argument(self, name: str) -> str | None:
-        """Return the value of an argument."""
-        return next((value.strip() for key, value in self.arguments.items() if key.lower() == name), None)
+
+def find_argument(transfer: Import | Export, name: str) -> str | None:
+    """Return the value of an argument of an import or export."""
+    return next((value.strip() for key, value in transfer.arguments.items() if key.lower() == name), None)

@@ -47,20 +47,17 @@ from feed_assets.plan.compile_imports import compile_import
 from feed_assets.plan.copy_records import CopyOptions, CopyRecord, Directory, MirrorRecord, OnError, StoreAddress
 from feed_assets.plan.datasources import compile_datasource
 from feed_assets.plan.edges import InputEdge, Key, OutputEdge, Pending, compile_trigger
+from feed_assets.plan.facts import EntityFacts, MetadataRecord, NotificationRecord, compile_sla
 from feed_assets.plan.places import address_of, lake_of, locate, locate_table
 from feed_assets.plan.records import (
     ClusterRecord,
-    EntityFacts,
     FeedRecord,
     InboxRecord,
     LateRecord,
-    MetadataRecord,
-    NotificationRecord,
     Plan,
     ProcessRecord,
     RegistrationRecord,
     TableRecord,
-    compile_sla,
 )
 from feed_assets.plan.release_fingerprint import flow_fingerprint, release_fingerprint
 from feed_assets.plan.retention import compile_retention

@@ -5,14 +5,22 @@ from datetime import timedelta
 
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.common import JobPriority, Kind, find_priority, find_queue
-from feed_assets.entities.datasource import INPUT_NULL_OTHER, INPUT_NULL_STRING, MAPPERS, UPDATE_KEY, Export
+from feed_assets.entities.datasource import (
+    INPUT_NULL_OTHER,
+    INPUT_NULL_STRING,
+    MAPPERS,
+    UPDATE_KEY,
+    Export,
+    find_argument,
+)
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.flow_names import Transfer, transfer_name
 from feed_assets.entities.process import Order, effective_timeout
 from feed_assets.entities.replication import LATE_DELAY, LATE_POLICY, RETRY, complete_replication
 from feed_assets.entities.triggers import OnUpdate
 from feed_assets.plan.edges import InputEdge
-from feed_assets.plan.records import EntityFacts, LateRecord, ProcessRecord
+from feed_assets.plan.facts import EntityFacts
+from feed_assets.plan.records import LateRecord, ProcessRecord
 from feed_assets.plan.release_fingerprint import export_fingerprint
 from feed_assets.plan.transfers import ExportRecord
 from feed_assets.timing.windows import parse_window
@@ -67,7 +75,7 @@ def compile_export(bundle: Bundle, feed: Feed, cluster: str, declared: Export, f
 def compile_target(feed: Feed, declared: Export) -> ExportRecord:
     """Compile what an export writes, and how."""
     target = declared.target
-    key, connections = declared.argument(UPDATE_KEY) or "", declared.argument(MAPPERS)
+    key, connections = find_argument(declared, UPDATE_KEY) or "", find_argument(declared, MAPPERS)
     return ExportRecord(
         datasource=target.name,
         table=target.table,
@@ -76,8 +84,8 @@ def compile_target(feed: Feed, declared: Export) -> ExportRecord:
         instance_column=target.load.instance_column,
         columns=(target.fields.includes or target.fields.excludes) if target.fields is not None else (),
         excluded=target.fields is not None and bool(target.fields.excludes),
-        null_string=declared.argument(INPUT_NULL_STRING),
-        null_other=declared.argument(INPUT_NULL_OTHER),
+        null_string=find_argument(declared, INPUT_NULL_STRING),
+        null_other=find_argument(declared, INPUT_NULL_OTHER),
         is_daily=feed.frequency.is_calendar and feed.is_expected,
         **({} if connections is None else {"connections": int(connections)}),
     )

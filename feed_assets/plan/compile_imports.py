@@ -5,13 +5,23 @@ from datetime import timedelta
 
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.common import JobPriority, Kind, find_priority, find_queue
-from feed_assets.entities.datasource import FETCH_SIZE, MAPPERS, NULL_STRING, SPLIT_BY, Extract, Import, IncrementBy
+from feed_assets.entities.datasource import (
+    FETCH_SIZE,
+    MAPPERS,
+    NULL_STRING,
+    SPLIT_BY,
+    Extract,
+    Import,
+    IncrementBy,
+    find_argument,
+)
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.flow_names import Transfer, transfer_name
 from feed_assets.entities.process import CatchUp, Order, effective_timeout
 from feed_assets.entities.replication import RETRY, complete_replication
 from feed_assets.plan.edges import OutputEdge
-from feed_assets.plan.records import EntityFacts, ProcessRecord
+from feed_assets.plan.facts import EntityFacts
+from feed_assets.plan.records import ProcessRecord
 from feed_assets.plan.release_fingerprint import import_fingerprint
 from feed_assets.plan.transfers import ImportRecord, IncrementRecord
 from feed_assets.timing.sequence import InstanceSequence
@@ -72,10 +82,10 @@ def _record(declared: Import) -> ImportRecord:
         where=source.where,
         columns=(fields.includes or fields.excludes) if fields is not None else (),
         excluded=fields is not None and bool(fields.excludes),
-        parts=int(declared.argument(MAPPERS) or 1),
-        split_by=declared.argument(SPLIT_BY),
-        fetch_size=int(declared.argument(FETCH_SIZE) or 10_000),
-        null_text=declared.argument(NULL_STRING),
+        parts=int(find_argument(declared, MAPPERS) or 1),
+        split_by=find_argument(declared, SPLIT_BY),
+        fetch_size=int(find_argument(declared, FETCH_SIZE) or 10_000),
+        null_text=find_argument(declared, NULL_STRING),
         consistent=source.extract.consistent,
         history=source.extract.history,
         increment=_increment(source.extract),

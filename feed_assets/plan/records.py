@@ -8,25 +8,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from operator import attrgetter
-from typing import NamedTuple, TypeAlias, TypeVar, assert_never
+from typing import TypeAlias, TypeVar, assert_never
 from zlib import crc32
 
-from feed_assets.entities.common import Kind, LocationKind, Occasion, RetentionAction, Sla
+from feed_assets.entities.common import Kind, LocationKind, RetentionAction
 from feed_assets.entities.content.quality import Quality
 from feed_assets.entities.copies.options import Columns, Existing
 from feed_assets.entities.datasource import TABLE, IncrementBy
 from feed_assets.entities.feed import ClusterRole, FeedFormat
 from feed_assets.entities.maps import EMPTY
-from feed_assets.entities.metadata import MetadataKey
-from feed_assets.entities.process import CatchUp, OnTimeout, Order, ProcessSla, Retry, RetryPolicy
+from feed_assets.entities.process import CatchUp, OnTimeout, Order, Retry, RetryPolicy
 from feed_assets.entities.triggers import OnUpdate
 from feed_assets.entities.workflow import Step, Workflow, WorkflowEngine, order_steps
 from feed_assets.issues import EntityKey
 from feed_assets.plan.copy_records import CopyRecord, Directory, MirrorRecord, StoreAddress
 from feed_assets.plan.datasources import DatasourceRecord
 from feed_assets.plan.edges import InputEdge, Key, OutputEdge, TriggerInput, TriggerRecord
+from feed_assets.plan.facts import EntityFacts, SlaRecord
 from feed_assets.plan.transfers import ExportRecord, ImportRecord
-from feed_assets.receivers import Channel
 from feed_assets.timing.sequence import Frequency, InstanceSequence
 from feed_assets.timing.templates import PathTemplate
 
@@ -88,78 +87,6 @@ class RetentionRecord:
     def has_expired(self, nominal_time: datetime, as_of: datetime) -> bool:
         """Return whether an instance is older than the limit of age, if there is one."""
         return self.limit is not None and self.judged_at(as_of) - nominal_time > self.limit.as_duration()
-
-
-class MetadataRecord(NamedTuple):
-    """A property or tag that a file says of an entity, or of one of its columns, and the line; a tag has no value.
-
-    No dataclass: the cached plan of 1,500 entities would take 60 ms longer to load (measured).
-    """
-
-    column: str | None
-    key: MetadataKey
-    value: str
-    line: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotificationRecord:
-    """Who is told of an entity, of what, and whether of every attempt."""
-
-    channel: Channel
-    to: tuple[str, ...] = field(repr=False)
-    on: tuple[Occasion, ...]
-    every_attempt: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntityFacts:
-    """What an entity says beside its work: it may change without a new release.
-
-    Descriptive fields are shown in the UI and searched; `metadata` is that of it and its columns. Its messages have a
-    user topic unless `has_user_topic` is false.
-    """
-
-    description: str | None = None
-    tags: tuple[tuple[str, str], ...] = ()
-    groups: tuple[str, ...] = ()
-    owner: str | None = None
-    file: str | None = None
-    line: int | None = None
-    metadata: tuple[MetadataRecord, ...] = ()
-    notification: NotificationRecord | None = None
-    has_user_topic: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlaRecord:
-    """The deadlines of the instances, from their nominal times: after `low` a warning, after `high` an error.
-
-    Of a feed, both are until the instance is there. Of a process, `low` is until it starts, if that is declared, and
-    `high` until it succeeds. `since` is the first nominal time with deadlines; None means those that fall due from the
-    declaration on. `warn_at` is the probability of a miss that is told before it happens.
-    """
-
-    low: Frequency | None
-    high: Frequency
-    since: datetime | None = None
-    warn_at: float | None = None
-
-    def render(self) -> str:
-        """Return the text form, `low hours(1), high hours(3)`."""
-        low = f"low {self.low.render()}, " if self.low is not None else ""
-        return f"{low}high {self.high.render()}"
-
-
-def compile_sla(sla: Sla | ProcessSla | None) -> SlaRecord | None:
-    """Compile a validated SLA; None if there is none, or it has no end."""
-    match sla:
-        case Sla(low=low, high=high):
-            return SlaRecord(low=low, high=high, since=sla.since, warn_at=sla.warn_at)
-        case ProcessSla(should_start_in=low, should_end_in=high) if high is not None:
-            return SlaRecord(low=low, high=high, since=sla.since, warn_at=sla.warn_at)
-        case _:
-            return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from feed_assets.entities.datasource import (
     UPDATE_KEY,
     Export,
     Import,
+    find_argument,
 )
 from feed_assets.entities.feed import Feed, Instances
 from feed_assets.entities.process import Process
@@ -279,7 +280,7 @@ def import_fingerprint(bundle: Bundle, feed: Feed, cluster: str, declared: Impor
     place, entry = bundle.get_cluster(cluster), feed.clusters[cluster]
     source = declared.source.model_dump(mode="json", exclude_defaults=True, exclude={"version", "extract"})
     source["extract"] = declared.source.extract.model_dump(mode="json", exclude_defaults=True, exclude={"consistent"})
-    source["null"] = declared.argument(NULL_STRING)
+    source["null"] = find_argument(declared, NULL_STRING)
     fingerprint = ReleaseFingerprint(
         facts=_digest([_VERSION, "import", source, _feed_facts(bundle, feed.name, cluster)]),
         start=render_datetime(entry.validity.start),
@@ -296,7 +297,7 @@ def export_fingerprint(bundle: Bundle, feed: Feed, cluster: str, declared: Expor
     """
     place, entry = bundle.get_cluster(cluster), feed.clusters[cluster]
     target = declared.target.model_dump(mode="json", exclude_defaults=True, exclude={"version"})
-    target["arguments"] = [declared.argument(name) for name in (UPDATE_KEY, INPUT_NULL_STRING, INPUT_NULL_OTHER)]
+    target["arguments"] = [find_argument(declared, name) for name in (UPDATE_KEY, INPUT_NULL_STRING, INPUT_NULL_OTHER)]
     fingerprint = ReleaseFingerprint(
         facts=_digest([_VERSION, "export", target, _feed_facts(bundle, feed.name, cluster)]),
         start=render_datetime(entry.validity.start),

@@ -10,6 +10,7 @@ from feed_assets.entities.datasource import (
     DatasourceType,
     Export,
     LoadType,
+    find_argument,
 )
 from feed_assets.entities.feed import Feed
 from feed_assets.issues import FieldPath
@@ -57,7 +58,7 @@ def check_export_place(scope: Scope, feed: Feed) -> Iterator[Complaint]:
 
 def _check_load(path: FieldPath, export: Export) -> Iterator[Complaint]:
     load = export.target.load
-    if load.type in (LoadType.UPDATE_ONLY, LoadType.ALLOW_INSERT) and not export.argument(UPDATE_KEY):
+    if load.type in (LoadType.UPDATE_ONLY, LoadType.ALLOW_INSERT) and not find_argument(export, UPDATE_KEY):
         yield Complaint(
             path=(*path, "target", "load", "type"),
             message=f"{load.type.value} needs {UPDATE_KEY}: the columns of a unique key of the table",

@@ -13,6 +13,7 @@ from feed_assets.entities.datasource import (
     Import,
     IncrementBy,
     MergePolicy,
+    find_argument,
 )
 from feed_assets.entities.feed import ClusterRole, Feed
 from feed_assets.issues import FieldPath, Severity
@@ -42,7 +43,7 @@ def check_import(scope: Scope, feed: Feed) -> Iterator[Complaint]:
             )
         yield from _argument_complaints((*path, "arguments"), entry.import_)
         datasource = scope.bundle.find_datasource(source.name)
-        mappers = entry.import_.argument(MAPPERS) or "1"
+        mappers = find_argument(entry.import_, MAPPERS) or "1"
         if mappers != "1" and source.extract.consistent and datasource and not datasource.type.has_snapshots:
             yield Complaint(
                 path=(*path, "arguments", MAPPERS),
@@ -121,8 +122,8 @@ def _argument_complaints(path: FieldPath, declared: Import) -> Iterator[Complain
             yield Complaint(
                 path=(*path, argument), message=f"{argument} {value!r} is no number", remedy="Write a number from 1 on."
             )
-    mappers = declared.argument(MAPPERS) or "1"
-    if mappers != "1" and declared.argument(SPLIT_BY) is None:
+    mappers = find_argument(declared, MAPPERS) or "1"
+    if mappers != "1" and find_argument(declared, SPLIT_BY) is None:
         yield Complaint(
             path=path,
             message=f"{MAPPERS} {mappers} needs {SPLIT_BY}",

@@ -26,7 +26,8 @@ from feed_assets.log.records import (
 )
 from feed_assets.log.watermarks import Watermarks
 from feed_assets.plan.edges import Key
-from feed_assets.plan.records import FeedRecord, Plan, SlaRecord
+from feed_assets.plan.facts import SlaRecord
+from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.releases.timeline import ActiveRelease, ReleaseTimeline
 from feed_assets.timing.sequence import InstanceSequence
 

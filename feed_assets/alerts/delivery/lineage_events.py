@@ -32,7 +32,8 @@ from feed_assets.log.removals.chunks import SweepChunks
 from feed_assets.log.removals.records import ItemOutcome
 from feed_assets.masking import mask_values
 from feed_assets.plan.copy_records import StoreAddress
-from feed_assets.plan.records import EntityFacts, FeedRecord, Plan, ProcessRecord
+from feed_assets.plan.facts import EntityFacts
+from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.plan.release_fingerprint import parse_fingerprint
 from feed_assets.releases.store import Releases, WorkflowFiles, find_pinned_files
 from feed_assets.settings import DEFAULT_NAMESPACE

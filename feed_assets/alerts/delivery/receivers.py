@@ -16,7 +16,8 @@ from feed_assets.log.messages.outbox import MessageHead, Outbox
 from feed_assets.log.messages.payloads import InstanceOperation, InstancePayload
 from feed_assets.log.messages.records import OutboxMessage
 from feed_assets.masking import remember, remember_credentials, remember_unnamed
-from feed_assets.plan.records import EntityFacts, NotificationRecord, Plan
+from feed_assets.plan.facts import EntityFacts, NotificationRecord
+from feed_assets.plan.records import Plan
 from feed_assets.receivers import (
     OPENLINEAGE,
     Channel,

@@ -29,7 +29,8 @@ from feed_assets.log.messages.payloads import (
 from feed_assets.log.messages.records import OutboxMessage
 from feed_assets.log.records import ProcessInstance, ProcessInstanceStatus
 from feed_assets.plan.edges import Key
-from feed_assets.plan.records import EntityFacts, Plan, ProcessRecord
+from feed_assets.plan.facts import EntityFacts
+from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.releases.timeline import ReleaseTimeline
 
 _NO_FACTS = EntityFacts()

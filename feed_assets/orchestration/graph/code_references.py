@@ -19,7 +19,8 @@ import dagster as dg
 from feed_assets.engines.workflow.python_code import CodeFinder
 from feed_assets.entities.workflow import Workflow
 from feed_assets.masking import mask
-from feed_assets.plan.records import EntityFacts, FeedRecord, ProcessRecord
+from feed_assets.plan.facts import EntityFacts
+from feed_assets.plan.records import FeedRecord, ProcessRecord
 
 CODE_REFERENCES = "dagster/code_references"
 _REMOTE = re.compile(r'^\s*\[remote "(.*)"\]\s*$')  # [remote "origin"]

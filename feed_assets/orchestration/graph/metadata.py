@@ -16,7 +16,8 @@ from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.code_references import CodeReferences
 from feed_assets.orchestration.graph.partitions import Grid
 from feed_assets.plan.edges import InputEdge
-from feed_assets.plan.records import EntityFacts, FeedRecord, ProcessRecord, steps_of
+from feed_assets.plan.facts import EntityFacts
+from feed_assets.plan.records import FeedRecord, ProcessRecord, steps_of
 from feed_assets.plan.rendering import counted
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.sequence import InstanceSequence

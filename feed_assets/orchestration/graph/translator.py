@@ -27,7 +27,8 @@ from feed_assets.orchestration.graph.metadata import (
     with_process,
 )
 from feed_assets.orchestration.graph.partitions import Grid
-from feed_assets.plan.records import EntityFacts, FeedRecord, Plan, ProcessRecord
+from feed_assets.plan.facts import EntityFacts
+from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.timing.sequence import InstanceSequence
 
 

@@ -34,7 +34,7 @@ from feed_assets.log.records import (
     NewFeedEvent,
 )
 from feed_assets.log.removals.records import VERSION, WAS, ChunkHead, SweepChunk, SweepItem
-from feed_assets.plan.records import EntityFacts
+from feed_assets.plan.facts import EntityFacts
 from feed_assets.sql.column_types import from_micros, to_micros
 from feed_assets.sql.database import lock_log
 

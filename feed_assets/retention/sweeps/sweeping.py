@@ -35,7 +35,8 @@ from feed_assets.log.removals.records import (
     SweepState,
 )
 from feed_assets.log.removals.store import Sweeps
-from feed_assets.plan.records import EntityFacts, FeedRecord, Plan, RetainedLocation
+from feed_assets.plan.facts import EntityFacts
+from feed_assets.plan.records import FeedRecord, Plan, RetainedLocation
 from feed_assets.registration.registering import unregister
 from feed_assets.retention.errors import FeedsUnsweptError, SweepRefusedError
 from feed_assets.retention.rules.former_places import Neighbours

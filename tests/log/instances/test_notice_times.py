@@ -10,7 +10,7 @@ from feed_assets.instances.gates.actions import InstanceAction, apply_action
 from feed_assets.log.instances.overdue_notices import LONGEST_PAUSE, SHORTEST_PAUSE, decide_notice, first_notice_at
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import ProcessInstance, ProcessInstanceStatus
-from feed_assets.plan.records import SlaRecord
+from feed_assets.plan.facts import SlaRecord
 from feed_assets.timing.sequence import parse_frequency
 from tests.instances.harness import START, LifecycleHarness, feed, process
 
