@@ -87,13 +87,15 @@ WebAddress = Annotated[str, AfterValidator(_check_address)]
 
 
 class ServerSettings(BaseModel):
-    """Who asks a server: `proxies` are the addresses or networks of those who say in `author_header` who asks, and
-    `hosts` are further names of the server. `url` is where people reach it, for links to its pages.
+    """Who asks a server: `proxies` are the addresses or networks of those who say in `author_header` who asks, and in
+    `groups_header` in which groups, separated by commas. `hosts` are further names of the server. `url` is where people
+    reach it, for links to its pages.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     author_header: str | None = None
+    groups_header: str | None = None
     proxies: tuple[IPvAnyNetwork, ...] = ()
     hosts: tuple[str, ...] = ()
     url: WebAddress | None = None

@@ -10,14 +10,12 @@ from socket import getfqdn, gethostname
 from feed_assets.clock import open_clock
 from feed_assets.operation import Does
 from feed_assets.server.records import Address
-from feed_assets.server.tokens import Tokens
+from feed_assets.server.tokens import Tokens, is_name
 from feed_assets.settings import Settings
 from feed_assets.sql.database import Database
 
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+?)\.?)(?::(\d{0,5}))?")  # [::1]:3030, localhost.
 _LAST_PORT = 65_535
-_NOT_IN_NAMES = {",", "\N{REPLACEMENT CHARACTER}"}  # two names, or bytes that are no UTF-8
-_LONGEST_NAME = 200
 _FORWARDED = ("Forwarded", "Via", "X-Real-IP", *(f"X-Forwarded-{each}" for each in ("For", "Host", "Port", "Proto")))
 
 
@@ -27,6 +25,7 @@ class Caller:
 
     name: str
     may: tuple[Does, ...] = tuple(Does)
+    groups: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +69,13 @@ class Keeper:
             now = open_clock(self.settings).now()
             with self.database.read() as connection:
                 token = Tokens(connection).find_valid(bearers[0], now) if len(told) == 1 else None
-            return Caller(token.name, token.may) if token is not None else None
+            return Caller(token.name, token.may, frozenset(token.groups)) if token is not None else None
+        of_server = self.settings.server
         if self._is_proxy(client):
-            names = headers(self.settings.server.author_header or "")
-            return Caller(names[0]) if len(names) == 1 and _is_name(names[0]) else None
+            names, told = headers(of_server.author_header or ""), headers(of_server.groups_header or "")
+            groups = frozenset(filter(None, (each.strip() for text in told for each in text.split(","))))
+            is_known = len(names) == 1 and all(map(is_name, (names[0], *groups)))
+            return Caller(names[0], groups=groups) if is_known else None
         is_here = is_loopback(self.address.host) and is_loopback(client) and not any(map(headers, _FORWARDED))
         if is_here:
             with self.database.read() as connection:
@@ -99,11 +101,6 @@ def is_loopback(host: str) -> bool:
     """
     address = _address_of(host)
     return host.lower() == "localhost" if address is None else address.is_loopback
-
-
-def _is_name(text: str) -> bool:
-    is_plain = text.isprintable() and text == text.strip() and _NOT_IN_NAMES.isdisjoint(text)
-    return is_plain and 0 < len(text) <= _LONGEST_NAME
 
 
 def _address_of(host: str) -> IPv4Address | IPv6Address | None:

@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
 GROUPS = {"token": "Manage the tokens with which others ask a server: what they may, and until when."}
 
-_TOKENS = "name, may, until, created=created_at:seconds, by=author, revoked=revoked_at"
+_TOKENS = "name, may, groups, until, created=created_at:seconds, by=author, revoked=revoked_at"
 _LOADER = "loader --may reads,notifies"
 
 Name = Annotated[str, Param("Its name, which is the author of what its holder changes.", argument=True)]
 May = Annotated[tuple[Does, ...], Param("What its holder may, separated by commas.", commas=True)]
+Groups = Annotated[tuple[str, ...], Param("The groups that its holder is in, separated by commas.", commas=True)]
 Until = Annotated[datetime | None, Param("When it expires; by default never.")]
 
 
@@ -39,7 +40,14 @@ def serve(database: "Database", *, address: Address) -> Iterator[Address]:
 
 @operation("token create", does=Does.ADMINISTERS, safe=True, text="sentence", answers=201, example=_LOADER)
 def create_token(
-    database: "Database", *, name: Name, may: May, until: Until = None, author: str, dry_run: bool = False
+    database: "Database",
+    *,
+    name: Name,
+    may: May,
+    groups: Groups = (),
+    until: Until = None,
+    author: str,
+    dry_run: bool = False,
 ) -> "Token":
     """Make a token for a server, and print it, this once.
 
@@ -50,7 +58,7 @@ def create_token(
     from feed_assets.server import tokens
 
     now = open_clock(load_settings()).now()
-    return tokens.create_token(database, name, may, until, author=author, now=now, dry_run=dry_run)
+    return tokens.create_token(database, name, may, until, groups, author=author, now=now, dry_run=dry_run)
 
 
 @operation("token list", none="no token has been made", table=_TOKENS, rows="tokens")

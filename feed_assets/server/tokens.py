@@ -25,12 +25,15 @@ from feed_assets.timing.dates import render_datetime
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,79}")  # loader, ann@example.com
 _BYTES = 32
+_NOT_IN_NAMES = (",", "\N{REPLACEMENT CHARACTER}")  # two names, or bytes that are no UTF-8
+LONGEST_NAME = 200
 
 tokens = define_table(
     "fa_tokens",
     Column("name", Text, nullable=False),
     Column("digest", Text, nullable=False),
     Column("may", Entries(str, Does), nullable=False),
+    Column("groups", Entries(str, str)),
     Column("author", Text, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
     Column("until", UtcDateTime),
@@ -47,6 +50,7 @@ class Token:
 
     name: str
     may: tuple[Does, ...]
+    groups: tuple[str, ...] = ()
     until: datetime | None = None
     author: str
     created_at: datetime
@@ -71,8 +75,9 @@ class Token:
         if self.said:
             return (self.said,)
         until = f"until {render_datetime(self.until)}" if self.until else "until it is revoked"
+        of = f" as one of {', '.join(self.groups)}" if self.groups else ""
         kept = "It is shown this once: keep it where only its holder reads it."
-        return (f"{self.name!r} may {', '.join(self.may)}, {until}. {kept}",) if self.bearer else ()
+        return (f"{self.name!r} may {', '.join(self.may)}{of}, {until}. {kept}",) if self.bearer else ()
 
 
 _ROWS = RowMapper(tokens, Token)
@@ -95,6 +100,16 @@ class Tokens(TableStore):
         return _ROWS.find(self._connection, _ROWS.select.order_by(tokens.c.name))
 
 
+def is_name(text: str) -> bool:
+    """Return whether a text is the name of a person or a group.
+
+    >>> [is_name(each) for each in ("ann@example.org", "Data Team", "a,b", " a", "")]
+    [True, True, False, False, False]
+    """
+    is_plain = text.isprintable() and text == text.strip() and not any(each in text for each in _NOT_IN_NAMES)
+    return is_plain and 0 < len(text) <= LONGEST_NAME
+
+
 def _digest_of(token: str) -> str:
     """Return the digest. A token of 256 random bits needs no slow one: nobody can try them all."""
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
@@ -105,6 +120,7 @@ def create_token(
     name: str,
     may: Sequence[Does],
     until: datetime | None,
+    groups: Sequence[str] = (),
     *,
     author: str,
     now: datetime,
@@ -113,18 +129,21 @@ def create_token(
     """Make a token, in place of one of its name that is not valid any more.
 
     Raises:
-        WrongUsageError: the name, the rights or the end are wrong.
+        WrongUsageError: the name, the rights, the groups or the end are wrong.
         VerbRefusedError: a token of this name is valid.
     """
     if _NAME.fullmatch(name) is None:
         raise WrongUsageError(f"{name!r} is no name of a token. Write letters, digits and . _ @ + -, at most 80.")
     if not may:
         raise WrongUsageError(f"A token of {name!r} may nothing. Give it one of {', '.join(Does)}, or several.")
+    if wrong := [each for each in groups if not is_name(each)]:
+        raise WrongUsageError(f"{wrong[0]!r} is no name of a group. Write it without a comma, at most {LONGEST_NAME}.")
     if until is not None and until <= now:
         raise WrongUsageError(f"A token of {name!r} would have expired. Give a time after {render_datetime(now)}.")
     token = f"{TOKEN_PREFIX}{secrets.token_hex(_BYTES)}"
     rights = tuple(each for each in Does if each in may)
-    made = Token(name=name, may=rights, until=until, author=author, created_at=now, digest=_digest_of(token))
+    of = tuple(dict.fromkeys(groups))
+    made = Token(name=name, may=rights, groups=of, until=until, author=author, created_at=now, digest=_digest_of(token))
     with database.begin() as connection:
         before = _find_locked(connection, name)
         if before is not None and before.is_valid(now):
@@ -162,7 +181,8 @@ def _find_locked(connection: Connection, name: str) -> Token | None:
 
 
 def _write(connection: Connection, token: Token, action: str, author: str, now: datetime) -> None:
-    details = {"may": ", ".join(token.may)} | ({"until": render_datetime(token.until)} if token.until else {})
+    details = {"may": ", ".join(token.may)} | ({"groups": ", ".join(token.groups)} if token.groups else {})
+    details |= {"until": render_datetime(token.until)} if token.until else {}
     target = f"token {token.name}"
     entry = AuditEntry(recorded_at=now, author=author, action=action, target=target, details=details)
     Audit(connection).append(entry)

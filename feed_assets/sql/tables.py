@@ -13,7 +13,7 @@ from sqlalchemy.schema import CreateIndex
 
 from feed_assets.sql.column_types import Text
 
-SCHEMA_REVISION = "0023-c0aab4e4"
+SCHEMA_REVISION = "0023-8b95b90f"
 VERSION_TABLE = "feed_assets_alembic_version"  # where Alembic looks for it, once there are migrations
 
 TABLE_MODULES = (

@@ -37,7 +37,12 @@ SAFE_MODE = "/api/admin/setSafeMode/true"
 HOST = {"Host": "127.0.0.1:3030"}
 NOW = at("03T12:00")
 PROXIES = ServerSettings.model_validate(
-    {"author_header": "X-Forwarded-User", "proxies": ["10.0.0.0/8", "fd00::7"], "hosts": ["Feeds.example"]}
+    {
+        "author_header": "X-Forwarded-User",
+        "groups_header": "X-Forwarded-Groups",
+        "proxies": ["10.0.0.0/8", "fd00::7"],
+        "hosts": ["Feeds.example"],
+    }
 )
 
 
@@ -123,6 +128,13 @@ class Server:
         asyncio.run(guard(scope, receive, send))
         return asked
 
+    def find(self, headers: Mapping[str, str], client: str) -> tuple[str, set[str]] | None:
+        """Return who asks with some headers, and in which groups."""
+        keeper = Keeper(Settings(server=self.server), self.database, Address(host=self.host), "ann")
+        told = [(name.lower(), value) for name, value in headers.items()]
+        found = keeper.find_caller(client, lambda name: [value for each, value in told if each == name.lower()])
+        return found and (found.name, {*found.groups})
+
 
 @pytest.fixture
 def server(database: Database, monkeypatch: pytest.MonkeyPatch) -> Server:
@@ -130,10 +142,12 @@ def server(database: Database, monkeypatch: pytest.MonkeyPatch) -> Server:
     return Server(database)
 
 
-def make(server: Server, *may: Does, until: timedelta | None = None, name: str = "loader") -> dict[str, str]:
+def make(
+    server: Server, *may: Does, until: timedelta | None = None, name: str = "loader", groups: tuple[str, ...] = ()
+) -> dict[str, str]:
     """Make a token, and return the header with it."""
-    end = None if until is None else NOW + until
-    made = create_token(server.database, name, may, until=end, author="ann", now=NOW - timedelta(days=1), dry_run=False)
+    end, now = None if until is None else NOW + until, NOW - timedelta(days=1)
+    made = create_token(server.database, name, may, end, groups, author="ann", now=now, dry_run=False)
     return {"Authorization": f"Bearer {made.bearer}"}
 
 
@@ -382,6 +396,19 @@ def test_row_135_a_proxy_says_who_asks(server: Server, client: str) -> None:
     assert server.ask(headers=host, client=client).status == 401
     several = {**host, "X-Forwarded-User": "bob", "x-forwarded-user": "bob"}
     assert server.ask(headers=several, client=client).status == 401
+
+
+def test_groups_come_with_the_proof(server: Server) -> None:
+    """Of a token, or of a proxy that says who asks; whoever is on this machine has none."""
+    server.server = PROXIES
+    told = {"X-Forwarded-User": "bob", "X-Forwarded-Groups": "etl, Data Team,", "x-forwarded-groups": "ops"}
+    assert server.find(told, client="10.1.2.3") == ("bob", {"etl", "Data Team", "ops"})
+    assert server.find({"X-Forwarded-User": "bob", "X-Forwarded-Groups": ""}, client="10.1.2.3") == ("bob", set())
+    assert server.find({"X-Forwarded-User": "bob", "X-Forwarded-Groups": "a\nb"}, client="10.1.2.3") is None
+    assert server.find({}, client="127.0.0.1") == ("ann", set())
+    token = make(server, Does.READS, groups=("etl", "ops"))
+    assert server.find(token, client="127.0.0.1") == ("loader", {"etl", "ops"})
+    assert server.find({**token, "X-Forwarded-Groups": "root"}, client="10.1.2.3") == ("loader", {"etl", "ops"})
 
 
 def test_nobody_else_says_who_asks(server: Server) -> None:

@@ -117,3 +117,9 @@ def test_a_token_is_shown_once_and_hidden_everywhere_else(tmp_path: Path, monkey
     assert "it is revoked already" in told[2]
     assert other != token
     assert run("token", "create", "third", "--may", "reads,everything").exit_code == 2
+    with_groups = must("token", "create", "third", "--may", "reads", "--groups", "etl, Data Team,etl")
+    assert "'third' may reads as one of etl, Data Team, until it is revoked." in with_groups.stderr
+    assert '"etl, Data Team"' in must("token", "list", "--output", "csv").stdout
+    assert "groups: etl, Data Team" in must("admin", "audit").stdout
+    wrong = run("token", "create", "fourth", "--may", "reads", "--groups", "a\nb")
+    assert (wrong.exit_code, "is no name of a group" in wrong.stderr) == (2, True)
