@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from feed_assets.access.principals import Principal
 from feed_assets.settings import Settings
 
 if TYPE_CHECKING:
@@ -40,10 +41,15 @@ class Door:
 
     settings: Settings
     database: "Database"
-    author: str
+    principal: Principal
     open_context: "Callable[[], OperationContext]"
     open_store: "Callable[[], DefinitionStore]"
     screen: Screen
+
+    @property
+    def author(self) -> str:
+        """The author of what is done through it."""
+        return self.principal.name
 
 
 CONSOLE = "application/vnd.feed-assets.console+json"

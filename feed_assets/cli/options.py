@@ -1,6 +1,5 @@
 """Options and arguments that commands share, each defined once, and what a shell proposes for them."""
 
-import getpass
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from zoneinfo import ZoneInfo
 import click
 from click.shell_completion import CompletionItem
 
+from feed_assets.access.principals import find_machine_user
 from feed_assets.cli.door import find_door
 from feed_assets.cli.render import Output
 from feed_assets.cli.state import current_settings, open_state
@@ -426,10 +426,7 @@ def author_of(author: str | None) -> str:
         return author
     if (door := find_door()) is not None:
         return door.author
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"uid {os.getuid()}"
+    return find_machine_user().name
 
 
 class FileType(click.File):

@@ -19,8 +19,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from feed_assets.access.principals import find_machine_user
 from feed_assets.cli.door import CONSOLE, TERMINAL, Door, Screen
-from feed_assets.cli.options import author_of
 from feed_assets.errors import FeedAssetsError, WrongUsageError
 from feed_assets.json_form import parse_json
 from feed_assets.metrics.collecting import SERIES_LIMIT, Scraper
@@ -67,11 +67,10 @@ class Served:
 
     def open_door(self, request: Request, screen: Screen) -> Door:
         """Return the door of a request."""
-        author = request.scope.get("state", {}).get("author") or author_of(None)
         return Door(
             settings=self.settings,
             database=self.database,
-            author=author,
+            principal=request.scope.get("state", {}).get("principal") or find_machine_user(),
             open_context=self.definitions.open_context,
             open_store=lambda: self.definitions.store,
             screen=screen,

@@ -7,8 +7,8 @@ from functools import cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from socket import getfqdn, gethostname
 
+from feed_assets.access.principals import Principal
 from feed_assets.clock import open_clock
-from feed_assets.operation import Does
 from feed_assets.server.records import Address
 from feed_assets.server.tokens import Tokens, is_name
 from feed_assets.settings import Settings
@@ -17,15 +17,6 @@ from feed_assets.sql.database import Database
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+?)\.?)(?::(\d{0,5}))?")  # [::1]:3030, localhost.
 _LAST_PORT = 65_535
 _FORWARDED = ("Forwarded", "Via", "X-Real-IP", *(f"X-Forwarded-{each}" for each in ("For", "Host", "Port", "Proto")))
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Who asks, and what they may."""
-
-    name: str
-    may: tuple[Does, ...] = tuple(Does)
-    groups: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +47,7 @@ class Keeper:
         """Return whether a client may ask without TLS."""
         return self.address.insecure or is_loopback(client) or self._is_proxy(client)
 
-    def find_caller(self, client: str, headers: Callable[[str], Sequence[str]]) -> Caller | None:
+    def find_caller(self, client: str, headers: Callable[[str], Sequence[str]]) -> Principal | None:
         """Return who asks; None for whoever has no valid token, is named by no proxy, and is not alone with a server
         that has no tokens. What is forwarded comes from elsewhere, and never counts as this machine.
 
@@ -69,18 +60,20 @@ class Keeper:
             now = open_clock(self.settings).now()
             with self.database.read() as connection:
                 token = Tokens(connection).find_valid(bearers[0], now) if len(told) == 1 else None
-            return Caller(token.name, token.may, frozenset(token.groups)) if token is not None else None
+            if token is None:
+                return None
+            return Principal(name=token.name, groups=frozenset(token.groups), may=token.may)
         of_server = self.settings.server
         if self._is_proxy(client):
             names, told = headers(of_server.author_header or ""), headers(of_server.groups_header or "")
             groups = frozenset(filter(None, (each.strip() for text in told for each in text.split(","))))
             is_known = len(names) == 1 and all(map(is_name, (names[0], *groups)))
-            return Caller(names[0], groups=groups) if is_known else None
+            return Principal(name=names[0], groups=groups) if is_known else None
         is_here = is_loopback(self.address.host) and is_loopback(client) and not any(map(headers, _FORWARDED))
         if is_here:
             with self.database.read() as connection:
                 is_here = all(each.revoked_at for each in Tokens(connection).all())  # what expires opens nothing
-        return Caller(self.author) if is_here else None
+        return Principal(name=self.author) if is_here else None
 
     def _is_proxy(self, client: str) -> bool:
         address = _address_of(client)

@@ -5,7 +5,7 @@ What no rule names is refused.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from urllib.parse import quote, unquote
 
@@ -13,11 +13,12 @@ from anyio import CapacityLimiter, fail_after, to_thread
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from feed_assets.access.principals import Principal
 from feed_assets.clock import open_clock
 from feed_assets.masking import get_logger, mask
 from feed_assets.operation import Does
 from feed_assets.server.bodies import LARGEST
-from feed_assets.server.callers import Caller, Keeper
+from feed_assets.server.callers import Keeper
 from feed_assets.server.problems import problem
 from feed_assets.server.routes import HEALTH, PAGES, find_rights, refuse_unknown
 from feed_assets.server.ui.endpoint import show_refused
@@ -38,7 +39,7 @@ _OWN_SITE = {"same-origin", "none"}
 
 @dataclass(frozen=True)
 class Guard:
-    """An application before another one. The name of who asks is the `author` in the state of the scope.
+    """An application before another one. Who asks is the `principal` in the state of the scope.
 
     A body is read here, whole, so that what comes behind waits for no client.
     """
@@ -115,11 +116,11 @@ class Guard:
         if address.read_only and more:
             reason = f"This server only reads; this needs {more[0]}."
             return problem(HTTPStatus.FORBIDDEN, reason, "Ask another server.")
-        may = [each for each in caller.may if each is Does.READS or not address.read_only]
-        scope.setdefault("state", {}).update(author=caller.name, may=may)
+        may = tuple(each for each in caller.may if each is Does.READS or not address.read_only)
+        scope.setdefault("state", {}).update(principal=replace(caller, may=may))
         return None
 
-    def _find_caller(self, scope: Scope) -> Caller | None:
+    def _find_caller(self, scope: Scope) -> Principal | None:
         """Return who asks. The cookie of a browser counts where nothing else says who."""
         client = _client_of(scope)
         found = self.keeper.find_caller(client, lambda name: _values(scope, name))

@@ -7,6 +7,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.testclient import TestClient
 
+from feed_assets.access.principals import Principal
 from feed_assets.cli.door import Door, Screen
 from feed_assets.context.operation import OperationContext
 from feed_assets.definitions.store import open_store
@@ -26,7 +27,7 @@ def serve_paths(open_context: Callable[[], OperationContext]) -> TestClient:
         return Door(
             settings=settings,
             database=database,
-            author="ann",
+            principal=Principal(name="ann"),
             open_context=open_context,
             open_store=lambda: open_store(database, settings),
             screen=screen,

@@ -89,7 +89,7 @@ class Server:
         asked = Asked()
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            asked.authors.append(scope["state"]["author"] if "state" in scope else "nobody")
+            asked.authors.append(scope["state"]["principal"].name if "state" in scope else "nobody")
             asked.let_in.append((await receive())["body"] if scope["path"] != "/health" else b"")
             await send({"type": "http.response.start", "status": 200, "headers": []})
             await send({"type": "http.response.body", "body": b""})

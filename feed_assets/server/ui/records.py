@@ -50,14 +50,14 @@ class Asked(records.Asked):
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """What the guard has found: who asks, and what they may."""
+        """What the guard has found."""
         found: Mapping[str, Any] = self.request.scope.get("state", {})
         return found
 
     @property
     def acts(self) -> bool:
         """Whether who asks may act, and sees forms."""
-        return Does.ACTS in self.state.get("may", Does)
+        return Does.ACTS in self.door.principal.may
 
     @property
     def address(self) -> str:

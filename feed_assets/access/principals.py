@@ -1,0 +1,28 @@
+"""Who asks: a user of a server, whoever runs a command, or the system."""
+
+import getpass
+import os
+from dataclasses import dataclass
+
+from feed_assets.operation import Does
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """In whose name something is done: the author of history and audit.
+
+    `groups` are proven, by a token, a proxy or an issuer; never those of the machine. `may` limits what is granted
+    otherwise.
+    """
+
+    name: str
+    groups: frozenset[str] = frozenset()
+    may: tuple[Does, ...] = tuple(Does)
+
+
+def find_machine_user() -> Principal:
+    """Return whoever runs this process: the user of the operating system, whose groups prove nothing."""
+    try:
+        return Principal(name=getpass.getuser())
+    except (KeyError, OSError):
+        return Principal(name=f"uid {os.getuid()}")
