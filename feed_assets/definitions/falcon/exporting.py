@@ -8,7 +8,7 @@ from pathlib import Path
 from feed_assets.definitions.folder import DefinitionFolder
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import Kind, label_of
-from feed_assets.entities.datasource import LoadType
+from feed_assets.entities.datasource import UPDATE_KEY, LoadType, find_argument
 from feed_assets.entities.errors import AmbiguousNameError, DefinitionsError, EntityNotFoundError
 from feed_assets.entities.feed import Feed
 from feed_assets.issues import EntityKey, Issue
@@ -124,8 +124,10 @@ def _iter_beyond(entity: AnyEntity) -> Iterator[str]:
             said = {"query": source.query, "where": source.where}
             said |= {f"extract.{name}": getattr(extract, name) for name in ("by", "overlap", "key")}
             yield from (f"clusters.{cluster}.import.source.{name}" for name, value in said.items() if value)
-        if on.export is not None and (load := on.export.target.load).type in (LoadType.INSERT, LoadType.REPLACE):
-            yield f"clusters.{cluster}.export.target.load.type: {load.type}"
+        if on.export is not None:
+            load, key = on.export.target.load.type, find_argument(on.export, UPDATE_KEY)
+            if load is LoadType.REPLACE or (load is LoadType.INSERT) is bool(key):
+                yield f"clusters.{cluster}.export.target.load.type: {load}{f' with {UPDATE_KEY}' if key else ''}"
 
 
 def _document(entity: AnyEntity) -> ExportedDocument:

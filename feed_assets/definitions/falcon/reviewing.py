@@ -11,6 +11,7 @@ from feed_assets.engines.workflow.sql_script import parse_statements
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import LocationKind
+from feed_assets.entities.datasource import Datasource, Interface
 from feed_assets.entities.feed import Feed, find_targets
 from feed_assets.entities.process import Process
 from feed_assets.entities.workflow import WorkflowEngine
@@ -31,6 +32,10 @@ def iter_differences(entity: AnyEntity, bundle: Bundle) -> Iterator[tuple[FieldP
             others = [each.name for each in bundle.clusters if each.storage == storage and each.name != name]
             if others:
                 yield ("storage",), f"the storage is that of cluster {' and '.join(others)}, too: a path is one place"
+        case Datasource():
+            for path, name in _iter_files(entity):
+                if "://" not in name:
+                    yield path, f"{name} is a file of this machine, in Falcon one of HDFS: write hdfs://… for that"
         case Feed():
             yield from _iter_of_feed(entity)
         case Process() if entity.workflow.engine is WorkflowEngine.SQL:
@@ -39,6 +44,20 @@ def iter_differences(entity: AnyEntity, bundle: Bundle) -> Iterator[tuple[FieldP
                 "a SQL script reads each input as a view with its instances alone; its last result becomes the output, "
                 "so it does not insert",
             )
+
+
+def _iter_files(source: Datasource) -> Iterator[tuple[FieldPath, str]]:
+    """Yield the jars and files of passwords that a datasource names."""
+    holders: dict[FieldPath, Datasource | Interface | None] = {
+        (): source,
+        ("interfaces", "readonly"): source.interfaces.readonly,
+        ("interfaces", "write"): source.interfaces.write,
+    }
+    for path, holder in holders.items():
+        if holder is not None and holder.driver is not None:
+            yield from (((*path, "driver", "jars", n), jar) for n, jar in enumerate(holder.driver.jars))
+        if holder is not None and holder.credential is not None and holder.credential.password_file is not None:
+            yield (*path, "credential", "password_file"), holder.credential.password_file
 
 
 def _iter_of_feed(feed: Feed) -> Iterator[tuple[FieldPath, str]]:

@@ -8,6 +8,7 @@ from typing import Any, assert_never
 
 from feed_assets.entities.cluster import spark_of
 from feed_assets.entities.common import PRIORITY_PROPERTY, QUEUE_PROPERTY, Kind
+from feed_assets.entities.datasource import UPDATE_KEY
 from feed_assets.entities.replication import PROPERTIES, WITHOUT_EFFECT, unreadable_properties
 from feed_assets.issues import FieldPath
 from feed_assets.loading.documents import Note, NoteKind
@@ -234,6 +235,7 @@ class _Converter:
         for name, entry in self._values.get("clusters", {}).items():
             self._place(entry, ("clusters", name))
         self._place(self._values, ())
+        self._exports()
         self._current()
         self._archival()
         self._path_timezone()
@@ -272,6 +274,21 @@ class _Converter:
                 "its data are found; change it only if they are at other places"
             )
             self._note(NoteKind.CHECK, message, ("timezone",))
+
+    def _exports(self) -> None:
+        """Make exports without a key inserts: Sqoop looks at its mode only if there is `--update-key`."""
+        for name, entry in self._values.get("clusters", {}).items():
+            export = entry.get("export", {})
+            load = export.get("target", {}).get("load", {})
+            if "type" not in load or UPDATE_KEY in map(str.lower, export.get("arguments", {})):
+                continue
+            at = ("clusters", name, "export", "target", "load", "type")
+            message = (
+                f"load {load['type']} → insert, as Sqoop does without {UPDATE_KEY}; the table must have a unique key "
+                f"of exported columns: rows that it has with other values are refused, unless you write {UPDATE_KEY}"
+            )
+            self._note(NoteKind.MAPPED, message, at)
+            load["type"] = "insert"
 
     def _current(self) -> None:
         """Make a feed whose place has no time one with a current instance. What Falcon counts from its times is left

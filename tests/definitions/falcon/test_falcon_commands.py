@@ -117,8 +117,12 @@ def test_what_chooses_other_rows_than_falcon_would_move_is_refused(project: Path
         declare(**{"import": {"source": source}})
         told = must("export-falcon", "feed", "orders", code=1).stderr
         assert f"feed 'orders': clusters.primary.{unsaid}: Falcon would move other rows" in told
-    declare(export={"target": {**table, "load": {"type": "insert"}}})
-    assert "export.target.load.type: insert: Falcon would" in must("export-falcon", "feed", "orders", code=1).stderr
+    insert = {"target": {**table, "load": {"type": "insert"}}}
+    declare(export={**insert, "arguments": {"--update-key": "id"}})
+    unsaid = "export.target.load.type: insert with --update-key: Falcon would"
+    assert unsaid in must("export-falcon", "feed", "orders", code=1).stderr
+    declare(export=insert)
+    assert '<load type="allowinsert"/>' in must("export-falcon", "feed", "orders").stdout
     declare(**{"import": {"source": {**table, "extract": {"history": True}}}})
     assert '<extract type="full">' in must("export-falcon", "feed", "orders").stdout
 
