@@ -4,7 +4,16 @@ import re
 from fnmatch import fnmatchcase
 from typing import Annotated
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, IPvAnyNetwork, field_validator
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    IPvAnyNetwork,
+    field_validator,
+)
 from pydantic_core import PydanticCustomError
 
 _DURATION = re.compile(r"(minutes|hours|days|months)\([1-9][0-9]{0,5}\)")  # hours(24)
@@ -86,10 +95,25 @@ WebAddress = Annotated[str, AfterValidator(_check_address)]
 """Where browsers find something: links begin with it."""
 
 
+ANYWHERE = ("0.0.0.0/0", "::/0")
+Networks = Annotated[tuple[IPvAnyNetwork, ...], BeforeValidator(lambda told: ANYWHERE if told == ["*"] else told)]
+"""Addresses and networks; `["*"]` is all of them."""
+
+
+class ProxyUserSettings(BaseModel):
+    """On whose behalf a user may ask a server from `hosts`: of `users` and of members of `groups`; `*` is all."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    hosts: Networks
+    groups: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+
+
 class ServerSettings(BaseModel):
     """Who asks a server: `proxies` are the addresses or networks of those who say in `author_header` who asks, and in
-    `groups_header` in which groups, separated by commas. `hosts` are further names of the server. `url` is where people
-    reach it, for links to its pages.
+    `groups_header` in which groups, separated by commas. `proxy_users` may ask on behalf of others. `hosts` are further
+    names of the server. `url` is where people reach it, for links to its pages.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -97,6 +121,7 @@ class ServerSettings(BaseModel):
     author_header: str | None = None
     groups_header: str | None = None
     proxies: tuple[IPvAnyNetwork, ...] = ()
+    proxy_users: dict[str, ProxyUserSettings] = Field(default_factory=dict)
     hosts: tuple[str, ...] = ()
     url: WebAddress | None = None
 

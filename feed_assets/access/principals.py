@@ -6,18 +6,31 @@ from dataclasses import dataclass
 
 from feed_assets.operation import Does
 
+VIA = " via "
+"""Between who is asked for and who asks, in the author of what is done; no name has it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
     """In whose name something is done: the author of history and audit.
 
     `groups` are proven, by a token, a proxy or an issuer; never those of the machine. `may` limits what is granted
-    otherwise.
+    otherwise. `asked_by` is who has asked on behalf of `name`, if anybody did.
     """
 
     name: str
     groups: frozenset[str] = frozenset()
     may: tuple[Does, ...] = tuple(Does)
+    asked_by: str | None = None
+
+    @property
+    def author(self) -> str:
+        """The author of what is done: both names, if somebody asks on behalf of another.
+
+        >>> Principal(name="ann", asked_by="loader").author
+        'ann via loader'
+        """
+        return f"{self.name}{VIA}{self.asked_by}" if self.asked_by else self.name
 
 
 def find_machine_user() -> Principal:

@@ -49,7 +49,7 @@ class Door:
     @property
     def author(self) -> str:
         """The author of what is done through it."""
-        return self.principal.name
+        return self.principal.author
 
 
 CONSOLE = "application/vnd.feed-assets.console+json"

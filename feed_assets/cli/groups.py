@@ -92,6 +92,8 @@ class Verb(click.Command):
 
                 del ctx.meta[_GIVEN]  # the server records it
                 ask(ctx, self.operation, server)
+            if ctx.find_root().params.get("do_as") is not None:
+                raise WrongUsageError("--do-as is for servers. Give --server, too, or --author to a command here.")
             ctx.params = in_zone(self.params, ctx.params)
             return super().invoke(ctx)
         except WrongUsageError as exc:

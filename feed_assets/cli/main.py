@@ -234,6 +234,7 @@ def _show_version(ctx: click.Context, _: click.Parameter, is_requested: bool) ->
     metavar="FILE",
     help="The file with the token for the server. [env var: FEED_ASSETS_TOKEN_FILE]",
 )
+@click.option("--do-as", metavar="NAME", help="Ask the server on behalf of somebody, who is the author of changes.")
 @click.pass_context
 def main(ctx: click.Context, /, debug: bool, **_: str | None) -> None:
     """Manage feeds and processes on Dagster and Spark."""

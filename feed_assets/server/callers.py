@@ -2,14 +2,17 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
+from http import HTTPStatus
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from socket import getfqdn, gethostname
 
 from feed_assets.access.principals import Principal
 from feed_assets.clock import open_clock
+from feed_assets.server.errors import RequestRefusedError
 from feed_assets.server.records import Address
+from feed_assets.server.refusals import Refusals
 from feed_assets.server.tokens import Tokens, is_name
 from feed_assets.settings import Settings
 from feed_assets.sql.database import Database
@@ -27,13 +30,17 @@ class Keeper:
     database: Database
     address: Address
     author: str
+    refusals: Refusals = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "refusals", Refusals(self.database))
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names by which it is asked. Those of the machine are for others, who have to say who they are."""
         of_machine = () if is_loopback(self.address.host) else find_machine_names()
         names = ("localhost", self.address.host, *of_machine, *self.settings.server.hosts)
-        return tuple(dict.fromkeys(each.lower() for each in names if _address_of(each) is None))
+        return tuple(dict.fromkeys(each.lower() for each in names if address_of(each) is None))
 
     def has_name(self, host: str) -> bool:
         """Return whether a host, with or without a port, is one of this server's names, or an address: a page of
@@ -41,7 +48,7 @@ class Keeper:
         """
         found = _HOST.fullmatch(host)
         name = (found[1] or found[2]) if found and int(found[3] or 0) <= _LAST_PORT else ""
-        return _address_of(name) is not None or name.lower() in self.names
+        return address_of(name) is not None or name.lower() in self.names
 
     def takes_plain(self, client: str) -> bool:
         """Return whether a client may ask without TLS."""
@@ -53,18 +60,21 @@ class Keeper:
 
         Raises:
             StateError: the tokens cannot be read.
+            RequestRefusedError: somebody else than a proxy says who asks, in its header; that is in the audit.
         """
+        of_server, is_proxy = self.settings.server, self._is_proxy(client)
+        if not is_proxy and any(headers(each) for each in (of_server.author_header, of_server.groups_header) if each):
+            reason = f"{client} is none of the proxies that say who asks"
+            self.refusals.note(open_clock(self.settings).now(), "log in", client, reason)
+            raise RequestRefusedError(HTTPStatus.UNAUTHORIZED, f"{reason[0].upper()}{reason[1:]}.")
         told = headers("Authorization")
         bearers = [each[7:].strip() for each in told if each[:7].lower() == "bearer "]
         if bearers:
             now = open_clock(self.settings).now()
             with self.database.read() as connection:
                 token = Tokens(connection).find_valid(bearers[0], now) if len(told) == 1 else None
-            if token is None:
-                return None
-            return Principal(name=token.name, groups=frozenset(token.groups), may=token.may)
-        of_server = self.settings.server
-        if self._is_proxy(client):
+            return token.principal if token is not None else None
+        if is_proxy:
             names, told = headers(of_server.author_header or ""), headers(of_server.groups_header or "")
             groups = frozenset(filter(None, (each.strip() for text in told for each in text.split(","))))
             is_known = len(names) == 1 and all(map(is_name, (names[0], *groups)))
@@ -76,7 +86,7 @@ class Keeper:
         return Principal(name=self.author) if is_here else None
 
     def _is_proxy(self, client: str) -> bool:
-        address = _address_of(client)
+        address = address_of(client)
         return address is not None and any(address in each for each in self.settings.server.proxies)
 
 
@@ -92,11 +102,11 @@ def is_loopback(host: str) -> bool:
     >>> [is_loopback(host) for host in ("localhost", "127.0.0.1", "::1", "::ffff:127.0.0.1", "0.0.0.0", "feeds", "")]
     [True, True, True, True, False, False, False]
     """
-    address = _address_of(host)
+    address = address_of(host)
     return host.lower() == "localhost" if address is None else address.is_loopback
 
 
-def _address_of(host: str) -> IPv4Address | IPv6Address | None:
+def address_of(host: str) -> IPv4Address | IPv6Address | None:
     try:
         address = ip_address(host)
     except ValueError:

@@ -19,10 +19,12 @@ from feed_assets.masking import get_logger, mask
 from feed_assets.operation import Does
 from feed_assets.server.bodies import LARGEST
 from feed_assets.server.callers import Keeper
+from feed_assets.server.errors import RequestRefusedError
+from feed_assets.server.on_behalf import ask_on_behalf, take_names
 from feed_assets.server.problems import problem
 from feed_assets.server.routes import HEALTH, PAGES, find_rights, refuse_unknown
 from feed_assets.server.ui.endpoint import show_refused
-from feed_assets.server.ui.login import OPEN, find_bearer
+from feed_assets.server.ui.login import OPEN, find_bearer, is_page
 from feed_assets.sql.errors import StateError
 
 _LOOKUPS = 8
@@ -30,6 +32,7 @@ _LOOKUPS = 8
 _DIGITS = 20
 _URL = re.compile(rb"https?://([^/]*)(/.*)?", re.IGNORECASE)  # http://127.0.0.1:3030/health
 _SHOWN = 200
+_CHALLENGE = {"WWW-Authenticate": "Bearer"}
 _REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 _logger = get_logger(__name__)
 _FOREIGN = "A page of another site cannot ask this server."
@@ -99,9 +102,11 @@ class Guard:
         except StateError:
             detail = "Who asks cannot be looked up now."
             return problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, "Ask again later.")
+        except RequestRefusedError as exc:
+            return problem(exc.status, str(exc), headers=_CHALLENGE if exc.status == HTTPStatus.UNAUTHORIZED else {})
         if caller is None:
-            next_step, headers = "Send a valid token: Authorization: Bearer TOKEN.", {"WWW-Authenticate": "Bearer"}
-            return problem(HTTPStatus.UNAUTHORIZED, "It is not known who asks.", next_step, headers=headers)
+            next_step = "Send a valid token: Authorization: Bearer TOKEN."
+            return problem(HTTPStatus.UNAUTHORIZED, "It is not known who asks.", next_step, headers=_CHALLENGE)
         rights = self.rights(scope)
         if not rights:
             return refuse_unknown(scope)
@@ -110,7 +115,7 @@ class Guard:
             return problem(HTTPStatus.FORBIDDEN, _FOREIGN)  # of an image or a link, which have no Origin
         lacks = [each for each in rights if each not in caller.may]
         if lacks and scope["path"] not in PAGES:
-            detail = f"This needs the right {lacks[0]}; {caller.name!r} has {', '.join(caller.may)}."
+            detail = f"This needs the right {lacks[0]}; {caller.author!r} has {', '.join(caller.may)}."
             return problem(HTTPStatus.FORBIDDEN, detail, "Ask for a token with this right.", needs=lacks[0])
         address = self.keeper.address
         if address.read_only and more:
@@ -121,12 +126,14 @@ class Guard:
         return None
 
     def _find_caller(self, scope: Scope) -> Principal | None:
-        """Return who asks. The cookie of a browser counts where nothing else says who."""
-        client = _client_of(scope)
+        """Return who asks, or is asked for. The cookie of a browser counts where nothing else says who."""
+        client, names = _client_of(scope), take_names(scope)
         found = self.keeper.find_caller(client, lambda name: _values(scope, name))
         if found is None and (told := find_bearer(scope)):
             found = self.keeper.find_caller(client, lambda name: [told] if name == "Authorization" else [])
-        return found
+        if names and is_page(scope["path"]):
+            raise RequestRefusedError(HTTPStatus.BAD_REQUEST, "Pages are for who looks at them: leave doAs out.")
+        return ask_on_behalf(self.keeper, found, names, client) if found and names else found
 
     async def _read(self, scope: Scope, receive: Receive) -> Response | bytes | None:
         """Return the body; None if the client has gone. Refuse one that is too large or takes too long."""

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from sqlalchemy import Column, Connection, Index
 
+from feed_assets.access.principals import VIA, Principal
 from feed_assets.command_lines import command_line
 from feed_assets.context.errors import VerbRefusedError
 from feed_assets.errors import WrongUsageError
@@ -25,7 +26,7 @@ from feed_assets.timing.dates import render_datetime
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,79}")  # loader, ann@example.com
 _BYTES = 32
-_NOT_IN_NAMES = (",", "\N{REPLACEMENT CHARACTER}")  # two names, or bytes that are no UTF-8
+_NOT_IN_NAMES = (",", VIA, "\N{REPLACEMENT CHARACTER}")  # two names, or bytes that are no UTF-8
 LONGEST_NAME = 200
 
 tokens = define_table(
@@ -65,6 +66,11 @@ class Token:
         return self.revoked_at is None and (self.until is None or now < self.until)
 
     @property
+    def principal(self) -> Principal:
+        """Its holder."""
+        return Principal(name=self.name, groups=frozenset(self.groups), may=self.may)
+
+    @property
     def sentence(self) -> str:
         """The token alone, so that a shell can take it."""
         return self.bearer or f"would make a token of {self.name!r}"
@@ -94,6 +100,11 @@ class Tokens(TableStore):
         """Return what is kept of a token that lets in; None of any other."""
         found = self.find(token)
         return found if found is not None and found.is_valid(now) else None
+
+    def find_person(self, name: str, now: datetime) -> Principal | None:
+        """Return what is proven of a person by a token of that name; None without one that lets in."""
+        token = _ROWS.find_one(self._connection, _ROWS.select.where(tokens.c.name == name))
+        return token.principal if token is not None and token.is_valid(now) else None
 
     def all(self) -> list[Token]:
         """Return the newest token of each name."""

@@ -51,6 +51,7 @@ PAGES = {
     "docs/http.md": "tests/documents/test_http.py",
     "docs/install.md": "test_the_commands_of_the_front_door_run",
     "docs/lineage.md": "tests/documents/test_lineage.py",
+    "docs/log-in.md": "tests/server/test_on_behalf.py",
     "docs/metadata.md": "test_the_commands_of_the_page_about_metadata_run",
     "docs/metrics.md": "tests/documents/test_metrics.py",
     "docs/postgresql-and-s3.md": "test_a_project_on_postgresql_is_made",

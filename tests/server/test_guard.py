@@ -15,6 +15,8 @@ from starlette.routing import Match, Route
 from starlette.testclient import TestClient
 from starlette.types import Message, Receive, Scope, Send
 
+from feed_assets.access.principals import Principal
+from feed_assets.log.audit import Audit
 from feed_assets.operation import Does
 from feed_assets.server.aliases.airflow import AIRFLOW
 from feed_assets.server.aliases.records import Alias
@@ -53,8 +55,13 @@ class Asked:
     status: int = 0
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
-    authors: list[str] = field(default_factory=list)
+    principals: list[Principal] = field(default_factory=list)
+    queries: list[bytes] = field(default_factory=list)
     let_in: list[bytes] = field(default_factory=list)
+
+    @property
+    def authors(self) -> list[str]:
+        return [each.author for each in self.principals] or ["nobody"] * len(self.let_in)
 
     @property
     def told(self) -> dict[str, Any]:
@@ -89,7 +96,8 @@ class Server:
         asked = Asked()
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            asked.authors.append(scope["state"]["principal"].name if "state" in scope else "nobody")
+            asked.principals += [scope["state"]["principal"]] if "principal" in scope.get("state", {}) else []
+            asked.queries.append(scope["query_string"])
             asked.let_in.append((await receive())["body"] if scope["path"] != "/health" else b"")
             await send({"type": "http.response.start", "status": 200, "headers": []})
             await send({"type": "http.response.body", "body": b""})
@@ -133,7 +141,7 @@ class Server:
         keeper = Keeper(Settings(server=self.server), self.database, Address(host=self.host), "ann")
         told = [(name.lower(), value) for name, value in headers.items()]
         found = keeper.find_caller(client, lambda name: [value for each, value in told if each == name.lower()])
-        return found and (found.name, {*found.groups})
+        return None if found is None else (found.name, {*found.groups})
 
 
 @pytest.fixture
@@ -414,13 +422,22 @@ def test_groups_come_with_the_proof(server: Server) -> None:
 def test_nobody_else_says_who_asks(server: Server) -> None:
     told = {"X-Forwarded-User": "bob"}
     server.server = PROXIES
-    assert server.ask(headers=told).authors == ["ann"]  # on this machine, which is no proxy
+    refused = server.ask(headers=told)  # of this machine, which is no proxy
+    assert (refused.status, refused.told["detail"]) == (401, "127.0.0.1 is none of the proxies that say who asks.")
+    assert server.ask(headers={"X-Forwarded-Groups": "etl"}).status == 401
     server.server = ServerSettings.model_validate({"author_header": "X-Forwarded-User", "proxies": ["127.0.0.1"]})
     assert server.ask().status == 401  # what comes through a proxy is never the user of the server
     server.host, server.server, server.insecure = "0.0.0.0", PROXIES, True
     assert server.ask(headers=told, client="192.0.2.1").status == 401
     token = make(server, Does.READS)
-    assert server.ask(headers={**told, **token}, client="192.0.2.1").authors == ["loader"]
+    assert server.ask(headers=token, client="192.0.2.1").authors == ["loader"]
+    assert server.ask(headers={**told, **token}, client="192.0.2.1").status == 401
+    cookie = {"Cookie": f"feed-assets-token={token['Authorization'][7:]}"}
+    assert server.ask("/ui", cookie, client="192.0.2.1").authors == ["loader"]
+    assert server.ask("/ui", {**cookie, **told}, client="192.0.2.1").status == 401
+    with server.database.read() as connection:
+        entry = Audit(connection).newest(1)[0]
+    assert (entry.author, entry.action, entry.details["from"]) == ("unknown", "log in", "192.0.2.1")
 
 
 def test_beyond_this_machine_only_proxies_may_do_without_tls(server: Server) -> None:
