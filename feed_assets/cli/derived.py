@@ -101,7 +101,8 @@ def _parameter_of(each: Parameter) -> click.Parameter:
     return click.Option(
         [each.name, f"--{param.option or each.name.replace('_', '-')}"],
         is_flag=True if each.type is bool else None,  # with False, click takes `--reason -1` for two options
-        multiple=each.is_several and not param.commas,
+        multiple=each.is_several,
+        callback=(lambda _, __, values: sum(values, ()) or each.default) if param.commas else None,
         show_default=bool(each.default) and each.type is not datetime,
         help=param.help,
         **attributes,

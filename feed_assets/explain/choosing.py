@@ -81,7 +81,8 @@ def choose_instance(context: OperationContext, subject: Subject, text: str | Non
             next_step=f"Wait for it{other}.",
             fault=Fault.MISSING,
         )
-    return replace(subject, nominal_time=max(known)), "no instance waits or has failed; this is the newest"
+    none = "no instance is missing" if subject.kind is Kind.FEED else "no instance waits or has failed"
+    return replace(subject, nominal_time=max(known)), f"{none}; this is the newest"
 
 
 def _look(of: ClusterQuery, record: FeedRecord | ProcessRecord) -> tuple[int, list[datetime], list[datetime]]:

@@ -61,6 +61,7 @@ from feed_assets.log.records import FeedInstanceStatus, FeedKey, ProcessInstance
 from feed_assets.pages import Page
 from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import counted
+from feed_assets.releases.left_out import find_writers
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.triggers.waiting import Queue
@@ -187,6 +188,7 @@ class _Explainer:
         writers = [self.process(writer) for writer in facts.writers]
         at, is_current = AgendaKey(AgendaKind.LATE_FEED, *key), facts.record.is_current
         late = late_check(self._connection, at, is_current=is_current) if is_root else ()
+        is_there = status == FeedInstanceStatus.AVAILABLE.value
         return Explanation(
             kind=Kind.FEED,
             name=key.feed,
@@ -198,6 +200,7 @@ class _Explainer:
                     self._context, self._connection, key, facts, writers, self._omissions(key, facts), is_root=is_root
                 ),
                 *(explain_deadlines(self._context, self._connection, key, is_due=status in _ABSENT) if is_root else ()),
+                *(explain_remakes(self._context, self._connection, facts.record, key) if is_root and is_there else ()),
                 *late,
                 *(explain_behind(self._context, self._connection, facts.record, key) if is_root else ()),
                 *explain_feed_failures(self._connection, self._all_facts.tick_failures if is_root else (), key),
@@ -240,6 +243,12 @@ class _Explainer:
                     blocks=True,
                     facts=facts,
                     causes=tuple(map(self.feed, causes)),
+                )
+            case EarlierUnread(nominal_time=time):
+                text = f"it reads what is new since the instance of {render_datetime(time)}, which has not succeeded"
+                earlier = self.process(key._replace(nominal_time=time))
+                return replace(
+                    _blocking(ReasonCode.EARLIER_UNREAD, text, {"instance": render_datetime(time)}), causes=(earlier,)
                 )
             case _:
                 return _plain(blocker, key)
@@ -292,7 +301,9 @@ def _plain(blocker: Blocker, key: ProcessKey) -> Reason:
     owner, declared = declared_by(key.process)
     match blocker:
         case NotDue(nominal_time=time):
-            return _blocking(ReasonCode.NOT_DUE, "its nominal time is in the future", {"at": rendered(time)})
+            is_later = time > key.nominal_time
+            text = f"it is due at {rendered(time)}" if is_later else "its nominal time is in the future"
+            return _blocking(ReasonCode.NOT_DUE, text, {"at": rendered(time)})
         case NotScheduled(state=ScheduleState.SUSPENDED):
             text = f"its {owner.value} is suspended"
             command = command_line("entity", "resume", owner.value, declared, clusters=[key.cluster])
@@ -326,14 +337,11 @@ def _plain(blocker: Blocker, key: ProcessKey) -> Reason:
         case NotItsTurn(order=order, ahead=ahead):
             text = f"{ahead} other ready instances go first ({order.value})"
             return _blocking(ReasonCode.NOT_ITS_TURN, text, {"order": order.value, "ahead": ahead})
-        case EarlierUnread(nominal_time=time):
-            text = f"it reads what is new since the instance of {render_datetime(time)}, which has not succeeded"
-            return _blocking(ReasonCode.EARLIER_UNREAD, text, {"instance": render_datetime(time)})
         case LeaseHeld(lease=lease):
             text = f"{lease.holder} has leased {lease.entity} until at least {rendered(lease.expires_at)}"
             facts = {"entity": lease.entity, "holder": lease.holder, "expires_at": rendered(lease.expires_at)}
             return _blocking(ReasonCode.LEASE_HELD, text, facts)
-        case InputMissing() | InputUnresolved():
+        case InputMissing() | InputUnresolved() | EarlierUnread():
             raise AssertionError(blocker)
         case _:
             assert_never(blocker)
@@ -341,6 +349,21 @@ def _plain(blocker: Blocker, key: ProcessKey) -> Reason:
 
 def _blocking(code: ReasonCode, text: str, facts: Mapping[str, object], command: str | None = None) -> Reason:
     return Reason(code=code, text=text, blocks=True, facts=facts, command=command)
+
+
+def explain_remakes(
+    context: OperationContext, connection: Connection, record: FeedRecord, key: FeedKey
+) -> Iterator[Reason]:
+    """Yield what was to make an instance anew that is there, and has not. Of copies, `explain_behind` tells that."""
+    writers = [each.key for each in find_writers(context.timeline, connection, record, key.nominal_time)]
+    for row in ProcessInstances(connection).get_many(writers).values():
+        if row.status in _UNDONE and not is_flow(row.process):
+            yield Reason(
+                code=ReasonCode.RERUN,
+                text=f"{describe_process(row.process)} was to make it again, and is {row.status}; this stays",
+                facts={"process": row.process, "status": row.status.value},
+                command=command_line("why", row.process, row.nominal_time, cluster=row.cluster),
+            )
 
 
 def explain_behind(

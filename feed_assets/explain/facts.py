@@ -75,6 +75,11 @@ class ProcessFacts:
     leases: tuple[Lease, ...]
     awaited: Mapping[ProcessKey, ProcessInstanceStatus]
 
+    def earlier(self, key: ProcessKey) -> ProcessKey | None:
+        """Return the instance that has to succeed before this one; None if none has."""
+        unread = self.launches.unread if self.launches is not None else None
+        return key._replace(nominal_time=unread) if unread is not None and unread < key.nominal_time else None
+
     @property
     def followed(self) -> int:
         """How many missing instances of each input are followed: fewer, the more inputs have missing instances."""
@@ -141,9 +146,9 @@ def load_instance_facts(
             upstream |= _missing_inputs(context, all_facts.processes[each])
         feeds = _unknown(list(upstream), all_facts.feeds, all_facts)
         all_facts.feeds |= _feed_facts(context, connection, {key: upstream[key] for key in feeds})
-        processes = _unknown(
-            [writer for key in feeds for writer in all_facts.feeds[key].writers], all_facts.processes, all_facts
-        )
+        writers = [writer for key in feeds for writer in all_facts.feeds[key].writers]
+        before = [earlier for each in processes if (earlier := all_facts.processes[each].earlier(each)) is not None]
+        processes = _unknown([*writers, *before], all_facts.processes, all_facts)
         feeds = ()
         if not processes:
             break

@@ -17,7 +17,7 @@ from feed_assets.cli.derived import derive_command, is_split
 from feed_assets.cli.door import Door, at
 from feed_assets.cli.groups import Given
 from feed_assets.cli.main import main, recorded, tell_error
-from feed_assets.cli.options import ListType, name_of
+from feed_assets.cli.options import name_of
 from feed_assets.cli.render import shown
 from feed_assets.errors import WrongUsageError, find_similar, shorten
 from feed_assets.masking import mask_values
@@ -122,8 +122,6 @@ def _read(name: str, param: click.Parameter, value: Any) -> Any:
         return tuple(texts)
     if param.multiple:
         return texts
-    if param.type.name == ListType.name:
-        return ",".join(texts)
     if len(texts) != 1:
         raise WrongUsageError(f"The parameter {name!r} has one value; {len(texts)} were given.")
     return texts[0]

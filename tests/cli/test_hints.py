@@ -197,6 +197,19 @@ def test_what_storage_has_lost_is_produced_again(counted: Path, paste: Pasting) 
     assert status_of() == "WAITING"
 
 
+@of("explain.explanations.explain_remakes: why")
+def test_what_is_there_and_was_to_be_made_again_names_what_keeps_that(counted: Path, paste: Pasting) -> None:
+    begin(counted, ProcessInstanceStatus.SUCCEEDED)
+    row = feed_instance(feed="counts", nominal_time=AT, updated_at=NOON, files=1)
+    with open_migrated(f"sqlite:///{counted}/state.db").begin() as connection:
+        FeedInstances(connection).put([row])
+    assert "again" not in ok(run("why", "counts", TIME))
+    begin(counted, ProcessInstanceStatus.FAILED)
+    said = ok(run("why", "counts", TIME))
+    assert "process 'counting' was to make it again, and is FAILED; this stays" in said
+    assert "process counting on primary at 2013-11-03T05:00Z is FAILED" in paste(said, "why").stdout
+
+
 @of("explain.sentences._obstruction: validate")
 def test_what_cannot_be_polled_is_examined(expired: Path, paste: Pasting) -> None:
     place = expired / "data/clicks/2013-11-03/05"

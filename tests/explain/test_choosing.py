@@ -35,7 +35,7 @@ def test_without_an_instance_it_is_the_newest_that_waits_or_has_failed(tmp_path:
         lifecycle.land("clicks", at(f"01T0{hour}"))
         lifecycle.flag("clicks", at(f"01T0{hour}"))
     lifecycle.tick(NOW)
-    assert chosen(lifecycle, "clicks") == (at("01T02"), "no instance waits or has failed; this is the newest")
+    assert chosen(lifecycle, "clicks") == (at("01T02"), "no instance is missing; this is the newest")
 
 
 def test_a_month_or_a_day_means_the_instance_in_it_or_the_newest_troubled_one(tmp_path: Path) -> None:

@@ -5,14 +5,18 @@ import pytest
 from sqlalchemy import delete
 
 from feed_assets.context.consolidation import Result
+from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import resolve_subject
 from feed_assets.context.safe_mode import record_restore, set_safe_mode
 from feed_assets.definitions.verbs.schedules import apply_schedules, decide_schedules
 from feed_assets.entities.common import Kind
+from feed_assets.entities.datasource import Datasource
+from feed_assets.entities.feed import Feed
 from feed_assets.explain.explanations import explain, explain_instance, explain_process_instances
 from feed_assets.explain.records import Explanation, Reason, ReasonCode
 from feed_assets.instances.gates.actions import InstanceAction
 from feed_assets.instances.lists.control import control_instances
+from feed_assets.instances.lists.lifecycles import find_work
 from feed_assets.json_form import render_document
 from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.definitions.schedules import ScheduleView
@@ -478,3 +482,36 @@ def test_what_waits_for_a_feed_that_is_not_declared_any_more_is_explained_by_its
     gone = f"{told}; to follow what is declared: {command}"
     assert done.obstacles == (gone,)
     assert done.summary.endswith(gone)
+
+
+def test_an_import_names_the_one_before_it_and_when_a_period_is_over(tmp_path: Path) -> None:
+    datasource = Datasource.model_validate(
+        {
+            "name": "shop",
+            "type": "postgres",
+            "interfaces": {"readonly": {"endpoint": "jdbc:postgresql://127.0.0.1/shop"}},
+            "driver": {"class": "org.postgresql.Driver", "jars": ["postgresql.jar"]},
+            "credential": {"user": "shop", "password": "${env:SHOP_PASSWORD}"},
+        }
+    )
+
+    def imported(name: str, by: str) -> Feed:
+        made = feed(name, "days(1)").model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        extract = {"type": "incremental", "delta_column": "id", "by": by}
+        made["clusters"]["primary"] |= {
+            "type": "source",
+            "import": {"source": {"name": "shop", "table": name, "extract": extract}},
+        }
+        return Feed.model_validate(made | {"schema": "id int", "format": "parquet"})
+
+    lifecycle = LifecycleHarness.of(tmp_path, datasource, imported("orders", "mark"), imported("items", "window"))
+    lifecycle.tick(at("03T00:30"))
+    found = why(lifecycle, "orders", at("03T00"), at("03T00:30"), Kind.FEED)
+    (root,) = found.root_causes()
+    assert (root.name, root.nominal_time, root.status) == ("orders.import", START, "READY")
+    assert reason(root, ReasonCode.REQUESTED).text.startswith("a run was requested at ")
+    (ahead,) = why(lifecycle, "items", at("03T00"), at("03T00:30"), Kind.FEED).root_causes()
+    assert reason(ahead, ReasonCode.NOT_DUE).text == "it is due at 2013-11-04T00:00:00Z"
+    assert ahead.headline == "the import of feed 'items' on primary at 2013-11-03T00:00Z is not due yet"
+    with pytest.raises(InstanceQueryError, match="Add --lifecycle import"):
+        find_work(context_of(lifecycle, at("03T00:30")), resolve_subject(context_of(lifecycle, START), "orders"))

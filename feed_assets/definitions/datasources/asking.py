@@ -119,7 +119,7 @@ def list_columns(context: OperationContext, name: str, table: str) -> ColumnList
     with open_datasource(context.datasource(name), _root_of(context)) as connection:
         keys = connection.unique_keys(table)
         columns = tuple(
-            replace(each, keys=tuple(key.shown for key in keys if each.name in key.columns))
+            replace(each, ddl=each.read_as, keys=tuple(key.shown for key in keys if each.name in key.columns))
             for each in connection.columns(table)
         )
     return ColumnList(datasource=name, table=table, columns=columns)

@@ -30,9 +30,10 @@ def make_feed(
     """
     record = compile_datasource(declared.get_datasource(request.datasource))
     with open_datasource(record, root) as connection:
-        columns = connection.columns(request.table)
+        table = request.table if "." in request.table else f"{connection.schema()}.{request.table}"
+        columns = connection.columns(table)
     read = [each for each in columns if each.ddl is not None]
-    source: dict[str, Any] = {"name": record.name, "table": request.table}
+    source: dict[str, Any] = {"name": record.name, "table": table}
     if len(read) < len(columns):
         source["fields"] = {"includes": [each.name for each in read]}
     midnight = as_of.replace(hour=0, minute=0, second=0, microsecond=0)

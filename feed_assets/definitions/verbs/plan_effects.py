@@ -370,8 +370,8 @@ def find_unseen_feeds(
 def find_first_transfers(
     connection: Connection, after: Bundle, sources: SourceMap, keys: Collection[EntityKey], as_of: datetime
 ) -> Iterator[Issue]:
-    """Yield a warning for each import and export of feeds among `keys` that has not begun, with how many instances it
-    begins: also of those that an older version of this program has declared, and has not run.
+    """Yield a warning for each import and export of feeds among `keys` that has not begun, and begins with several
+    instances: also of those that an older version of this program has declared, and has not run.
     """
     own = ((feed, on) for feed in after.feeds if feed.key in keys and feed.is_expected for on in feed.clusters)
     begun = Watermarks(connection)
@@ -380,12 +380,12 @@ def find_first_transfers(
         due = sequence.indices_between(sequence.start, as_of)
         for kind, declared in ((Transfer.IMPORT, feed.import_on(cluster)), (Transfer.EXPORT, feed.export_on(cluster))):
             name = transfer_name(feed.name, kind)
-            if not due or declared is None or begun.get(WatermarkKind.PROCESS, name, cluster) is not None:
+            if len(due) < 2 or declared is None or begun.get(WatermarkKind.PROCESS, name, cluster) is not None:
                 continue
             newest = render_datetime(sequence.at(due[-1]))
-            older = f", and skips the {len(due) - 1} before" if len(due) > 1 else ""
+            skipped = f"the instance of {newest}, and skips the {len(due) - 1} before"
             is_whole = isinstance(declared, Import) and declared.source.extract.is_whole
-            what = f"the instance of {newest}{older}" if is_whole else f"{counted(len(due), 'instance')} up to {newest}"
+            what = skipped if is_whole else f"{counted(len(due), 'instance')} up to {newest}"
             yield Issue(
                 severity=Severity.WARNING,
                 code=f"first-{kind}",

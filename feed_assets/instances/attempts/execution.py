@@ -215,7 +215,7 @@ class InstanceRunner:
         inputs, frozen = open_gate(self.context, leased, process, nominal_time, begun.inputs)
         require_same = partial(require_same_versions, self.context, process, nominal_time, inputs, frozen)
         task = self.prepare(stack, process, nominal_time, attempt, work, inputs, events, pinned)
-        if self.on_step is not None:
+        if self.on_step is not None and process.inputs:
             with self.context.database.read() as connection:
                 parts = measure_inputs(connection, inputs)
             self._tell(StepKind.INPUTS, nominal_time, watch, *parts)

@@ -122,10 +122,14 @@ def find_work(context: OperationContext, subject: Subject) -> Subjects:
         )
     found = find_subjects(context, subject)
     if any(each.kind is not Kind.PROCESS for each in found.all):
+        others = _iter_work(context, subject, {Lifecycle.IMPORT, Lifecycle.EXPORT})
+        options = " or ".join(sorted(f"--lifecycle {lifecycle_of(each.name)}" for each in others))
         raise InstanceQueryError(
             subject=label_of((subject.kind, subject.name)),
             reason="it has no copies: it is not replicated",
-            next_step="Name a process, or a feed that is replicated to these clusters.",
+            next_step=f"Add {options}."
+            if options
+            else "Name a process, or a feed that is replicated to these clusters.",
         )
     return found
 

@@ -36,7 +36,7 @@ def _enter(shop: Shop, folder: Path, patch: pytest.MonkeyPatch) -> Ask:
     declare(folder, cluster, {"kind": "datasource", **shop.document})
     shop.run(
         "CREATE TABLE orders (id int PRIMARY KEY, day date NOT NULL, customer varchar(40), UNIQUE (day, customer))",
-        "CREATE TABLE parcels (id int)",
+        "CREATE TABLE parcels (id int, at time)",
     )
     return lambda *words: CliRunner().invoke(main, list(words))
 
@@ -65,6 +65,8 @@ def test_a_datasource_tells_what_its_user_may_do_and_what_is_in_it(ask: Ask, sho
         ("day", "date", "DATE", False, ["orders_day_customer_key"]),
         ("customer", "varchar(40)", "STRING", True, ["orders_day_customer_key"]),
     ]
+    (_, at) = _json(ask("datasource", "columns", "shop", "parcels", "--output", "json"))["columns"]
+    assert (at["type"], at["ddl"]) == ("time", "STRING")  # as an import reads it
     assert PASSWORD not in json.dumps([found, tables, columns])
 
 
@@ -80,11 +82,13 @@ def test_what_keeps_a_datasource_from_being_used_is_told(
     assert "wrong-word" not in result.output
 
 
-def test_a_feed_of_a_table_is_written_with_the_types_of_the_database(ask: Ask) -> None:
+def test_a_feed_of_a_table_is_written_with_the_types_of_the_database(ask: Ask, shop_postgres: Shop) -> None:
     words = ("import", "new", "orders", "--datasource", "shop", "--table", "orders", "--to", "entities/orders.yaml")
     result = ask(*words, "--start", "2013-11-03T00:00Z")
     assert result.exit_code == 0, result.output
-    assert Path("entities/orders.yaml").read_text() == TEXT
+    assert Path("entities/orders.yaml").read_text() == TEXT.replace(
+        "table: orders", f"table: {shop_postgres.schema}.orders"
+    )
     assert ask("validate").exit_code == 0
     again = ask(*words)
     assert (again.exit_code, "feed 'orders' is already declared" in again.stderr) == (1, True)
