@@ -12,6 +12,7 @@ FeedAssetsError
 │   ├── TemplateError
 │   └── TableAddressError
 ├── SettingsError             a setting is missing or wrong; names the sources that were tried
+├── AccessRefusedError        who asks may not do it; nothing was changed
 ├── NoAnswerError             a service or filesystem did not answer in time
 ├── DefinitionsError          entity files that cannot be used; carries the issues
 │   ├── LocationUnreadableError   the location of the files does not exist or cannot be read
@@ -163,6 +164,7 @@ class Fault(StrEnum):
     ASKED = "what is asked"
     CONTENT = "the content of files"
     STATE = "the present state"
+    RIGHTS = "who asks"
 
 
 class FeedAssetsError(Exception):

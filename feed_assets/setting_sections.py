@@ -1,6 +1,7 @@
 """The sections of the settings: the demo's replay, what is written about entities, who asks a server, clean-up."""
 
 import re
+from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Annotated
 
@@ -124,6 +125,25 @@ class ServerSettings(BaseModel):
     proxy_users: dict[str, ProxyUserSettings] = Field(default_factory=dict)
     hosts: tuple[str, ...] = ()
     url: WebAddress | None = None
+
+
+class Authorization(StrEnum):
+    """What decides who may do what."""
+
+    OFF = "off"
+    ACL = "acl"
+
+
+class AccessSettings(BaseModel):
+    """Who may do more than the `acl` of entities grants: `superusers`, by name or by a group, may all; `admins` switch
+    safe mode, make tokens, and register extensions.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    superusers: tuple[str, ...] = ()
+    superuser_group: str | None = None
+    admins: tuple[str, ...] = ()
 
 
 class CleanupSettings(BaseModel):

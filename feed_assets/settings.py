@@ -27,6 +27,8 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError,
 from feed_assets.errors import SettingsError
 from feed_assets.receivers import NAME, Channel, MailSettings, ReceiverSettings
 from feed_assets.setting_sections import (
+    AccessSettings,
+    Authorization,
     CleanupSettings,
     DemoSettings,
     MetadataSettings,
@@ -112,7 +114,7 @@ class Settings(BaseModel):
     reload changed definitions. `notify` are the receivers of messages by name, and `mail` is the server for mails.
     `actions` is where records of actions go: `off`, `stderr` or a file, relative to `root`; None means a file beside
     the state. `cleanup` is how long captured logs are kept. `server` says who asks
-    a server.
+    a server, and `authorization` whether `acl` and `access` say what they may.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
@@ -133,6 +135,8 @@ class Settings(BaseModel):
     mail: MailSettings = MailSettings()
     cleanup: CleanupSettings = CleanupSettings()
     server: ServerSettings = ServerSettings()
+    authorization: Authorization = Authorization.OFF
+    access: AccessSettings = AccessSettings()
     webserver: WebAddress | None = None
     actions: str | None = None
     demo: DemoSettings | None = None
@@ -141,7 +145,7 @@ class Settings(BaseModel):
     _tried: tuple[str, ...] = PrivateAttr(default=())
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)
 
-    @field_validator("actions", mode="before")
+    @field_validator("actions", "authorization", mode="before")
     @classmethod
     def _is_switched_off(cls, value: object) -> object:
         return Actions.OFF.value if value is False else value  # `off` of YAML

@@ -33,6 +33,10 @@ class Principal:
         return f"{self.name}{VIA}{self.asked_by}" if self.asked_by else self.name
 
 
+NOBODY = Principal(name="")
+"""Who is not known: has no name, and owns nothing."""
+
+
 def find_machine_user() -> Principal:
     """Return whoever runs this process: the user of the operating system, whose groups prove nothing."""
     try:

@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from feed_assets.access.rights import require_acts
+from feed_assets.access.table import keys_at
 from feed_assets.catalog.editing import MetadataResult, mutate
 from feed_assets.catalog.store import MetadataStore
 from feed_assets.catalog.targets import find_target
@@ -256,6 +258,7 @@ def import_metadata(
         MetadataRefusedError: it is no document, or one of the mutations is refused, or its entity does not exist.
     """
     documents = parse_document(name, text).mutations
+    require_acts(key for each in documents for key in keys_at(each.entity))
 
     def apply(number: int, *, dry_run: bool) -> tuple[MetadataResult, ...]:
         mutations: dict[str, list[Mutation]] = {}

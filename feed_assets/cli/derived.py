@@ -12,6 +12,8 @@ from typing import Any, BinaryIO, Literal, get_origin
 
 import click
 
+from feed_assets.access.rights import require_local
+from feed_assets.access.table import require_rights
 from feed_assets.cli import options, state
 from feed_assets.cli.door import find_door
 from feed_assets.cli.exit_codes import DIFFERENT, FAILED
@@ -60,7 +62,10 @@ def derive_command(operation: Operation) -> click.Command:
     """Return the command of an operation."""
 
     def run(output: str = "", **given: Any) -> None:
+        author = given.get("author")
         context = _open(operation, given)
+        if operation.does is not Does.READS and find_door() is None:
+            require_local(getattr(context, "settings", None) or state.current_settings(), author)
         finish(operation, context, _call(operation, context, given), output)
 
     of_text = options.output_in("text", *operation.forms, Output.JSON)
@@ -149,6 +154,7 @@ def _call(operation: Operation, context: Any, given: dict[str, Any]) -> object:
             click.get_current_context().params["entity"] = value[0]  # what is recorded of the action
     given |= {"author": options.author_of(given["author"])} if "author" in given else {}
     click.get_current_context().params.update(given)
+    require_rights(operation, given)
     for name, query in operation.queries.items():
         given[name] = query(**{each.name: given.pop(each.name) for each in fields(query)})
     show = status_line.show if find_door() is None else _show_nothing

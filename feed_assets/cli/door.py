@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from feed_assets.access.principals import Principal
+from feed_assets.access.rights import Rights, limited_by
 from feed_assets.settings import Settings
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class Door:
     open_context: "Callable[[], OperationContext]"
     open_store: "Callable[[], DefinitionStore]"
     screen: Screen
+    rights: Rights | None = None
+    """What who asks may do; None if nothing is refused."""
 
     @property
     def author(self) -> str:
@@ -74,7 +77,8 @@ def at(door: Door) -> Iterator[None]:
     """Let what is called in the block be asked through a door."""
     token = _door.set(door)
     try:
-        yield
+        with limited_by(door.rights):
+            yield
     finally:
         _door.reset(token)
 

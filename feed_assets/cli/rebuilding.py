@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from feed_assets.access.rights import require_local
 from feed_assets.cli.exit_codes import FAILED
 from feed_assets.cli.groups import Verbs
 from feed_assets.cli.options import author_of, author_option, dry_run_option, output_option
@@ -42,6 +43,7 @@ def rebuild(ctx: click.Context, yes: bool, author: str | None, dry_run: bool, ou
     from feed_assets.rebuild.rebuilding import rebuild_state
 
     settings = load_settings()
+    require_local(settings, author)
     database, author = open_state(settings), author_of(author)
     if not (yes or dry_run):
         planned = rebuild_state(settings, database, author=author, dry_run=True, on_progress=status_line.show)

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeAlias, TypeVar
 
+from feed_assets.access.records import AclRecord, acl_of
+from feed_assets.access.rights import find_rights
 from feed_assets.context.errors import JobOwnedError
 from feed_assets.context.preconditions import require_demanded
 from feed_assets.definitions.contents import Contents, ContentsReader, Quarantined, StoredDocument, StoredJob
@@ -294,6 +296,7 @@ class DefinitionStore:
         edited = {*puts, *(put.replaces for put in puts.values() if put is not None and put.replaces is not None)}
         _refuse_foreign(contents, puts, edited, jobs)
         _refuse_unreadable(after, puts)
+        _refuse_others(contents.loaded, after.loaded, edited)
         _refuse_side_effects(self._folder.location, contents, after, texts, edited)
         files = tuple(FileChange.of(name, _text_of(contents, name), texts[name]) for name in sorted(texts))
         return after, puts.keys(), files
@@ -316,6 +319,9 @@ class DefinitionStore:
             self._require_own_record(place, contents)
             declared = sum(map(is_in_folder, newest.values()))
             require_few_deleted(place, versions, declared, self._unconfirmed_deletions)
+        if author is not None:
+            keys = [(each.kind, each.name) for each in versions]
+            _refuse_others(None, contents.loaded, keys)
         if not versions:
             return []
         with self._database.begin() as connection:
@@ -410,6 +416,24 @@ def _refuse_foreign(
         for job in (document.job if document else None, put.job if put else None):
             if job is not None and job not in jobs:
                 raise JobOwnedError(kind=key[0], name=key[1], job=job)
+
+
+def _refuse_others(before: LoadedBundle | None, after: LoadedBundle, keys: Iterable[EntityKey]) -> None:
+    """Refuse changes of what is not of who makes them: by what it says before, or has said last, and after them."""
+    if (rights := find_rights()) is None:
+        return
+
+    def said(entity: AnyEntity | None) -> AclRecord | None:
+        return None if entity is None else acl_of(entity)
+
+    changed = list[tuple[EntityKey, AclRecord | None, AclRecord | None]]()
+    for key in sorted(keys):
+        new = after.bundle.find(key)
+        if before is None or key in before.broken:
+            changed.append((key, rights.find_recorded(key), said(new)))
+        elif (old := before.bundle.find(key)) != new:
+            changed.append((key, said(old), said(new)))
+    rights.require_declared(changed)
 
 
 def _refuse_unreadable(after: Contents, puts: Mapping[EntityKey, Put | None]) -> None:

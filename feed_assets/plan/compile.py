@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from functools import lru_cache
 
+from feed_assets.access.records import acl_of
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import (
@@ -450,6 +451,7 @@ class _Compiler:
             tags=tuple(entity.tags.items()),
             groups=tuple(groups),
             owner=owner,
+            acl=acl_of(entity),
             file=source.file if source else None,
             line=source.line if source else None,
             metadata=tuple(self._metadata(entity)),

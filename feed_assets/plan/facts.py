@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
+from feed_assets.access.records import NOBODYS, AclRecord
 from feed_assets.entities.common import Occasion, Sla
 from feed_assets.entities.metadata import MetadataKey
 from feed_assets.entities.process import ProcessSla
@@ -45,6 +46,7 @@ class EntityFacts:
     tags: tuple[tuple[str, str], ...] = ()
     groups: tuple[str, ...] = ()
     owner: str | None = None
+    acl: AclRecord = NOBODYS
     file: str | None = None
     line: int | None = None
     metadata: tuple[MetadataRecord, ...] = ()

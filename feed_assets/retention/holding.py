@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from feed_assets.access.rights import require_acts
 from feed_assets.command_lines import command_line
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext, Subject, note_target, resolve_subject
@@ -113,6 +114,8 @@ def release_hold(context: OperationContext, name: str, *, author: str, dry_run: 
     with context.database.read() as connection:
         known = Holds(connection).of_name(name)
     active = [hold for hold in known if hold.released_at is None]
+    feeds = [hold.feed for hold in active]
+    require_acts(((Kind.FEED.value, feed) for feed in feeds if feed is not None), everything=None in feeds)
     if not active:
         reason = "it was already released" if known else "it does not exist"
         raise InstanceQueryError(

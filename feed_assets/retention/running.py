@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import partial
 from zoneinfo import ZoneInfo
 
+from feed_assets.access.rights import require_acts
 from feed_assets.command_lines import command_line
 from feed_assets.context.operation import OperationContext, note, resolve_subject
 from feed_assets.entities.common import Kind
@@ -152,6 +153,7 @@ def approve_sweep(context: OperationContext, sweep: Sweep, *, author: str, dry_r
     Raises:
         SweepRefusedError: the sweep does not ask for approval.
     """
+    _require_acts(context, sweep)
     approved = replace(sweep, state=SweepState.PLANNED, approved_by=author, approved_at=context.as_of)
     _require_state(sweep, {SweepState.ASKING}, "so it needs no approval")
     if dry_run:
@@ -175,6 +177,7 @@ def cancel_sweep(context: OperationContext, sweep: Sweep, *, author: str, dry_ru
     Raises:
         SweepRefusedError: the sweep has begun, or has ended.
     """
+    _require_acts(context, sweep)
     unstarted = {SweepState.PLANNED, SweepState.ASKING}
     next_step = "Undo it." if sweep.state is SweepState.RUNNING else ""
     _require_state(sweep, unstarted, "so it cannot be cancelled", next_step)
@@ -185,6 +188,12 @@ def cancel_sweep(context: OperationContext, sweep: Sweep, *, author: str, dry_ru
             sweep.sweep_id, unstarted, state=SweepState.CANCELLED, ended_at=context.as_of, note=f"cancelled by {author}"
         )
     return _after(context, sweep, author, "retention cancel", is_changed=is_changed)
+
+
+def _require_acts(context: OperationContext, sweep: Sweep) -> None:
+    with context.database.read() as connection:
+        counts = SweepChunks(connection, sweep.sweep_id).count_outcomes()
+    require_acts((Kind.FEED.value, feed) for feed, _ in counts)
 
 
 def _require_state(sweep: Sweep, allowed: Collection[SweepState], reason: str, next_step: str = "") -> None:

@@ -34,6 +34,7 @@ _STATUS: Mapping[Fault, HTTPStatus] = MappingProxyType(
         Fault.ASKED: HTTPStatus.BAD_REQUEST,
         Fault.CONTENT: HTTPStatus.UNPROCESSABLE_ENTITY,
         Fault.STATE: HTTPStatus.CONFLICT,
+        Fault.RIGHTS: HTTPStatus.FORBIDDEN,
     }
 )
 _HALF_DONE = (FeedsUnrestoredError, FeedsUnsweptError, RunsNotStoppedError, StorageFullError, WebserverError)

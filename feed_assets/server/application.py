@@ -15,6 +15,7 @@ from anyio import CapacityLimiter, to_thread
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
@@ -31,6 +32,7 @@ from feed_assets.server.answers import answer, refuse
 from feed_assets.server.bodies import is_file, read_body, read_key, read_list, read_query
 from feed_assets.server.calls import Outcome, list_parameters, read_given
 from feed_assets.server.definitions import KeptDefinitions
+from feed_assets.server.limiting import Limiting
 from feed_assets.server.openapi import describe_routes
 from feed_assets.server.page import POLICY, render_page
 from feed_assets.server.preconditions import call_if_match, has_tag, tag_of
@@ -39,6 +41,7 @@ from feed_assets.server.routes import DOCUMENT, HEALTH, METRICS, PAGES, list_rou
 from feed_assets.server.ui.endpoint import mount_pages
 from feed_assets.server.ui.records import COOKIE
 from feed_assets.server.waiting import Threads
+from feed_assets.setting_sections import Authorization
 from feed_assets.settings import Settings
 from feed_assets.sql.database import Database
 
@@ -67,13 +70,15 @@ class Served:
 
     def open_door(self, request: Request, screen: Screen) -> Door:
         """Return the door of a request."""
+        state = request.scope.get("state", {})
         return Door(
             settings=self.settings,
             database=self.database,
-            principal=request.scope.get("state", {}).get("principal") or find_machine_user(),
+            principal=state.get("principal") or find_machine_user(),
             open_context=self.definitions.open_context,
             open_store=lambda: self.definitions.store,
             screen=screen,
+            rights=state.get("rights"),
         )
 
     async def respond(self, operation: Operation, request: Request) -> Response:
@@ -102,7 +107,9 @@ def build_application(settings: Settings, database: Database) -> Starlette:
     served = Served(settings, database, KeptDefinitions(settings, database), _stamp_of(settings))
     document = _one_by_one(_tell_document)
     registry = build_registry(Scraper(settings, database, SERIES_LIMIT).scrape)
+    limits = [Middleware(Limiting, served.definitions.find_rights)]
     return Starlette(
+        middleware=limits if settings.authorization is Authorization.ACL else [],
         routes=[
             *(Route(each.path, partial(served.respond, each), methods=[each.method]) for each in list_routes()),
             *mount_aliases(served.open_door, served.threads),

@@ -10,11 +10,16 @@ from datetime import datetime
 from functools import cached_property, partial
 from threading import Lock
 
+from feed_assets.access.principals import Principal
+from feed_assets.access.records import CLOSED, NOBODYS, AclRecord, acl_of
+from feed_assets.access.rights import Rights
 from feed_assets.clock import open_clock
 from feed_assets.context.operation import OperationContext, open_context
+from feed_assets.definitions.folder import find_version_entity
 from feed_assets.definitions.store import DefinitionStore, open_store
-from feed_assets.issues import Issue
+from feed_assets.issues import EntityKey, Issue
 from feed_assets.loading.entity_files import EntityFile, read_declared_files, values_of
+from feed_assets.log.definitions.store import Definitions
 from feed_assets.plan.location import find_plan_cache, load_location
 from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.settings import Settings
@@ -55,6 +60,27 @@ class KeptDefinitions:
                 timeline.refresh(connection, now)
             own = copy(timeline)  # another request may refresh it meanwhile
         return replace(open_context(settings, self._database, own), errors=errors)
+
+    def find_rights(self, principal: Principal) -> Rights:
+        """Return what somebody may do.
+
+        Raises:
+            DefinitionsError: the location of the definitions cannot be read.
+        """
+        now = open_clock(self._settings).now()
+        _, timeline, errors = self._load(now)
+        declared = {key: facts.acl for key, facts in timeline.plan.facts.items()}
+        if errors:
+            loaded = self.store.load(now).bundle
+            declared |= {each.key: acl_of(each) for each in loaded.bundle.entities}
+            declared |= {key: self._find_recorded(key) or CLOSED for key in loaded.broken}
+        return Rights(self._settings.access, principal, declared, self._find_recorded)
+
+    def _find_recorded(self, key: EntityKey) -> AclRecord | None:
+        with self._database.read() as connection:
+            versions = Definitions(connection).history(*key)
+        found = (find_version_entity(each) for each in reversed(versions) if each.text is not None)
+        return next((acl_of(each) for each in found if each is not None), NOBODYS if versions else None)
 
     def _load(self, now: datetime) -> _Loaded:
         settings = self._settings

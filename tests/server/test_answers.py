@@ -58,6 +58,7 @@ OF_CLASSES: Mapping[int, str] = {
     400: """AmbiguousNameError, FrequencyError, DateTimeError, TimeZoneError, InstanceError, WindowError,
         UnknownNameError, TemplateError, TableAddressError, MetadataRefusedError, InstanceQueryError, PartitionKeyError,
         NewEntityError""",
+    403: "AccessRefusedError",
     404: """EntityNotFoundError, VersionNotFoundError, NoAssetError, InstanceNotThereError, InstanceNotFoundError,
         NoProcessInstanceError, UnknownReceiverError""",
     422: "DuplicateEntityError, FileRefusedError, ColumnsError, PatternError, TranslationError, AssetKeyClashError",

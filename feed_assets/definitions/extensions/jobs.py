@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from pydantic import TypeAdapter, ValidationError
 
+from feed_assets.access.rights import require_acts
 from feed_assets.command_lines import command_line
 from feed_assets.context.errors import VerbRefusedError
 from feed_assets.definitions.contents import StoredJob
@@ -235,6 +236,7 @@ def _apply(
         return planned
     bundle, entities = loaded.bundle.bundle, [each for change in changes for each in change.entities]
     begun = [each for change in changes for each in _find_begun(context, loaded, change, is_scheduled=is_scheduled)]
+    require_acts(each.key for each in begun if each.key in loaded.documents)
     kept = [each for each in entities if each.key not in loaded.documents or bundle.find(each.key) is not None]
     done = apply_planned(context, planned, may_delete_all=True, accept=lambda: keep_submitted(context, kept, bundle))
     if planned.edits:

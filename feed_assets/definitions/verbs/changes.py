@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from feed_assets.access.rights import require_acts
 from feed_assets.command_lines import command_line
 from feed_assets.context.errors import EntityExistsError, EntityReferencedError, VerbRefusedError
 from feed_assets.context.safe_mode import require_update_mode
@@ -224,6 +225,7 @@ def submit(
     }
     for key in documents if and_schedule else ():
         require_own(loaded, key)
+    require_acts(key for key in documents if and_schedule and key in loaded.documents)
     new = [key for key, found in documents.items() if not is_declared(loaded, key, *found)]
 
     def refuse(before: LoadedBundle, _: LoadedBundle) -> None:

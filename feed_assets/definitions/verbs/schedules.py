@@ -9,6 +9,7 @@ from functools import partial
 
 from sqlalchemy import Connection
 
+from feed_assets.access.rights import require_acts
 from feed_assets.alerts.deadlines.checks import apply_pause
 from feed_assets.alerts.deadlines.records import SlaPause
 from feed_assets.catalog.describing import apply_schedule_description
@@ -289,6 +290,7 @@ def schedule_entities(
     context: EntityContext, loaded: Loaded, entities: Sequence[AnyEntity], clusters: Collection[str] | None = None
 ) -> VerbResult:
     """Start the work on entities as `schedule` does, whoever has made them."""
+    require_acts(each.key for each in entities)
     for entity in entities:
         require_schedulable(loaded.bundle.bundle, entity, _clusters_of(entity, clusters))
     require_reachable(context, loaded.bundle, [entity.key for entity in entities])
@@ -338,6 +340,7 @@ def change_scheduled(
     clusters: Collection[str] | None = None,
 ) -> VerbResult:
     """Suspend or resume entities, whoever has made them."""
+    require_acts(each.key for each in entities)
     view, concerned = context.schedules(), []
     for entity in entities:
         active = _active_on(view, loaded.bundle.bundle, entity, _clusters_of(entity, clusters))

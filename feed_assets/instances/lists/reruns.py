@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
+from feed_assets.access.rights import require_acts
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.entities.common import Kind
@@ -243,6 +244,7 @@ def plan_reruns(
     planning = _Planning(context, connection, downstream)
     planning.walk(again)
     taken = {key: each for key, each in planning.found.items() if key not in planning.gone}
+    require_acts((Kind.PROCESS.value, row.process) for _, row, _ in taken.values())
     gone = [row for key, (_, row, _) in planning.found.items() if key in planning.gone]
     restores = (f"to restore: {each}" for each in find_restores(context, connection, gone))
     return RerunPlan(

@@ -1,0 +1,47 @@
+"""What an entity says of who may do what with it."""
+
+import re
+from typing import NamedTuple
+
+from feed_assets.entities.common import Entity
+
+_PERMISSION = re.compile(r"(?:0[xo]?)?[0-7]{0,2}([0-7])")  # 0x750, 755
+_READING = 4
+
+
+class AclRecord(NamedTuple):
+    """The owner and the group of an entity, and whether others read it. One without both belongs to superusers."""
+
+    owner: str | None = None
+    group: str | None = None
+    permission: str = "*"
+
+    @property
+    def is_public(self) -> bool:
+        """Whether everybody who is known reads it: by `*`, or by the last digit of an octal permission.
+
+        >>> [AclRecord("ann", None, each).is_public for each in ("*", "0x755", "0x750", "rwx")]
+        [True, True, False, False]
+        """
+        if self.permission.strip() == "*":
+            return True
+        found = _PERMISSION.fullmatch(self.permission.strip())
+        return found is not None and bool(int(found[1]) & _READING)
+
+    @property
+    def whose(self) -> str:
+        """Whose it is, in sentences: `ann and the group etl`."""
+        group = f"the group {self.group}" if self.group else None
+        return " and ".join(filter(None, (self.owner, group))) or "superusers"
+
+
+NOBODYS = AclRecord()
+"""Of an entity without `acl`."""
+CLOSED = AclRecord(permission="0x700")
+"""Of one that cannot be read, and never could: only superusers read it."""
+
+
+def acl_of(entity: Entity) -> AclRecord:
+    """Return what an entity says."""
+    acl = entity.acl
+    return NOBODYS if acl is None else AclRecord(acl.owner, acl.group, acl.permission)

@@ -1,0 +1,113 @@
+"""The table of rights: what each operation needs for the entities that it names, and for itself.
+
+It follows from what an operation does; here is what does not. What acts and names no entity is for superusers, unless
+it asks for what it selects (`require_acts`). What is declared is asked where definitions are changed.
+"""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from feed_assets.access.rights import Needs, find_rights
+from feed_assets.entities.common import Kind
+from feed_assets.issues import EntityKey
+from feed_assets.operation import Does, Operation, Parameter
+
+OF_DOES: Mapping[Does, Needs] = MappingProxyType(
+    {
+        Does.READS: Needs.KNOWN,
+        Does.NOTIFIES: Needs.OWNER,
+        Does.ACTS: Needs.OWNER,
+        Does.DECLARES: Needs.OWNER,
+        Does.ADMINISTERS: Needs.ADMIN,
+    }
+)
+"""What each kind of operation needs."""
+
+OF_OPERATIONS: Mapping[str, Needs] = MappingProxyType(
+    {
+        **dict.fromkeys(("notify test", "notify send", "notify retry", "token list"), Needs.ADMIN),
+        "entity update-cluster-dependents": Needs.SUPERUSER,
+    }
+)
+"""Of these, something else."""
+
+SELECTS = frozenset(
+    {
+        "extension job resume",
+        "extension job schedule",
+        "extension job suspend",
+        "hold release",
+        "metadata import",
+        "retention approve",
+        "retention cancel",
+    }
+)
+"""They act on what they find, and ask for it then."""
+
+_SELECTION = (Kind.CLUSTER,)
+"""By these, something else is selected."""
+_ONLY_READ = frozenset({("entity clone", "name"), ("metadata copy", "entity")})
+"""Entities that what changes others only reads."""
+
+
+def find_need(operation: Operation, given: Mapping[str, Any]) -> Needs:
+    """Return what an operation needs: of `OWNER`, for each entity that it names or selects."""
+    if given.get("switch") == "status":
+        return Needs.KNOWN
+    return OF_OPERATIONS.get(operation.name, OF_DOES[operation.does])
+
+
+def require_rights(operation: Operation, given: Mapping[str, Any]) -> None:
+    """Require that who asks may do what an operation does with the entities that it names.
+
+    Args:
+        operation: what is asked for.
+        given: all its parameters, by name.
+
+    Raises:
+        AccessRefusedError: something is not allowed.
+    """
+    if (rights := find_rights()) is None:
+        return
+    need = find_need(operation, given)
+    named = list(find_named(operation, given, need))
+    acts = operation.does in (Does.NOTIFIES, Does.ACTS) and need is Needs.OWNER
+    if acts and operation.name not in SELECTS and not any(needs is Needs.OWNER for _, needs in named):
+        need = Needs.SUPERUSER
+    rights.require(named, need)
+
+
+def find_named(operation: Operation, given: Mapping[str, Any], need: Needs) -> Iterator[tuple[EntityKey, Needs]]:
+    """Yield the entities that an operation may name, of all kinds that are possible, with what each needs."""
+    has_kind = any(each.type is Kind for each in operation.parameters)
+    for each in operation.parameters:
+        value = given.get(each.name)
+        kinds = _kinds_of(each, given.get("kind"), has_kind=has_kind)
+        if value is None or each.type is not str or not kinds:
+            continue
+        is_read = tuple(each.param.of) == _SELECTION or (operation.name, each.name) in _ONLY_READ
+        needs = Needs.OWNER if need is Needs.OWNER and not is_read else Needs.KNOWN
+        for text in value if each.is_several else (value,):
+            keys = keys_at(text) if each.param.proposes == "entities" else ((kind.value, text) for kind in kinds)
+            yield from ((key, needs) for key in keys)
+
+
+def _kinds_of(parameter: Parameter, kind: Any, *, has_kind: bool) -> tuple[Kind, ...]:
+    """Return the kinds of the entities that a parameter names; none if it names something else."""
+    param = parameter.param
+    is_name = param.of or param.proposes in ("names", "entities") or (parameter.name == "name" and has_kind)
+    kinds = tuple(map(Kind, param.of)) or tuple(Kind)
+    if not is_name:
+        return ()
+    return (Kind(kind),) if kind in kinds and param.proposes != "entities" and kinds != _SELECTION else kinds
+
+
+def keys_at(path: str) -> tuple[EntityKey, ...]:
+    """Return the entities that a path of metadata may mean: `feed/clicks/column/user`, or a name alone.
+
+    >>> keys_at("/feed/clicks/column/user")
+    (('feed', 'clicks'),)
+    """
+    first, *more = path.strip("/").split("/")
+    return ((first, more[0]),) if more else tuple((kind.value, first) for kind in Kind)

@@ -1,0 +1,82 @@
+"""What somebody may not read has no name in any answer: no cause is left out, and none is told."""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from anyio import to_thread
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from feed_assets.access.principals import NOBODY, Principal
+from feed_assets.access.records import AclRecord
+from feed_assets.access.rights import Rights, describe_hidden
+from feed_assets.errors import FeedAssetsError
+from feed_assets.server.answers import refuse
+from feed_assets.server.routes import DOCUMENT, HEALTH, PAGE
+from feed_assets.server.ui.addresses import FILES
+
+_OPEN = (HEALTH, DOCUMENT, PAGE, *FILES)
+"""What names no entity."""
+_PLAIN = re.compile(r"[\w.@+ -]+", re.ASCII)
+_LENGTH = b"content-length"
+
+
+@dataclass(frozen=True, slots=True)
+class Limiting:
+    """An application before another one, which finds what who asks may do, and leaves names out of what is answered:
+    those of entities that are hidden. A name that others have, too, is left out where its kind stands beside it.
+    """
+
+    app: ASGIApp
+    find_rights: Callable[[Principal], Rights]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, without the names."""
+        if scope["type"] != "http" or scope["path"] in _OPEN:
+            await self.app(scope, receive, send)
+            return
+        state = scope.setdefault("state", {})
+        try:
+            who = state.get("principal") or NOBODY
+            rights = state["rights"] = await to_thread.run_sync(self.find_rights, who)
+        except FeedAssetsError as exc:
+            await refuse(exc)(scope, receive, send)
+            return
+        start, body = list[Message](), bytearray()
+
+        async def tell(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                start.append(message)
+                return
+            body.extend(message.get("body", b""))
+            if not message.get("more_body"):
+                told = redact(bytes(body), rights)
+                headers = [(name, redact(value, rights)) for name, value in start[0]["headers"] if name != _LENGTH]
+                await send({**start[0], "headers": [*headers, (_LENGTH, str(len(told)).encode())]})
+                await send({"type": "http.response.body", "body": told})
+
+        await self.app(scope, receive, tell if rights.hidden else send)
+
+
+def redact(content: bytes, rights: Rights) -> bytes:
+    """Return a text without the names of what is hidden."""
+    hidden = rights.hidden
+    shared = {name for _, name in rights.declared.keys() - hidden.keys()}
+    said = {name: _call(acl) for (_, name), acl in hidden.items()}
+    alone = sorted(said.keys() - shared, key=len, reverse=True)
+    by_kind = defaultdict[str, list[str]](list)
+    for kind, name in hidden:
+        if name in shared:
+            by_kind[kind].append(name)
+    forms = [rf"(?<![\w<-])(?<!</)(?<!\"kind\": \")({'|'.join(alone)})(?![\w-])(?!\": )"] if alone else []
+    quote = r"(?:'|&#39;|/|\", \"name\": \")"
+    forms += [rf"(?<={kind})(?: ?{quote})({'|'.join(names)})(?![\w-])" for kind, names in by_kind.items()]
+    text = content.decode("utf-8", "surrogateescape")
+    for form in forms:
+        text = re.sub(form, lambda found: found[0].removesuffix(found[1]) + said[found[1]], text)
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _call(acl: AclRecord) -> str:
+    return describe_hidden(acl) if _PLAIN.fullmatch(acl.whose) else "an entity that you may not read"

@@ -1,0 +1,117 @@
+"""A project of several people, which a guarded server serves: `etl` are Ann's group, root the superusers'."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from feed_assets.clock import open_clock
+from feed_assets.operation import Does, Operation
+from feed_assets.server.application import build_application
+from feed_assets.server.callers import Keeper
+from feed_assets.server.guard import Guard
+from feed_assets.server.records import Address
+from feed_assets.server.tokens import create_token
+from feed_assets.settings import load_settings
+from feed_assets.sql.database import Database, open_database
+from tests.projects import declare, enter
+from tests.server.project import listen
+
+PEOPLE = {"super": ("wheel",), "adm": (), "ann": (), "gus": ("etl",), "bob": ("ops",)}
+"""A superuser by the group, an admin, the owner, one of the group, and another."""
+PUBLIC = {"owner": "ann", "group": "etl"}
+HIDDEN = {**PUBLIC, "permission": "0x750"}
+START = "2026-01-01T00:00Z"
+NAMES = {"feed": ("clicks", "zqfeed"), "process": ("counts", "zqprocess"), "datasource": ("shop", "zqsource")}
+"""By kind an entity that everybody reads, and one that is hidden from others."""
+
+
+def feed(name: str, **fields: Any) -> dict[str, Any]:
+    clusters = {"here": {"validity": {"start": START}}}
+    of = {"kind": "feed", "name": name, "frequency": "hours(1)", "clusters": clusters}
+    return {**of, "locations": {"data": f"/{name}/${{YEAR}}-${{MONTH}}-${{DAY}}-${{HOUR}}"}, **fields}
+
+
+def process(name: str, reads: str, writes: str, **fields: Any) -> dict[str, Any]:
+    return {
+        "kind": "process",
+        "name": name,
+        "frequency": "hours(1)",
+        "clusters": {"here": {"validity": {"start": START}}},
+        "inputs": {"a": {"feed": reads, "start": "now(0,0)", "end": "now(0,0)"}},
+        "outputs": {"b": {"feed": writes, "instance": "now(0,0)"}},
+        "workflow": {"engine": "sql", "path": "count.sql"},
+        **fields,
+    }
+
+
+def source(name: str, **fields: Any) -> dict[str, Any]:
+    of = {
+        "kind": "datasource",
+        "name": name,
+        "type": "postgres",
+        "driver": {"class": "org.postgresql.Driver", "jars": ["x.jar"]},
+    }
+    credential = {"user": "u", "password_file": "x.password"}
+    interfaces = {"readonly": {"endpoint": "jdbc:postgresql://127.0.0.1:1/shop", "credential": credential}}
+    return {**of, "interfaces": interfaces, **fields}
+
+
+def entities(folder: Path) -> list[dict[str, Any]]:
+    return [
+        {"kind": "cluster", "name": "here", "storage": f"file://{folder}/data"},
+        source("shop", acl=PUBLIC),
+        source("zqsource", acl=HIDDEN),
+        feed("nobodys"),
+        feed("clicks", acl=PUBLIC),
+        feed("zqfeed", acl=HIDDEN, tags={"zqtag": "x"}),
+        feed("totals", acl=PUBLIC),
+        feed("zqtotals", acl=HIDDEN),
+        process("counts", "zqfeed", "totals", acl=PUBLIC),
+        process("zqprocess", "clicks", "zqtotals", acl=HIDDEN),
+    ]
+
+
+@dataclass
+class Served:
+    """A server, its database, and the clients of people; `nobody` has none."""
+
+    database: Database
+    url: str
+    clients: Mapping[str, requests.Session]
+
+    def get(self, who: str, path: str, **given: Any) -> requests.Response:
+        return self.clients[who].get(f"{self.url}{path}", timeout=60, **given)
+
+    def ask(self, who: str, operation: Operation, given: Mapping[str, Any]) -> requests.Response:
+        if operation.method == "GET":
+            return self.get(who, operation.path, params=given)
+        return self.clients[who].post(f"{self.url}{operation.path}", json=given, timeout=60)
+
+
+@contextmanager
+def served(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[Served]:
+    enter(folder, patch)
+    access = {"superuser_group": "wheel", "admins": ["adm"]}
+    (folder / "count.sql").write_text("select 1 as n")
+    declare(folder, *entities(folder), authorization="acl", access=access, actions="off")
+    settings = load_settings()
+    assert settings.state is not None
+    database = open_database(settings.state, settings.namespace)
+    keeper = Keeper(settings, database, Address(host="127.0.0.1", port=0), "host")
+    now, until = open_clock(settings).now(), open_clock(settings).now() + timedelta(days=1)
+    with listen(Guard(build_application(settings, database), keeper)) as url:
+        clients = {"nobody": requests.Session()}
+        for name, groups in PEOPLE.items():
+            made = create_token(database, name, [*Does], until, groups, author="x", now=now, dry_run=False)
+            clients[name] = requests.Session()
+            clients[name].headers["Authorization"] = f"Bearer {made.bearer}"
+        yield Served(database, url, clients)
+        for each in clients.values():
+            each.close()
+    database.close()

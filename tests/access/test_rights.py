@@ -1,0 +1,124 @@
+"""Who may change what: definitions, what is selected, clusters; and commands on the database itself."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from feed_assets.operation_list import find_operation
+from tests.access.project import PUBLIC, Served, feed, served
+from tests.cli.project import must
+from tests.projects import declare, enter
+
+BOBS = {"owner": "bob", "group": "ops"}
+YAML = {"Content-Type": "application/yaml", "Feed-Assets-File": "new.yaml"}
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    with served(tmp_path, monkeypatch) as found:
+        yield found
+
+
+def send(server: Served, who: str, name: str, *documents: dict[str, Any], **given: Any) -> tuple[int, str]:
+    """Send definitions to an operation; return the status, and what is said."""
+    operation = find_operation(name)
+    body = "\n---\n".join(map(json.dumps, documents))
+    answer = server.clients[who].post(f"{server.url}{operation.path}", data=body, params=given, headers=YAML)
+    return answer.status_code, answer.text
+
+
+def ask(server: Served, who: str, operation: str, /, **given: Any) -> int:
+    return server.ask(who, find_operation(operation), given).status_code
+
+
+def test_who_declares_is_owner_or_of_the_group_before_and_after(server: Served) -> None:
+    changed = feed("clicks", acl=PUBLIC, description="of Ann")
+    assert send(server, "bob", "entity update", changed)[0] == 403
+    assert send(server, "bob", "entity update", {**changed, "acl": BOBS})[0] == 403  # nobody takes what is of others
+    assert send(server, "ann", "entity update", {**changed, "acl": BOBS})[0] == 403  # nor gives away
+    status, text = send(server, "bob", "apply", feed("taps", acl=BOBS), changed, yes=True)
+    assert (status, "feed 'clicks' (of ann and the group etl)" in text) == (403, True)
+    assert ask(server, "bob", "entity status", name="taps") == 404  # all or none
+    assert send(server, "gus", "entity update", changed)[0] == 200
+    assert send(server, "super", "entity update", {**changed, "acl": BOBS})[0] == 200
+    assert send(server, "bob", "entity update", {**changed, "acl": BOBS, "description": "of Bob"})[0] == 200
+
+
+def test_what_is_new_is_declared_by_its_owner_and_what_has_no_acl_by_superusers(server: Served) -> None:
+    assert send(server, "ann", "entity submit", feed("taps", acl=BOBS))[0] == 403
+    assert send(server, "ann", "entity submit", feed("taps"))[0] == 403
+    assert send(server, "bob", "entity submit", feed("taps", acl=BOBS))[0] == 201
+    assert send(server, "super", "entity submit", feed("more"))[0] == 201
+    assert send(server, "bob", "entity update", feed("more", description="x"))[0] == 403
+    assert ask(server, "bob", "entity delete", names=["more"]) == 403
+    assert ask(server, "bob", "entity delete", names=["taps"]) == 200
+    assert ask(server, "ann", "entity rename", kind="feed", name="nobodys", new="mine") == 403
+
+
+def test_a_rename_that_changes_what_is_of_others_is_refused(server: Served) -> None:
+    counts = yaml.safe_load_all(Path("entities/all.yaml").read_text())
+    found = next(each for each in counts if each["name"] == "counts")
+    bobs = {**found, "name": "bobs", "acl": BOBS, "outputs": {}}
+    bobs["inputs"]["a"]["feed"] = "clicks"
+    assert send(server, "bob", "entity submit", bobs)[0] == 201
+    assert ask(server, "ann", "entity rename", kind="feed", name="clicks", new="taps") == 403
+
+
+def test_row_105_clusters_are_changed_by_superusers(server: Served) -> None:
+    cluster = {"kind": "cluster", "name": "here", "storage": f"file://{Path.cwd()}/data", "acl": PUBLIC}
+    assert ask(server, "super", "admin safemode", switch="on") == 200
+    assert send(server, "super", "entity update", cluster)[0] == 200
+    assert send(server, "ann", "entity update", {**cluster, "description": "x"})[0] == 403
+    assert ask(server, "ann", "entity delete", kind="cluster", names=["here"]) == 403
+    assert ask(server, "ann", "entity update-cluster-dependents", cluster="here", dry_run=True) == 403
+
+
+def test_who_acts_on_what_is_found_is_asked_for_all_of_it(server: Served) -> None:
+    held = {"name": "h", "feed": ["clicks"], "reason": "audit"}
+    assert ask(server, "bob", "hold add", **held) == 403
+    assert ask(server, "ann", "hold add", **held) == 201
+    assert ask(server, "super", "hold add", **{**held, "feed": ["nobodys"]}) == 201
+    assert ask(server, "ann", "hold release", name="h") == 403  # one of them is of superusers
+    assert ask(server, "super", "hold release", name="h") == 200
+    assert ask(server, "super", "hold add", name="all", every_feed=True, reason="audit") == 201
+    assert ask(server, "ann", "hold release", name="all") == 403
+    document = {"mutations": [{"entity": "feed/nobodys", "update": {"properties": {"a": "b"}}}]}
+    assert send(server, "ann", "metadata import", document)[0] == 403
+    assert ask(server, "ann", "metadata put", entity="clicks", properties={"a": "b"}) == 200
+    assert ask(server, "ann", "metadata put", entity="feed/nobodys", properties={"a": "b"}) == 403
+
+
+def test_the_acl_of_what_is_deleted_or_cannot_be_read_goes_on(server: Served) -> None:
+    assert ask(server, "super", "plan") == 200
+    assert ask(server, "ann", "entity history", name="zqfeed") == 200  # which records it
+    whole = Path("entities/all.yaml").read_text()
+    Path("entities/all.yaml").write_text(whole.replace("name: zqfeed\n", "name: zqfeed\nfrequenzy: x\n"))
+    assert ask(server, "bob", "entity definition", name="zqfeed", version=1) == 403
+    assert "zqfeed" not in server.get("bob", "/api/v1/entity/list").text
+    assert send(server, "bob", "entity update", feed("zqfeed", acl=BOBS))[0] == 403
+    Path("entities/all.yaml").write_text(whole)
+    assert ask(server, "ann", "entity delete", names=["zqprocess"]) == 200
+    assert ask(server, "bob", "entity history", kind="process", name="zqprocess") == 403
+
+
+def test_commands_on_the_database_are_for_superusers_with_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enter(tmp_path, monkeypatch)
+    monkeypatch.delenv("FEED_ASSETS_AUTHOR")
+    monkeypatch.setenv("LOGNAME", "ann")
+    declare(tmp_path, {"kind": "cluster", "name": "here", "storage": f"file://{tmp_path}/data"}, authorization="acl")
+    told = must("admin", "safemode", "on", code=1).stderr
+    assert "only superusers change the state itself, and 'ann' is none" in told
+    must("entity", "list")
+    must("state", "rebuild", "--yes", code=1)
+    declare(tmp_path, authorization="acl", access={"superusers": ["ann"]})
+    must("admin", "safemode", "on")
+    assert "not 'bob'" in must("admin", "safemode", "off", "--author", "bob", code=1).stderr
+    must("admin", "safemode", "off", "--author", "ann")
+    declare(tmp_path, authorization=False)
+    must("admin", "safemode", "on", "--author", "bob")
