@@ -166,11 +166,14 @@ def check_tables(scope: Scope, feed: Feed) -> Iterator[Complaint]:
 
 
 def check_options(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """Every option of `replication` must have an effect: there is a target, and no option disables another."""
+    """Every option of `replication` must have an effect: there is a target, import or export, which are retried by it,
+    and no option disables another.
+    """
     policy = feed.replication
     if policy is None:
         return
-    if not find_targets(feed):
+    is_transferred = any(each.import_ is not None or each.export is not None for each in feed.clusters.values())
+    if not find_targets(feed) and not is_transferred:
         yield Complaint(
             path=("replication",),
             message="replication has no effect: no cluster of the feed is a target",

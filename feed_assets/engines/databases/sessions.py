@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 _NOT_FOUND, _NOT_CONNECTED = "ClassNotFoundException", "FAILED_JDBC"
 _RESULT_THREADS = ("task-result-getter", "dispatcher-")
+_REDACTION = ("spark.sql.redaction.string.regex", "spark.redaction.string.regex")
+_SECRETS = (
+    r'(?<=key: "[^"]{0,60}(?i:url|secret|password|token|access[.]?key)[^"]{0,30}"\s{1,20}value: ")(?:[^"\\]|\\.)*+'
+)
+"""What the pages of Spark do not show of options, in the form in which Protobuf writes them."""
 _NOWHERE: Mapping[str, str] = MappingProxyType({"url": "jdbc:feed-assets:nowhere", "dbtable": "nothing"})
 
 
@@ -31,6 +36,7 @@ def add_driver(spark: "SparkSession", address: DatabaseAddress) -> None:
     if hasattr(spark, "_jsparkSession"):
         _add_to_process(spark, address)
         return
+    _hide_secrets(spark)
     spark.addArtifacts(*(str(jar.resolve()) for jar in address.jars))
     try:
         _ = spark.read.format("jdbc").options(driver=address.driver_class, **_NOWHERE).load().schema
@@ -51,6 +57,15 @@ def check_remote_driver(url: str, address: DatabaseAddress) -> None:
     finally:
         session.client.release_session()
         session.client.close()
+
+
+def _hide_secrets(spark: "SparkSession") -> None:
+    """Let a Spark Connect server leave out passwords where it shows and logs what it was asked, as those of other
+    sessions do by themselves.
+    """
+    known = next((found for name in _REDACTION if (found := spark.conf.get(name, ""))), None)
+    if _SECRETS not in (known or ""):
+        spark.conf.set(_REDACTION[0], _SECRETS if known is None else f"(?:{known})|{_SECRETS}")
 
 
 def _add_to_process(spark: "SparkSession", address: DatabaseAddress) -> None:

@@ -10,8 +10,10 @@ from pathlib import Path
 from time import monotonic, sleep
 
 import pytest
+from pyspark.sql.connect.session import SparkSession
 
 from feed_assets.definitions.checks.live_checks import check_reachability
+from feed_assets.engines.databases.sessions import add_driver
 from feed_assets.engines.spark.addresses import check_spark_remote, probe
 from feed_assets.engines.spark.sessions import interrupt_run
 from feed_assets.issues import SourceMap
@@ -21,8 +23,9 @@ from tests.drills import drill_seed, sized
 from tests.entities.samples import bundle
 from tests.orchestration.dagster_home import Home, sqlite_state
 from tests.orchestration.small import ENTITIES, START, key, land, total
-from tests.shops import POSTGRES_JAR
+from tests.shops import POSTGRES_JAR, Shop, postgres_port, shop_postgres
 
+__all__ = ["postgres_port", "shop_postgres"]
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.server,
@@ -34,9 +37,19 @@ IDLE = 0.2  # processors
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
-    folder = tmp_path_factory.mktemp("connect")
-    conf = {"spark.sql.shuffle.partitions": "2", "spark.sql.warehouse.dir": (folder / "warehouse").as_uri()}
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("connect")
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[ConnectServer]:
+    conf = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": folder.as_uri(),
+        "spark.eventLog.compress": "false",
+    }
     with ConnectServer(log_file=folder / "server.log", master="local[2]", conf=conf) as server:
         yield server
 
@@ -184,3 +197,22 @@ def test_a_server_that_is_not_ours_is_asked_whether_it_can_have_a_driver(server:
         "a Spark session does not find it in postgresql.jar. Start the Spark Connect server with its jars (--jars)."
     ]
     assert "SPARK_CONNECT_MODE_ENABLED" not in os.environ
+
+
+def test_a_server_logs_no_password_of_a_database(server: ConnectServer, shop_postgres: Shop, folder: Path) -> None:
+    password = "pl'4n\"ted%s \\;&"
+    shop_postgres.run("CREATE TABLE orders (id int)")
+    session = SparkSession(connection=server.url)
+    session.conf.set("spark.sql.redaction.string.regex", "min[e]")
+    secrets = {"password": password, "sslpassword": password, "what": "mine"}
+    options = {"driver": shop_postgres.driver, "user": "shop", **secrets}
+    try:
+        for _ in range(2):
+            add_driver(session, shop_postgres.address)  # type: ignore[arg-type]
+        assert session.read.jdbc(shop_postgres.url, "orders", properties=options).count() == 0
+    finally:
+        session.client.release_session()
+        session.client.close()
+    told = "".join(file.read_text() for file in folder.glob("eventlog*/events*"))
+    assert "sslpassword" in told
+    assert [word for word in ("4n", "ted%s", "mine") if word in told] == []
