@@ -17,6 +17,7 @@ from benchmarks.deadlines import measure_deadlines
 from benchmarks.definitions import measure_definitions
 from benchmarks.deliveries import measure_deliveries
 from benchmarks.explaining import measure_explaining
+from benchmarks.imports import measure_imports
 from benchmarks.inboxes import measure_inboxes
 from benchmarks.keeping import measure_keeping
 from benchmarks.lineage import measure_lineage
@@ -115,6 +116,8 @@ def _measure(part: Part, folder: Path, scale: Scale) -> Iterator[Figure]:
             measure = measure_millions
         case Part.LINEAGE:
             measure = measure_lineage
+        case Part.IMPORTS:
+            measure = measure_imports
         case _:
             assert_never(part)
     folder.mkdir()

@@ -61,6 +61,7 @@ class Part(StrEnum):
     MILLIONS = "p"
     LINEAGE = "q"
     CALENDAR = "r"
+    IMPORTS = "s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

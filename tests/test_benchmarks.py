@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks.__main__ import main
 from benchmarks.millions import COMMANDS
+from benchmarks.plain_import import JAR
 from benchmarks.report import Part
 from feed_assets.operation import Does
 from feed_assets.operation_list import list_operations
@@ -17,6 +18,7 @@ JAVA = [
     pytest.mark.skipif(shutil.which("javac") is None, reason="Hadoop is measured by a Java program: it needs a JDK"),
 ]
 RSYNC = pytest.mark.skipif(shutil.which("rsync") is None, reason="rsync is a peer of copies: install it")
+DATABASE = pytest.mark.skipif(not JAR.exists(), reason="a table is read by a driver: install libpostgresql-jdbc-java")
 MARKS = {
     Part.TICKS: [pytest.mark.drill],
     Part.RUNS: [pytest.mark.drill],
@@ -29,6 +31,7 @@ MARKS = {
     Part.KEEPING: [pytest.mark.drill, pytest.mark.server],
     Part.MILLIONS: [pytest.mark.drill],
     Part.LINEAGE: [pytest.mark.server],
+    Part.IMPORTS: [DATABASE, pytest.mark.drill, pytest.mark.server, pytest.mark.spark],
 }
 
 OF_FILES = {
