@@ -60,7 +60,7 @@ clusters:
 
 def measure_imports(folder: Path, scale: Scale) -> Iterator[Figure]:
     """Measure both in turn, each turn with the next day."""
-    rows, turns = scale.choose((1_000_000, 7), (1_000_000, 3), (1_000, 1))
+    rows, turns = scale.choose((1_000_000, 5), (1_000_000, 3), (1_000, 1))
     ours, theirs = [], []
     with _postgres(rows) as url:
         (folder / "data").mkdir()

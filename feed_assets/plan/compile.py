@@ -5,10 +5,10 @@ target cluster: its instances wait for those of the source, are run and retried,
 updates.
 """
 
-import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from functools import lru_cache
 
@@ -33,11 +33,8 @@ from feed_assets.entities.flow_names import flow_name
 from feed_assets.entities.locations.overlaps import NO_OVERLAPS, Overlaps, find_overlaps
 from feed_assets.entities.maps import FrozenMap
 from feed_assets.entities.metadata import find_fault
-from feed_assets.entities.process import LateProcess, Order, Process, effective_timeout
+from feed_assets.entities.process import LateProcess, Process
 from feed_assets.entities.replication import (
-    LATE_DELAY,
-    LATE_POLICY,
-    RETRY,
     Replication,
     complete_replication,
 )
@@ -49,6 +46,7 @@ from feed_assets.plan.copy_records import CopyOptions, CopyRecord, Directory, Mi
 from feed_assets.plan.datasources import compile_datasource
 from feed_assets.plan.edges import InputEdge, Key, OutputEdge, Pending, compile_trigger
 from feed_assets.plan.facts import EntityFacts, MetadataRecord, NotificationRecord, compile_sla
+from feed_assets.plan.feed_work import feed_process, read_edge, written_edge
 from feed_assets.plan.places import address_of, lake_of, locate, locate_table
 from feed_assets.plan.records import (
     ClusterRecord,
@@ -60,7 +58,7 @@ from feed_assets.plan.records import (
     RegistrationRecord,
     TableRecord,
 )
-from feed_assets.plan.release_fingerprint import flow_fingerprint, release_fingerprint
+from feed_assets.plan.release_fingerprint import release_fingerprint
 from feed_assets.plan.retention import compile_retention
 from feed_assets.timing.expressions import TimeExpression, Truncation
 from feed_assets.timing.sequence import InstanceSequence
@@ -125,50 +123,21 @@ def compile_flow(bundle: Bundle, feed: Feed, source: str, target: str, facts: En
     sequence = flow_sequence(feed, source, target)
     assert sequence is not None
     policy = complete_replication(feed.replication, feed.properties)
-    name, now = flow_name(feed.name, source), parse_window("now(0,0)", "now(0,0)", sequence.timezone)
-    clusters = (bundle.get_cluster(source), bundle.get_cluster(target))
-    part = slice_path(feed, *clusters)
+    part = slice_path(feed, bundle.get_cluster(source), bundle.get_cluster(target))
     if is_lake(bundle, feed, source):  # what a table hides are the files that delete its rows
         policy = policy.model_copy(update={"hidden": False})
-    is_late = feed.late_arrival is not None
-    read = InputEdge(
-        name=INPUT,
-        feed=feed.name,
-        feed_cluster=source,
-        process=name,
-        cluster=target,
-        takes=now,
-        shifts=(0, 0),
-        optional=False,
-        partition=part or None,
-        is_late=is_late,
-    )
-    write = OutputEdge(name=OUTPUT, feed=feed.name, process=name, cluster=target, window=now, shift=0)
-    return ProcessRecord(
-        process=name,
-        entity=feed.key,
-        cluster=target,
+    made = feed_process(
+        bundle,
+        feed,
+        flow_name(feed.name, source),
+        CopyRecord(source=source, options=copy_options(policy, part)),
+        facts,
+        clusters=(source, target),
+        content=("flow", part),
         sequence=sequence,
-        delay=flow_delay(feed, source),
-        inputs=(read,),
-        outputs=(write,),
-        work=CopyRecord(source=source, options=copy_options(policy, part)),
-        properties=tuple(feed.properties.items()),
-        parallel=policy.parallel or 1,
-        order=policy.order or Order.FIFO,
-        catch_up=policy.catch_up,
-        priority=(find_priority(feed.properties) or JobPriority.NORMAL).level,
-        queue=find_queue(feed.properties),
-        timeout=None if feed.is_current else effective_timeout(policy.timeout, feed.frequency),
-        retry=policy.retry or RETRY,
-        late=LateRecord(policy=LATE_POLICY, delay=LATE_DELAY, workflows=()) if is_late else None,
-        digest=hashlib.sha256(f"{bundle.entity_digest(feed)}\n{source}".encode()).hexdigest(),
-        fingerprint=flow_fingerprint(bundle, feed, source, target, part, sequence.start),
-        members=(feed.key, *((Kind.CLUSTER.value, name) for name in sorted({source, target}))),
-        facts=facts,
-        is_enumerated=feed.is_expected,
-        on_update=OnUpdate.RERUN,
     )
+    read, written = read_edge(made, INPUT, source, part or None), written_edge(made, OUTPUT)
+    return replace(made, delay=flow_delay(feed, source), inputs=(read,), outputs=(written,))
 
 
 def copy_options(policy: Replication, part: str) -> CopyOptions:

@@ -1,10 +1,8 @@
 """Compile the exports of feeds: each is a process of its feed's cluster without outputs, which reads the feed."""
 
-import hashlib
-from datetime import timedelta
+from dataclasses import replace
 
 from feed_assets.entities.bundle import Bundle
-from feed_assets.entities.common import JobPriority, Kind, find_priority, find_queue
 from feed_assets.entities.datasource import (
     INPUT_NULL_OTHER,
     INPUT_NULL_STRING,
@@ -15,15 +13,10 @@ from feed_assets.entities.datasource import (
 )
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.flow_names import Transfer, transfer_name
-from feed_assets.entities.process import Order, effective_timeout
-from feed_assets.entities.replication import LATE_DELAY, LATE_POLICY, RETRY, complete_replication
-from feed_assets.entities.triggers import OnUpdate
-from feed_assets.plan.edges import InputEdge
 from feed_assets.plan.facts import EntityFacts
-from feed_assets.plan.records import LateRecord, ProcessRecord
-from feed_assets.plan.release_fingerprint import export_fingerprint
+from feed_assets.plan.feed_work import feed_process, read_edge
+from feed_assets.plan.records import ProcessRecord
 from feed_assets.plan.transfers import ExportRecord
-from feed_assets.timing.windows import parse_window
 
 INPUT = "rows"
 """The name of the input of each export."""
@@ -31,45 +24,16 @@ INPUT = "rows"
 
 def compile_export(bundle: Bundle, feed: Feed, cluster: str, declared: Export, facts: EntityFacts) -> ProcessRecord:
     """Compile the export of a feed from a cluster. It is retried and follows late data and updates as a flow does."""
-    name, sequence = transfer_name(feed.name, Transfer.EXPORT), feed.sequence_on(cluster)
-    policy, is_late = complete_replication(feed.replication, feed.properties), feed.late_arrival is not None
-    read = InputEdge(
-        name=INPUT,
-        feed=feed.name,
-        feed_cluster=cluster,
-        process=name,
-        cluster=cluster,
-        takes=parse_window("now(0,0)", "now(0,0)", sequence.timezone),
-        shifts=(0, 0),
-        optional=False,
-        partition=None,
-        is_late=is_late,
-    )
-    return ProcessRecord(
-        process=name,
-        entity=feed.key,
-        cluster=cluster,
-        sequence=sequence,
-        delay=timedelta(0),
-        inputs=(read,),
-        outputs=(),
-        work=compile_target(feed, declared),
-        properties=tuple(feed.properties.items()),
-        parallel=policy.parallel or 1,
-        order=policy.order or Order.FIFO,
-        catch_up=policy.catch_up,
-        priority=(find_priority(feed.properties) or JobPriority.NORMAL).level,
-        queue=find_queue(feed.properties),
-        timeout=None if feed.is_current else effective_timeout(policy.timeout, feed.frequency),
-        retry=policy.retry or RETRY,
-        late=LateRecord(policy=LATE_POLICY, delay=LATE_DELAY, workflows=()) if is_late else None,
-        digest=hashlib.sha256(f"{bundle.entity_digest(feed)}\n{name}\n{cluster}".encode()).hexdigest(),
-        fingerprint=export_fingerprint(bundle, feed, cluster, declared),
-        members=(feed.key, (Kind.CLUSTER.value, cluster)),
-        facts=facts,
-        is_enumerated=feed.is_expected,
-        on_update=OnUpdate.RERUN,
-    )
+    name, content = transfer_name(feed.name, Transfer.EXPORT), ("export", _content(declared))
+    made = feed_process(bundle, feed, name, compile_target(feed, declared), facts, clusters=[cluster], content=content)
+    return replace(made, inputs=(read_edge(made, INPUT, cluster),))
+
+
+def _content(declared: Export) -> object:
+    """Return what is written, and how."""
+    target = declared.target.model_dump(mode="json", exclude_defaults=True, exclude={"version"})
+    target["arguments"] = [find_argument(declared, name) for name in (UPDATE_KEY, INPUT_NULL_STRING, INPUT_NULL_OTHER)]
+    return target
 
 
 def compile_target(feed: Feed, declared: Export) -> ExportRecord:

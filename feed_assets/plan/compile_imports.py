@@ -1,10 +1,9 @@
 """Compile the imports of feeds: each is a process of its feed's cluster without inputs, which writes the feed."""
 
-import hashlib
+from dataclasses import replace
 from datetime import timedelta
 
 from feed_assets.entities.bundle import Bundle
-from feed_assets.entities.common import JobPriority, Kind, find_priority, find_queue
 from feed_assets.entities.datasource import (
     FETCH_SIZE,
     MAPPERS,
@@ -18,14 +17,11 @@ from feed_assets.entities.datasource import (
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.flow_names import Transfer, transfer_name
 from feed_assets.entities.process import CatchUp, Order, effective_timeout
-from feed_assets.entities.replication import RETRY, complete_replication
-from feed_assets.plan.edges import OutputEdge
 from feed_assets.plan.facts import EntityFacts
+from feed_assets.plan.feed_work import feed_process, written_edge
 from feed_assets.plan.records import ProcessRecord
-from feed_assets.plan.release_fingerprint import import_fingerprint
 from feed_assets.plan.transfers import ImportRecord, IncrementRecord
 from feed_assets.timing.sequence import InstanceSequence
-from feed_assets.timing.windows import parse_window
 
 OUTPUT = "rows"
 """The name of the output of each import."""
@@ -33,35 +29,28 @@ OUTPUT = "rows"
 
 def compile_import(bundle: Bundle, feed: Feed, cluster: str, declared: Import, facts: EntityFacts) -> ProcessRecord:
     """Compile the import of a feed on a cluster."""
-    name, sequence = transfer_name(feed.name, Transfer.IMPORT), feed.sequence_on(cluster)
-    policy, work = complete_replication(feed.replication, feed.properties), _record(declared)
-    now = parse_window("now(0,0)", "now(0,0)", sequence.timezone)
-    written = OutputEdge(name=OUTPUT, feed=feed.name, process=name, cluster=cluster, window=now, shift=0)
-    quarantine = bundle.find_quarantine(feed.name)
+    work = _record(declared)
+    name, content = transfer_name(feed.name, Transfer.IMPORT), ("import", _content(declared))
+    made = feed_process(bundle, feed, name, work, facts, clusters=[cluster], content=content)
+    written, quarantine = written_edge(made, OUTPUT), bundle.find_quarantine(feed.name)
     is_whole = work.increment is None and not work.history
-    return ProcessRecord(
-        process=name,
-        entity=feed.key,
-        cluster=cluster,
-        sequence=sequence,
-        delay=_delay(work, sequence),
-        inputs=(),
+    return replace(
+        made,
+        delay=_delay(work, made.sequence),
         outputs=(written, *([written.to_quarantine(quarantine)] if quarantine is not None else ())),
-        work=work,
-        properties=tuple(feed.properties.items()),
         parallel=1,
         order=Order.LAST_ONLY if is_whole else Order.FIFO,
         catch_up=CatchUp.ALL,
-        priority=(find_priority(feed.properties) or JobPriority.NORMAL).level,
-        queue=find_queue(feed.properties),
         timeout=effective_timeout(None, feed.frequency),
-        retry=policy.retry or RETRY,
-        late=None,
-        digest=hashlib.sha256(f"{bundle.entity_digest(feed)}\n{name}".encode()).hexdigest(),
-        fingerprint=import_fingerprint(bundle, feed, cluster, declared),
-        members=(feed.key, (Kind.CLUSTER.value, cluster)),
-        facts=facts,
     )
+
+
+def _content(declared: Import) -> object:
+    """Return which rows are meant: a change of how they are read takes effect at once."""
+    source = declared.source.model_dump(mode="json", exclude_defaults=True, exclude={"version", "extract"})
+    source["extract"] = declared.source.extract.model_dump(mode="json", exclude_defaults=True, exclude={"consistent"})
+    source["null"] = find_argument(declared, NULL_STRING)
+    return source
 
 
 def _delay(work: ImportRecord, sequence: InstanceSequence) -> timedelta:

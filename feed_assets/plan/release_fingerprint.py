@@ -5,7 +5,7 @@ Releases are created by these rules, and plans display them, so both agree.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -14,15 +14,6 @@ from types import MappingProxyType
 
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.common import Kind
-from feed_assets.entities.datasource import (
-    INPUT_NULL_OTHER,
-    INPUT_NULL_STRING,
-    NULL_STRING,
-    UPDATE_KEY,
-    Export,
-    Import,
-    find_argument,
-)
 from feed_assets.entities.feed import Feed, Instances
 from feed_assets.entities.process import Process
 from feed_assets.issues import FieldPath
@@ -256,54 +247,19 @@ def _cluster_facts(bundle: Bundle, process: Process, cluster: str) -> object:
     return [own, *more] if more else own
 
 
-def flow_fingerprint(bundle: Bundle, feed: Feed, source: str, target: str, part: str, start: datetime) -> str:
-    """Return a text that changes exactly when a new release of a flow is needed.
-
-    It covers the facts of the feed and the cluster as in `release_fingerprint`, on both sides, and the copied part.
-    Options of copies, the delay and the order take effect at once.
+def feed_work_fingerprint(
+    bundle: Bundle, feed: Feed, clusters: Sequence[str], start: datetime, content: Sequence[object], *, has_late: bool
+) -> str:
+    """Return a text that changes exactly when a new release of the work of a feed is needed: with its `content`, or
+    with the facts of the feed and of its clusters as in `release_fingerprint`. All else takes effect at once.
     """
-    places = [bundle.get_cluster(name) for name in (source, target)]
+    places = [bundle.get_cluster(name) for name in clusters]
     fingerprint = ReleaseFingerprint(
-        facts=_digest([_VERSION, "flow", part, *(_feed_facts(bundle, feed.name, name) for name in (source, target))]),
+        facts=_digest([_VERSION, *content, *(_feed_facts(bundle, feed.name, name) for name in clusters)]),
         start=render_datetime(start),
-        has_late=feed.late_arrival is not None,
+        has_late=has_late,
         cluster=_digest([place.model_dump(mode="json", include=set(_HARD[Kind.CLUSTER])) for place in places]),
         is_lagging=any(feed.clusters[place.name].version < place.version for place in places),
-    )
-    return fingerprint.render()
-
-
-def import_fingerprint(bundle: Bundle, feed: Feed, cluster: str, declared: Import) -> str:
-    """Return a text that changes exactly when a new release of an import is needed: with the facts of the feed and the
-    cluster as in `release_fingerprint`, or with the rows that are meant. How they are read takes effect at once.
-    """
-    place, entry = bundle.get_cluster(cluster), feed.clusters[cluster]
-    source = declared.source.model_dump(mode="json", exclude_defaults=True, exclude={"version", "extract"})
-    source["extract"] = declared.source.extract.model_dump(mode="json", exclude_defaults=True, exclude={"consistent"})
-    source["null"] = find_argument(declared, NULL_STRING)
-    fingerprint = ReleaseFingerprint(
-        facts=_digest([_VERSION, "import", source, _feed_facts(bundle, feed.name, cluster)]),
-        start=render_datetime(entry.validity.start),
-        has_late=False,
-        cluster=_digest([place.model_dump(mode="json", include=set(_HARD[Kind.CLUSTER]))]),
-        is_lagging=entry.version < place.version,
-    )
-    return fingerprint.render()
-
-
-def export_fingerprint(bundle: Bundle, feed: Feed, cluster: str, declared: Export) -> str:
-    """Return a text that changes exactly when a new release of an export is needed: when it is written otherwise or
-    elsewhere, or the facts of the feed and the cluster, as in `release_fingerprint`, are others.
-    """
-    place, entry = bundle.get_cluster(cluster), feed.clusters[cluster]
-    target = declared.target.model_dump(mode="json", exclude_defaults=True, exclude={"version"})
-    target["arguments"] = [find_argument(declared, name) for name in (UPDATE_KEY, INPUT_NULL_STRING, INPUT_NULL_OTHER)]
-    fingerprint = ReleaseFingerprint(
-        facts=_digest([_VERSION, "export", target, _feed_facts(bundle, feed.name, cluster)]),
-        start=render_datetime(entry.validity.start),
-        has_late=feed.late_arrival is not None,
-        cluster=_digest(place.model_dump(mode="json", include=set(_HARD[Kind.CLUSTER]))),
-        is_lagging=entry.version < place.version,
     )
     return fingerprint.render()
 
