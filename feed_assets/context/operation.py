@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 from feed_assets.clock import Clock, SystemClock, open_clock
 from feed_assets.context.consolidation import Lifecycle
 from feed_assets.context.errors import InstanceQueryError
+from feed_assets.engines.errors import ServiceError
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.errors import AmbiguousNameError, DefinitionsError, EntityNotFoundError
 from feed_assets.entities.flow_names import declared_by, describe_process, is_of_feed
@@ -87,6 +88,14 @@ class AttemptContext(LifecycleContext):
     def declared(self) -> Plan:
         """The plan of the current declaration, as far as it is known."""
         return self.current or self.plan
+
+    def datasource(self, name: str) -> DatasourceRecord:
+        """Return a datasource as it is declared now. Raises ServiceError if it is not declared any more."""
+        found = self.declared.datasources.get(name)
+        if found is None:
+            reason, next_step = "it is not declared any more", "Declare it, or end its imports and exports."
+            raise ServiceError(service=f"datasource {name!r}", reason=reason, next_step=next_step)
+        return found
 
 
 _Record = TypeVar("_Record", FeedRecord, ProcessRecord)

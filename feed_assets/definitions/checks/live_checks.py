@@ -302,12 +302,10 @@ def check_exports(outside: Outside, feed: Feed) -> Iterator[Probe]:
 def _ask_export(
     outside: Outside, feed: Feed, export: ExportRecord, record: DatasourceRecord, write: DatabaseInterface
 ) -> None:
-    from feed_assets.engines.databases.connections import open_connection
-    from feed_assets.engines.databases.credentials import open_address
+    from feed_assets.engines.databases.credentials import open_interface
     from feed_assets.engines.databases.export_columns import ExportColumns
 
-    address = open_address(record, write, root=outside.root, java=outside.java)
-    with open_connection(outside.java(), address) as connection:
+    with open_interface(record, write, outside.root, outside.java) as connection:
         columns = ExportColumns(
             export=export,
             dialect=connection.dialect,
@@ -432,11 +430,9 @@ def check_database(outside: Outside, datasource: Datasource) -> Iterator[Probe]:
 
 
 def _ask_database(outside: Outside, record: DatasourceRecord, interface: DatabaseInterface) -> None:
-    from feed_assets.engines.databases.connections import open_connection
-    from feed_assets.engines.databases.credentials import open_address
+    from feed_assets.engines.databases.credentials import open_interface
 
-    address = open_address(record, interface, root=outside.root, java=outside.java)
-    with open_connection(outside.java(), address):
+    with open_interface(record, interface, outside.root, outside.java):
         pass
 
 

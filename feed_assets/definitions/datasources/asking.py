@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from feed_assets.context.operation import OperationContext
-from feed_assets.engines.databases.connections import DatabaseColumn, DatabaseConnection, DatabaseTable, open_connection
-from feed_assets.engines.databases.credentials import open_address
+from feed_assets.engines.databases.connections import DatabaseColumn, DatabaseConnection, DatabaseTable
+from feed_assets.engines.databases.credentials import open_interface
 from feed_assets.engines.errors import ServiceError
 from feed_assets.engines.java.machine import JavaMachine
 from feed_assets.json_form import shown
@@ -84,7 +84,7 @@ def _check(
 ) -> CheckedInterface:
     reads = creates = reason = None
     try:
-        with _connected(machine, record, interface, root) as connection:
+        with open_interface(record, interface, root, lambda: machine) as connection:
             dialect, schema = connection.dialect, connection.schema()
             product, tables = connection.product(), len(connection.tables())
             if dialect.may_read is not None:
@@ -133,15 +133,8 @@ def open_datasource(record: DatasourceRecord, root: Path) -> Iterator[DatabaseCo
         ServiceError: it cannot be used.
     """
     interface = record.readonly or record.write
-    assert interface is not None, "a datasource has an interface"
-    with JavaMachine() as machine, _connected(machine, record, interface, root) as connection:
+    with JavaMachine() as machine, open_interface(record, interface, root, lambda: machine) as connection:
         yield connection
-
-
-def _connected(
-    machine: JavaMachine, record: DatasourceRecord, interface: DatabaseInterface, root: Path
-) -> DatabaseConnection:
-    return open_connection(machine, open_address(record, interface, root=root, java=lambda: machine))
 
 
 def _root_of(context: OperationContext) -> Path:

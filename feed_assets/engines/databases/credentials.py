@@ -6,11 +6,26 @@ from pathlib import Path
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from feed_assets.engines.databases.connections import DatabaseAddress
+from feed_assets.engines.databases.connections import DatabaseAddress, DatabaseConnection, open_connection
 from feed_assets.engines.errors import ServiceError
 from feed_assets.engines.java.machine import JavaMachine, explain_java
 from feed_assets.masking import remember_unnamed
 from feed_assets.plan.datasources import DatabaseInterface, DatasourceRecord
+
+
+def open_interface(
+    datasource: DatasourceRecord, interface: DatabaseInterface | None, root: Path, java: Callable[[], JavaMachine]
+) -> DatabaseConnection:
+    """Open a connection by one of the interfaces of a datasource, with the arguments of `open_address`.
+
+    Raises:
+        ServiceError: the interface is not declared, or cannot be used.
+    """
+    if interface is None:
+        service, reason = f"datasource {datasource.name!r}", "it has no such interface with driver and credential"
+        next_step = "Declare one: readonly for imports, write for exports."
+        raise ServiceError(service=service, reason=reason, next_step=next_step)
+    return open_connection(java(), open_address(datasource, interface, root=root, java=java))
 
 
 def open_address(

@@ -17,8 +17,8 @@ from zoneinfo import ZoneInfo
 
 from feed_assets.engines.data.fitting import find_differences
 from feed_assets.engines.data.frames import fit_to_schema, parse_schema, read_input, render_subject, write_output
-from feed_assets.engines.databases.connections import DatabaseColumn, DatabaseConnection, open_connection
-from feed_assets.engines.databases.credentials import open_address
+from feed_assets.engines.databases.connections import DatabaseColumn, DatabaseConnection
+from feed_assets.engines.databases.credentials import open_interface
 from feed_assets.engines.databases.dialects import Value, spark_url
 from feed_assets.engines.databases.marks import Marks, Stretch, before_mark, parse_mark, render_mark
 from feed_assets.engines.databases.sessions import add_driver
@@ -91,7 +91,12 @@ class ImportEngine(Engine):
 
     def run(self, work: Work, session: "Callable[[], SparkSession]") -> WorkReport:
         (target,) = work.outputs
-        with self.java() as machine, self._open(machine) as connection, reporting_failures(work):
+        own, readonly = self.datasource, self.datasource.readonly
+        with (
+            self.java() as machine,
+            open_interface(own, readonly, self.root, lambda: machine) as connection,
+            reporting_failures(work),
+        ):
             start, source, subject = begin_moment(connection), self._source(connection), render_subject(target)
             stretch, others = None, list[datetime]()
             known: Sequence[DatabaseColumn] = connection.describe(source, is_typed=False)  # refused before Spark starts
@@ -128,13 +133,6 @@ class ImportEngine(Engine):
             report = replace(report, notes={STRETCH: json.dumps(stretch)})
         details: dict[str, str | int | float] = {"read": self.record.name, "rows_read": read, "parts": len(parts)}
         return WorkReport(outputs=(report,), details=details)
-
-    def _open(self, machine: JavaMachine) -> DatabaseConnection:
-        interface = self.datasource.readonly
-        if interface is None:
-            reason, next_step = "it has no readonly interface with driver and credential", "Declare one."
-            raise ServiceError(service=f"datasource {self.datasource.name!r}", reason=reason, next_step=next_step)
-        return open_connection(machine, open_address(self.datasource, interface, root=self.root, java=lambda: machine))
 
     def _typed(
         self, spark: "SparkSession", connection: DatabaseConnection, source: str, found: Sequence[DatabaseColumn]

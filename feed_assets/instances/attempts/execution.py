@@ -405,7 +405,7 @@ class InstanceRunner:
         )
         return ImportEngine(
             record=record,
-            datasource=context.declared.datasources[record.datasource],
+            datasource=context.datasource(record.datasource),
             root=self.root,
             period=(time, process.sequence.at(process.sequence.index(time) + 1)),
             marks=marks if process.reads_in_turn else None,

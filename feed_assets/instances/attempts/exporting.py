@@ -17,7 +17,6 @@ from sqlalchemy import Connection
 from feed_assets.context.bulkheads import TickStep
 from feed_assets.context.operation import AttemptContext
 from feed_assets.context.tick import Handler, Tick, tick_step, work_off
-from feed_assets.engines.errors import ServiceError
 from feed_assets.instances.leasing import Leased
 from feed_assets.log.agenda import Agenda, AgendaKey, AgendaKind, AgendaRows
 from feed_assets.log.leases import find_held
@@ -111,16 +110,9 @@ def open_export(
     """Return the engine of an attempt at an export. It finds the datasource when it runs, as it is declared then."""
     from feed_assets.engines.databases.writing import ExportEngine
 
-    export, datasources = process.work, context.declared.datasources
+    export = process.work
     assert isinstance(export, ExportRecord)
-    datasource = datasources.get(export.datasource)
-    if datasource is None or datasource.write is None:
-        fault = "is not declared any more" if datasource is None else "has no write interface"
-        raise ServiceError(
-            service=f"the datasource {export.datasource}",
-            reason=f"it {fault}",
-            next_step="Declare it, or end the export.",
-        )
+    datasource = context.datasource(export.datasource)
     return ExportEngine(
         export=export,
         connect=partial(_open, datasource, root),
@@ -135,15 +127,11 @@ def open_export(
 @contextmanager
 def _open(datasource: DatasourceRecord, root: Path) -> "Iterator[DatabaseConnection]":
     """Open a datasource for writing, over a Java machine of its own."""
-    from feed_assets.engines.databases.connections import open_connection
-    from feed_assets.engines.databases.credentials import open_address
+    from feed_assets.engines.databases.credentials import open_interface
     from feed_assets.engines.java.machine import JavaMachine
 
-    assert datasource.write is not None
-    with JavaMachine() as machine:
-        address = open_address(datasource, datasource.write, root=root, java=lambda: machine)
-        with open_connection(machine, address) as connection:
-            yield connection
+    with JavaMachine() as machine, open_interface(datasource, datasource.write, root, lambda: machine) as connection:
+        yield connection
 
 
 @tick_step(TickStep.STAGED_TABLES, otherwise=None)
