@@ -242,6 +242,8 @@ class ExportTarget(EntityModel):
 
 UPDATE_KEY = "--update-key"
 INPUT_NULL_STRING, INPUT_NULL_OTHER = "--input-null-string", "--input-null-non-string"
+ROW_ARGUMENTS = (UPDATE_KEY, INPUT_NULL_STRING, INPUT_NULL_OTHER)
+"""Those of exports that decide what becomes of the table."""
 
 
 class Export(EntityModel):

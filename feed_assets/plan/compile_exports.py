@@ -7,6 +7,7 @@ from feed_assets.entities.datasource import (
     INPUT_NULL_OTHER,
     INPUT_NULL_STRING,
     MAPPERS,
+    ROW_ARGUMENTS,
     UPDATE_KEY,
     Export,
     find_argument,
@@ -32,7 +33,7 @@ def compile_export(bundle: Bundle, feed: Feed, cluster: str, declared: Export, f
 def _content(declared: Export) -> object:
     """Return what is written, and how."""
     target = declared.target.model_dump(mode="json", exclude_defaults=True, exclude={"version"})
-    target["arguments"] = [find_argument(declared, name) for name in (UPDATE_KEY, INPUT_NULL_STRING, INPUT_NULL_OTHER)]
+    target["arguments"] = [find_argument(declared, name) for name in ROW_ARGUMENTS]
     return target
 
 

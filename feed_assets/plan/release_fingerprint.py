@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.common import Kind
+from feed_assets.entities.datasource import NULL_STRING, ROW_ARGUMENTS
 from feed_assets.entities.feed import Feed, Instances
 from feed_assets.entities.process import Process
 from feed_assets.issues import FieldPath
@@ -304,9 +305,17 @@ def _weigh_entry(kind: Kind, path: FieldPath) -> Weight:
         return Weight.RELEASE
     if kind is Kind.PROCESS:
         return Weight.SOFT if path[0] == "sla" else Weight.RELEASE
-    if path[:2] == ("export", "target"):
-        return Weight.RELEASE if path[2:] != ("version",) else Weight.SOFT
+    if path[0] in ("import", "export"):
+        return _weigh_transfer(path)
     return Weight.RELEASE if path[0] in ("locations", "table") and not _is_accompanying_location(path) else Weight.SOFT
+
+
+def _weigh_transfer(path: FieldPath) -> Weight:
+    """Return the weight of a changed field of an import or export, as their fingerprints have it."""
+    is_soft = path[-1] == "version" or path[2:] == ("extract", "consistent")
+    if path[1:2] == ("arguments",) and len(path) > 2:
+        is_soft = str(path[2]).lower() not in (NULL_STRING, *ROW_ARGUMENTS)
+    return Weight.SOFT if is_soft else Weight.RELEASE
 
 
 def _is_accompanying_location(path: FieldPath) -> bool:

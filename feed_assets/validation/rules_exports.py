@@ -13,8 +13,8 @@ from feed_assets.entities.datasource import (
     find_argument,
 )
 from feed_assets.entities.feed import Feed
-from feed_assets.issues import FieldPath
-from feed_assets.validation.scope import Complaint, Scope
+from feed_assets.issues import FieldPath, Severity
+from feed_assets.validation.scope import Complaint, Scope, column_names
 
 _ARGUMENTS = (MAPPERS, UPDATE_KEY, INPUT_NULL_STRING, INPUT_NULL_OTHER)
 _WRITABLE = (DatasourceType.POSTGRES, DatasourceType.MYSQL)
@@ -31,6 +31,8 @@ def check_export(_: Scope, feed: Feed) -> Iterator[Complaint]:
             path: FieldPath = ("clusters", name, "export")
             yield from _check_load(path, entry.export)
             yield from _check_arguments((*path, "arguments"), entry.export)
+            if feed.table_on(name) is None:  # a table may have got others
+                yield from _check_columns(path, feed, entry.export)
 
 
 def check_export_place(scope: Scope, feed: Feed) -> Iterator[Complaint]:
@@ -54,6 +56,16 @@ def check_export_place(scope: Scope, feed: Feed) -> Iterator[Complaint]:
                 message=f"{entry.export.target.load.type.value} cannot be done in a database of type {datasource.type}",
                 remedy=f"Name a datasource of type {' or '.join(_WRITABLE)}.",
             )
+        target = entry.export.target
+        others = [each for each in scope.exported[target.name, target.table] if each[:2] != (feed.name, name)]
+        if target.load.type is LoadType.REPLACE and others:
+            yield Complaint(
+                path=(*path, "target", "table"),
+                message=f"it deletes what feed {others[0][0]!r} on {others[0][1]} exports to the same table "
+                "for the same time",
+                remedy="Name another table.",
+                severity=Severity.WARNING,
+            )
 
 
 def _check_load(path: FieldPath, export: Export) -> Iterator[Complaint]:
@@ -76,6 +88,17 @@ def _check_load(path: FieldPath, export: Export) -> Iterator[Complaint]:
             message=f"instance_column has no effect on {load.type.value}",
             remedy="Remove it, or write type: replace.",
         )
+
+
+def _check_columns(path: FieldPath, feed: Feed, export: Export) -> Iterator[Complaint]:
+    """Complain of columns that the schema of the feed lacks."""
+    fields, key = export.target.fields, find_argument(export, UPDATE_KEY) or ""
+    named = [] if fields is None else [*fields.includes, *fields.excludes]
+    known = column_names(feed)
+    for name in filter(None, (*named, *map(str.strip, key.split(",")))):
+        if known is not None and name.lower() not in known:
+            message = f"{name!r} is no column of the schema of feed {feed.name!r}"
+            yield Complaint(path=path, message=message, remedy=f"Write one of {', '.join(sorted(known))}.")
 
 
 def _check_arguments(path: FieldPath, export: Export) -> Iterator[Complaint]:

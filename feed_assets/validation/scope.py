@@ -14,6 +14,7 @@ from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Kind, LocationKind
 from feed_assets.entities.content.columns import parse_columns
+from feed_assets.entities.datasource import LoadType
 from feed_assets.entities.errors import ColumnsError
 from feed_assets.entities.feed import ClusterRole, Feed, Inbox, find_sources, find_targets, flow_sequence
 from feed_assets.entities.graph import iter_rings
@@ -301,6 +302,17 @@ class Scope:
                     first = owners.setdefault(address, (feed, name))
                     if first != (feed, name):
                         found[feed.name].append((first, name))
+        return found
+
+    @cached_property
+    def exported(self) -> dict[tuple[str, str], list[tuple[str, str, LoadType]]]:
+        """Datasource and table → the feeds and clusters that are exported to it, and how."""
+        found: dict[tuple[str, str], list[tuple[str, str, LoadType]]] = defaultdict(list)
+        for feed in self.bundle.feeds:
+            for cluster, entry in feed.clusters.items():
+                if entry.export is not None:
+                    target = entry.export.target
+                    found[target.name, target.table].append((feed.name, cluster, target.load.type))
         return found
 
     def find_fillers(self, cluster: Cluster, table: str) -> list[tuple[str, str]]:

@@ -437,7 +437,8 @@ def test_a_partition_that_the_process_of_a_feed_does_not_have_is_refused_with_th
 
 
 def transferred(name: str, **transfers: object) -> Feed:
-    return feed(name, clusters={"here": {"type": "source", "validity": VALIDITY, **transfers}})
+    clusters = {"here": {"type": "source", "validity": VALIDITY, **transfers}}
+    return feed(name, description="Rows of a feed.", clusters=clusters)
 
 
 def shop() -> Datasource:
@@ -466,7 +467,9 @@ def test_tables_of_datasources_are_external_assets_before_imports_and_after_expo
     graph = definitions.resolve_asset_graph()
     orders, sums = (dg.AssetKey(["datasource", "shop", table]) for table in ("public.orders", "sums"))
     assert graph.get(dg.AssetKey(["here", "orders"])).parent_keys == {orders}
-    assert graph.get(sums).parent_keys == {dg.AssetKey(["here", "sums.export"])}
+    export = graph.get(dg.AssetKey(["here", "sums.export"]))
+    assert graph.get(sums).parent_keys == {export.key}
+    assert (export.description or "").startswith("The process sums.export on cluster here.")
     assert graph.get(orders).parent_keys == set()  # what is written there, too, would come of itself
     assert not graph.get(orders).is_executable
     with pytest.raises(AssetClashError, match=r"two assets have the key datasource/shop/public\.orders"):

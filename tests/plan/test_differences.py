@@ -32,6 +32,7 @@ from feed_assets.plan.rendering import (
 )
 from feed_assets.timing.dates import parse_timezone
 from feed_assets.timing.sequence import InstanceSequence, is_same_grid, parse_frequency
+from tests.instances.gates.test_imports import SHOP
 from tests.instances.harness import START, LifecycleHarness, at, feed, process
 
 NOW = at("03")
@@ -295,6 +296,27 @@ def test_a_process_that_cannot_run_here_has_no_releases() -> None:
     pig = with_fields(COUNT, workflow={"engine": "pig", "path": "/jobs/count.pig"})
     found = difference((CLICKS, COUNTS), (CLICKS, COUNTS, pig), states={})
     assert found.processes == ()
+
+
+def test_what_decides_about_the_rows_of_an_export_makes_a_new_release_of_it() -> None:
+    def exported(table: str, key: str, connections: str) -> Feed:
+        target = {"name": "shop", "table": table, "load": {"type": "allowinsert"}}
+        export = {"target": target, "arguments": {"--Update-Key": key, "--num-mappers": connections}}
+        entry = CLICKS.clusters["primary"].model_dump(mode="json", exclude_defaults=True)
+        return Feed.model_validate(
+            {
+                **CLICKS.model_dump(mode="json", exclude_defaults=True),
+                "clusters": {"primary": {**entry, "export": export}},
+            }
+        )
+
+    def told(after: Feed) -> str:
+        return render_difference(difference((SHOP, exported("clicks", "id", "1")), (SHOP, after)))
+
+    place = "~ clusters.primary.export"
+    assert f"{place}.target.table: clicks -> users  (new release)" in told(exported("users", "id", "1"))
+    assert f"{place}.arguments[--Update-Key]: id -> day  (new release)" in told(exported("clicks", "day", "1"))
+    assert f"{place}.arguments[--num-mappers]: 1 -> 2\n" in told(exported("clicks", "id", "2"))
 
 
 def test_the_json_form_says_all_and_is_json() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, tzinfo
 from decimal import Decimal
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, TypeVar
 
 from py4j.protocol import Py4JError
@@ -28,7 +28,14 @@ MOST_ROWS = 100_000
 """How many rows a query may return: what is asked here are facts about data, and never the data."""
 _CHECK_DRIVER = "Check driver.class and driver.jars."
 _JAVA_FAULTS = (Py4JError, PySparkException)  # beside a session, pyspark takes errors of every machine for its own
-_AWAY, _REJECTED = ("08", "57P"), "08004"  # of connections, and of servers of PostgreSQL that end
+_AWAY, _REJECTED = ("08", "57P", "25P03"), "08004"  # of connections, and of servers of PostgreSQL that end them
+_NEXT_STEPS: Mapping[tuple[str, ...], str] = MappingProxyType(
+    {
+        ("22", "23", "44"): "Correct the rows or the table, and try again.",  # data, constraints, views
+        ("40", "55"): "Let other transactions end, and try again.",
+    }
+)
+"""By classes of SQLSTATE."""
 _TABLES = ("TABLE", "BASE TABLE", "VIEW", "PARTITIONED TABLE", "FOREIGN TABLE", "MATERIALIZED VIEW")
 _TIMESTAMP, _ZONED_TIMESTAMP, _DATE = 93, 2014, 91
 _DECIMAL = re.compile(r"(?:numeric|decimal|number)(?:\((\d+),(\d+)\))?")
@@ -240,6 +247,17 @@ class DatabaseConnection:
 
     def unique_keys(self, table: str) -> tuple[UniqueKey, ...]:
         """Return the unique keys of a table over columns of all its rows."""
+        asked = self.dialect.unique
+        indexed = self._indexed(table) if asked is None else self.query(asked, self.quote(table))
+        primary = {str(index) for index, *_, is_primary in indexed if is_primary}
+        keys: dict[str, dict[int, str]] = {}
+        for index, position, column, _ in indexed:
+            keys.setdefault(str(index), {})[int(str(position))] = str(column)
+        named = [UniqueKey(name, tuple(of[at] for at in sorted(of)), name in primary) for name, of in keys.items()]
+        return tuple(sorted(named, key=lambda key: (not key.is_primary, key.name)))
+
+    def _indexed(self, table: str) -> list[tuple[Value, ...]]:
+        """Return what the `unique` of a dialect does, as JDBC tells it."""
         schema, _, name = table.rpartition(".")
         place, metadata = self._place(schema or self.schema()), self._metadata()
         known = {each.name for each in self.columns(table)}
@@ -249,13 +267,8 @@ class DatabaseConnection:
             asked = "getIndexInfo(String,String,String,boolean,boolean)"
             rows = self._calls.of(_METADATA, asked, metadata, *place, name, True, True)
             indexed = self._read(rows, 6, 8, 9, 13)
-        keys: dict[str, dict[int, str]] = {}
-        for index, position, column, condition in indexed:
-            if index is not None:
-                keys.setdefault(str(index), {})[int(str(position))] = str(column) if condition is None else ""
-        named = (UniqueKey(name, tuple(of[at] for at in sorted(of)), name in primary) for name, of in keys.items())
-        whole = (key for key in named if known.issuperset(key.columns))
-        return tuple(sorted(whole, key=lambda key: (not key.is_primary, key.name)))
+        partly = {row[0] for row in indexed if row[3] is not None or row[2] not in known}
+        return [(*row[:3], row[0] in primary) for row in indexed if row[0] not in (None, *partly)]
 
     def _spark_types(self, rows: Any) -> list[str | None]:
         view = self._calls.machine.view
@@ -420,13 +433,14 @@ def _load_driver(machine: JavaMachine, name: str, jars: Sequence[Path]) -> Any:
 
 
 def _refused(address: DatabaseAddress, error: Exception, reason: str, next_step: str) -> ServiceError:
-    """Return what a database refuses, in its own words; or that it is away, by the class of its SQLSTATE."""
+    """Return what a database refuses, in its own words; or that it is away. The class of its SQLSTATE decides."""
     service, words = f"the database {address.url}", explain_java(error)
     state = next((str(found) for each in iter_causes(error) if (found := _state_of(each)) is not None), "")
     if state.startswith(_AWAY) and state != _REJECTED:
         where = "Check that it runs, and its address."
         return ServiceAwayError(service=service, reason=f"it cannot be reached: {words}", next_step=where)
-    return ServiceError(service=service, reason=reason.format(words), next_step=next_step)
+    told = (step for classes, step in _NEXT_STEPS.items() if state.startswith(classes))
+    return ServiceError(service=service, reason=reason.format(words), next_step=next(told, next_step))
 
 
 def _state_of(raised: Any) -> str | None:

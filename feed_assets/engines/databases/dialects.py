@@ -20,9 +20,10 @@ class Dialect:
     `zoned` are its types of times that name a moment; those of the others are read on a clock in the time zone of the
     datasource. With `schema_is_catalog` a schema is what JDBC calls a catalog. `may_read` and
     `may_create` are queries with a schema as their only value: how many tables there the user may read, and whether he
-    may make one; None if the database cannot be asked, or shows no others. `session` is what
-    every connection says first, so that times are told in UTC, as drivers here take them; `read_only` what one says
-    that must not write. `utc` follows the text of a time in UTC.
+    may make one; None if the database cannot be asked, or shows no others. `unique` is a query
+    with a quoted table: index, position, column and whether it is the primary key, of each unique index over columns of
+    all rows; without it JDBC is asked. `session` is what every connection says first, so that times are told in UTC, as
+    drivers here take them; `read_only` what one says that must not write. `utc` follows the text of a time in UTC.
     """
 
     quote: str = '"'
@@ -30,9 +31,11 @@ class Dialect:
     schema_is_catalog: bool = False
     may_read: str | None = None
     may_create: str | None = None
+    unique: str | None = None
     session: str | None = None
     read_only: str | None = None
     utc: str = ""
+    has_arrays: bool = False
 
     def quoted(self, name: str) -> str:
         """Return a name as an identifier.
@@ -48,9 +51,15 @@ DIALECTS: Mapping[str, Dialect] = MappingProxyType(
         "postgres": Dialect(
             zoned=frozenset({"timestamptz"}),
             utc=" UTC",
+            has_arrays=True,
             may_read="SELECT count(*) FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = ? "
             "AND relkind IN ('r', 'v', 'm', 'f', 'p') AND has_table_privilege(pg_class.oid, 'SELECT')",
             may_create="SELECT has_schema_privilege(CAST(? AS text), 'CREATE')",
+            unique="SELECT i.relname, k.n, a.attname, indisprimary FROM pg_index JOIN pg_class i ON i.oid = indexrelid "
+            "CROSS JOIN unnest(indkey) WITH ORDINALITY AS k(number, n) "
+            "JOIN pg_attribute a ON attrelid = indrelid AND attnum = k.number "
+            "WHERE indrelid = to_regclass(CAST(? AS text)) AND indisunique AND indisvalid AND k.n <= indnkeyatts "
+            "AND indpred IS NULL AND indexprs IS NULL",
         ),
         "mysql": Dialect(
             quote="`",

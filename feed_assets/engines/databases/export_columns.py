@@ -74,10 +74,16 @@ class ExportColumns:
         """Return the chosen columns of a feed as those of the table, and the instance, if the feed has no such column.
 
         Raises:
-            ExportRefusedError: the table lacks one of them, or two are the same.
+            ExportRefusedError: the table or the feed lacks one of them, two are the same, or one is of no type of it.
         """
         from pyspark.sql import functions as sf
+        from pyspark.sql.types import AnsiIntervalType, ArrayType, MapType, StructType, VariantType
 
+        lists = () if self.dialect.has_arrays else (ArrayType,)
+        strange = (StructType, MapType, VariantType, AnsiIntervalType, *lists)
+        there = {each.lower() for each in frame.columns}
+        if missing := [each for each in self.export.columns if each.lower() not in there]:
+            raise self.refused(f"the feed has no column {missing[0]}", "Correct fields of the export.")
         made: dict[str, Column] = {}
         for field in frame.schema.fields:
             if not self._is_chosen(field.name):
@@ -86,6 +92,9 @@ class ExportColumns:
             if column is None or column.name in made:
                 fault = f"it has no column {field.name}" if column is None else f"two columns are called {column.name}"
                 raise self.refused(fault, "Name those of the feed that it has in fields of the export.")
+            if isinstance(field.dataType, strange):
+                fault = f"no column takes {field.name}, which is {field.dataType.simpleString()}"
+                raise self.refused(fault, "Leave it out by fields, or make it a text.")
             value = self._convert(frame[f"`{field.name.replace('`', '``')}`"], field.dataType, column)
             made[column.name] = value.alias(column.name)
         if instance is not None and instance.column not in made:

@@ -17,6 +17,7 @@ from feed_assets.engines.errors import ServiceError
 
 LOCK_SECONDS = 60
 """How long a statement waits for what others have locked, and how long a transaction may be idle."""
+_YEAR = 365 * 24 * 60 * 60  # the most that MariaDB takes
 EXAMPLES = 5
 
 
@@ -54,7 +55,7 @@ class Move(ABC):
 
     @abstractmethod
     def begin(self) -> None:
-        """Let nothing of this session wait longer than that."""
+        """Let nothing of this session wait longer than that, but for Spark, which may write for hours."""
 
     @abstractmethod
     def lock(self) -> None:
@@ -149,8 +150,10 @@ class _PostgresMove(Move):
     same = "CAST({t} AS text) IS NOT DISTINCT FROM CAST({s} AS text)"  # not every type can be compared
 
     def begin(self) -> None:
-        for setting in ("lock_timeout", "idle_in_transaction_session_timeout"):
-            self._connection.execute(f"SET {setting} = '{LOCK_SECONDS}s'")
+        settings = {"lock_timeout": LOCK_SECONDS, "idle_in_transaction_session_timeout": LOCK_SECONDS}
+        for setting, seconds in {**settings, "idle_session_timeout": 0}.items():  # the last since PostgreSQL 14
+            sql = "SELECT set_config(name, ?, false) FROM pg_settings WHERE name = ?"
+            self._connection.query(sql, f"{seconds}s", setting)
         self._connection.commit()
 
     def lock(self) -> None:
@@ -184,12 +187,14 @@ class _MariaMove(Move):
     other writers meet the rows that a statement has locked.
     """
 
-    same = "{t} <=> {s}"
+    same = "BINARY {t} <=> BINARY {s}"  # else letters of both cases are the same
 
     def begin(self) -> None:
         for setting in ("lock_wait_timeout", "innodb_lock_wait_timeout"):
             self._connection.execute(f"SET SESSION {setting} = {LOCK_SECONDS}")
-        self._connection.execute("SET SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')")
+        self._connection.execute(f"SET SESSION wait_timeout = {_YEAR}")
+        modes = "STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO"  # else each repeat inserts a 0 under a new number
+        self._connection.execute(f"SET SESSION sql_mode = CONCAT(@@sql_mode, ',{modes}')")
 
     def find_obstacle(self) -> str | None:
         schema, _, name = self._staged.target.rpartition(".")
@@ -201,6 +206,7 @@ class _MariaMove(Move):
         return f"its engine {found[0][0]!s} has no transactions" if found else None
 
     def lock(self) -> None:
+        self._connection.execute(f"SET SESSION wait_timeout = {LOCK_SECONDS}")
         if self._number("SELECT COALESCE(GET_LOCK(?, ?), 0)", self._lock_name, LOCK_SECONDS) != 1:
             sql = "SELECT id, user, host FROM information_schema.processlist WHERE id = IS_USED_LOCK(?)"
             found: Sequence[Sequence[Any]] = self._connection.query(sql, self._lock_name)
@@ -223,9 +229,13 @@ _MOVES = {"postgres": _PostgresMove, "mysql": _MariaMove}
 
 
 def drop_staging(connection: DatabaseConnection, table: str) -> None:
-    """Drop a staging table if it exists, after whatever is not committed is undone."""
+    """Drop a staging table if it exists, after whatever is not committed is undone. Who may not make it, may not drop
+    it either.
+    """
     connection.rollback()
-    connection.execute(f"DROP TABLE IF EXISTS {connection.quote(table)}")
+    schema, _, name = table.rpartition(".")
+    if connection.tables(schema, name):
+        connection.execute(f"DROP TABLE IF EXISTS {connection.quote(table)}")
     connection.commit()
 
 

@@ -19,9 +19,9 @@ from feed_assets.engines.data.fitting import find_differences
 from feed_assets.engines.data.frames import fit_to_schema, parse_schema, read_input, render_subject, write_output
 from feed_assets.engines.databases.connections import DatabaseColumn, DatabaseConnection
 from feed_assets.engines.databases.credentials import open_interface
-from feed_assets.engines.databases.dialects import Value, spark_url
+from feed_assets.engines.databases.dialects import Value
 from feed_assets.engines.databases.marks import Marks, Stretch, before_mark, parse_mark, render_mark
-from feed_assets.engines.databases.sessions import add_driver
+from feed_assets.engines.databases.sessions import add_driver, jdbc_options
 from feed_assets.engines.errors import OutputMismatchError, ServiceError
 from feed_assets.engines.failures import reporting_failures
 from feed_assets.engines.java.machine import JavaMachine
@@ -43,7 +43,6 @@ _SPLIT, _ALL = "feed_assets_split", "1 = 1"
 _CLOCK, _MOMENT = "timestamp_ntz", "timestamp"
 _OF_DATABASE = re.compile(r"(?:[\w$]+\.)+\w*SQL\w*Exception: ([^\n]+)")  # org.postgresql.util.PSQLException: ERROR: …
 _UNKNOWN, _LONGEST = "UnknownReason", 400
-_VARIABLES = "sessionVariables"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +66,7 @@ _READS: Mapping[str, _Reads] = MappingProxyType(
             text="char",
             bits="BIN({} + 0)",
             times_as_text=True,
-            options=MappingProxyType({"useCursorFetch": "true", _VARIABLES: "time_zone='+00:00'"}),
+            options=MappingProxyType({"useCursorFetch": "true", "sessionVariables": "time_zone='+00:00'"}),
         ),
     }
 )
@@ -142,22 +141,16 @@ class ImportEngine(Engine):
 
         rows, options = f"({source}) meant", self._options(connection)
         try:
-            fields = spark.read.jdbc(spark_url(connection.address.url), rows, properties=options).schema.fields
+            fields = spark.read.jdbc(options["url"], rows, properties=options).schema.fields
         except PySparkException:  # of a single column, which Spark does not name
             return connection.describe(source)
         types = (each.dataType.simpleString() for each in fields)
         return [replace(each, ddl=ddl) for each, ddl in zip(found, types, strict=True)]
 
     def _options(self, connection: DatabaseConnection) -> dict[str, str]:
-        address, own = connection.address, _READS.get(self.datasource.type, _Reads()).options
-        both = [of[_VARIABLES] for of in (address.properties, own) if _VARIABLES in of]  # what is ours comes last
+        own = _READS.get(self.datasource.type, _Reads()).options
         return {
-            **own,
-            **address.properties,
-            **({_VARIABLES: ",".join(both)} if both else {}),
-            "driver": address.driver_class,
-            "user": address.user,
-            "password": address.password,
+            **jdbc_options(connection.address, own),
             "fetchsize": str(self.record.fetch_size),
             "preferTimestampNTZ": "true",
         }
@@ -270,7 +263,7 @@ class ImportEngine(Engine):
         from pyspark.sql import functions as sf
 
         options = self._options(connection) | ({} if start is None else {"sessionInitStatement": start})
-        frame = spark.read.jdbc(spark_url(connection.address.url), rows, predicates=list(parts), properties=options)
+        frame = spark.read.jdbc(options["url"], rows, predicates=list(parts), properties=options)
         made = (each.made(frame[_in_backticks(each.name)]).alias(each.name) for each in columns)
         frame = frame.select(*made)
         null = self.record.null_text

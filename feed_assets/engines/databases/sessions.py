@@ -1,6 +1,7 @@
 """The driver of a database in a Spark session: it goes into sessions that run already, and to Spark Connect servers."""
 
 import hashlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -11,12 +12,15 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from feed_assets.engines.databases.connections import DatabaseAddress
+from feed_assets.engines.databases.dialects import spark_url
 from feed_assets.engines.errors import ServiceError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _NOT_FOUND, _NOT_CONNECTED = "ClassNotFoundException", "FAILED_JDBC"
+_VARIABLES = "sessionVariables"  # of MariaDB and MySQL
+_IN_URL = re.compile(rf"(?<=[?&]){_VARIABLES}=[^&]*")  # …?sessionVariables=wait_timeout=60&…
 _RESULT_THREADS = ("task-result-getter", "dispatcher-")
 _REDACTION = ("spark.sql.redaction.string.regex", "spark.redaction.string.regex")
 _SECRETS = (
@@ -24,6 +28,23 @@ _SECRETS = (
 )
 """What the pages of Spark do not show of options, in the form in which Protobuf writes them."""
 _NOWHERE: Mapping[str, str] = MappingProxyType({"url": "jdbc:feed-assets:nowhere", "dbtable": "nothing"})
+
+
+def jdbc_options(address: DatabaseAddress, own: Mapping[str, str]) -> dict[str, str]:
+    """Return the options by which Spark connects: ours, then those of the datasource. Of the variables of a session
+    both are set, ours last. Drivers prefer what the URL says.
+    """
+    options, url = {**own, **address.properties}, spark_url(address.url)
+    if (ours := own.get(_VARIABLES)) is not None:
+        url, found = _IN_URL.subn(rf"\g<0>,{ours}", url)
+        theirs = address.properties.get(_VARIABLES)
+        options[_VARIABLES] = ours if found or theirs is None else f"{theirs},{ours}"
+    return options | {
+        "url": url,
+        "driver": address.driver_class,
+        "user": address.user,
+        "password": address.password,
+    }
 
 
 def add_driver(spark: "SparkSession", address: DatabaseAddress) -> None:

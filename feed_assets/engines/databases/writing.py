@@ -17,10 +17,10 @@ from zoneinfo import ZoneInfo
 
 from feed_assets.engines.data.frames import read_input
 from feed_assets.engines.databases.connections import DatabaseAddress, DatabaseConnection
-from feed_assets.engines.databases.dialects import Value, spark_url
+from feed_assets.engines.databases.dialects import Value
 from feed_assets.engines.databases.export_columns import ExportColumns, InstanceValue
 from feed_assets.engines.databases.moving import Move, Staged, drop_staging, open_move
-from feed_assets.engines.databases.sessions import add_driver
+from feed_assets.engines.databases.sessions import add_driver, jdbc_options
 from feed_assets.engines.errors import ServiceError
 from feed_assets.engines.failures import reporting_failures
 from feed_assets.engines.port import Engine, Work, WorkReport
@@ -101,6 +101,8 @@ class ExportEngine(Engine):
             ServiceError: the database refuses or is away.
             FencedOutError: another worker took over. In each case the table is as it was.
         """
+        with reporting_failures(work):
+            spark = open_session(session, work.run_id)  # before a server ends a connection that waits for it
         with self.connect() as connection:
             columns = ExportColumns(
                 export=self.export,
@@ -110,7 +112,6 @@ class ExportEngine(Engine):
             )
             instance = columns.find_instance(work.nominal_time, work.timezone)
             with reporting_failures(work):
-                spark = open_session(session, work.run_id)
                 add_driver(spark, connection.address)
                 frame = columns.fit(read_input(spark, work.inputs[0]), instance)
             staged = Staged(
@@ -123,14 +124,15 @@ class ExportEngine(Engine):
             move.begin()
             if (obstacle := move.find_obstacle()) is not None:
                 raise columns.refused(obstacle, "Export to a table whose engine has some.")
-            for left in self.log.begin(staged.staging):
-                self._drop(connection, left)
+            earlier = self.log.begin(staged.staging)
             try:
-                self.guard()
+                self.guard()  # else they might be those of whoever took over
+                for left in earlier:
+                    self._drop(connection, left)
                 move.create()
                 with reporting_failures(work), _telling_refusals(connection.address):
-                    rows = _count(frame)
-                    _write(frame, connection.address, connection.quote(staged.staging), self.export.connections)
+                    table = connection.quote(staged.staging)
+                    rows = _write(frame, connection.address, table, self.export.connections)
                 self._check(move, columns, rows, instance)
                 done = self._move(move, columns, instance)
             finally:
@@ -215,26 +217,16 @@ def _telling_refusals(address: DatabaseAddress) -> Iterator[None]:
         raise ServiceError(service=service, reason=f"it refuses: {words[-1].strip()}", next_step=next_step) from exc
 
 
-def _count(frame: "DataFrame") -> int:
-    """Return the rows, read with all columns: what a reader drops because of one is not counted."""
+def _write(frame: "DataFrame", address: DatabaseAddress, table: str, connections: int) -> int:
+    """Append the rows to a table, each task of Spark in a transaction of its own; return how many were read, where a
+    task that was repeated counts once.
+    """
     from pyspark.sql import Observation
     from pyspark.sql import functions as sf
 
     observation = Observation()
-    frame.observe(observation, sf.count(sf.lit(1)).alias("rows")).write.format("noop").mode("overwrite").save()
+    options = jdbc_options(address, _DRIVER_PROPERTIES[address.type]) | {"dbtable": table}
+    # with Spark's option `numPartitions` nothing is observed
+    counted = frame.coalesce(connections).observe(observation, sf.count(sf.lit(1)).alias("rows"))
+    counted.write.format("jdbc").mode("append").options(**options).save()
     return int(observation.get["rows"])
-
-
-def _write(frame: "DataFrame", address: DatabaseAddress, table: str, connections: int) -> None:
-    """Append the rows to a table: each task of Spark in a transaction of its own."""
-    options = {
-        **_DRIVER_PROPERTIES[address.type],
-        **address.properties,
-        "url": spark_url(address.url),
-        "driver": address.driver_class,
-        "user": address.user,
-        "password": address.password,
-        "dbtable": table,
-        "numPartitions": str(connections),
-    }
-    frame.write.format("jdbc").mode("append").options(**options).save()

@@ -31,6 +31,7 @@ from feed_assets.log.records import ProcessInstance, ProcessInstanceStatus
 from feed_assets.plan.edges import Key
 from feed_assets.plan.facts import EntityFacts
 from feed_assets.plan.records import Plan, ProcessRecord
+from feed_assets.plan.transfers import ExportRecord
 from feed_assets.releases.timeline import ReleaseTimeline
 
 _NO_FACTS = EntityFacts()
@@ -176,7 +177,12 @@ def _range_of(rows: Sequence[ProcessInstance]) -> InstanceRange:
 
 
 def _outputs(plan: Plan, process: ProcessRecord | None, ended: Ended) -> Iterator[tuple[str, str, str]]:
-    """Yield name, feed and URL of each output; of a success only of what was published."""
+    """Yield name, feed and URL of each output; of a success only of what was published. An export has its feed, and the
+    table that it writes.
+    """
+    if process is not None and isinstance(process.work, ExportRecord):
+        yield "", process.entity[1], process.places[1][0]
+        return
     found = False
     for edge in process.outputs if process is not None else ():
         time = plan.output_time(edge, ended.row.nominal_time)

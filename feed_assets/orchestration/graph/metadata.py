@@ -180,8 +180,9 @@ def describe_process(process: ProcessRecord, asset: Iterable[str], grid: Grid, p
     """Return the description of an asset that is a process, in Markdown."""
     partition = grid.partition(grid.sequence.start)
     kind = "feed" if process.is_of_feed else "process"
+    text = None if process.is_of_feed else process.facts.description  # that of the feed says what its data are
     parts = [
-        process.facts.description or f"The process {process.process} on cluster {process.cluster}.",
+        text or f"The process {process.process} on cluster {process.cluster}.",
         *_windows(process),
         *_steps(process),
         "\n".join([_instances(process.sequence, grid), *_process_facts(process)]),

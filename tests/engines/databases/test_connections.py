@@ -1,9 +1,11 @@
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from psycopg2.errors import UniqueViolation
 
 from feed_assets.engines.databases.connections import DatabaseAddress, DatabaseConnection, UniqueKey, open_connection
 from feed_assets.engines.errors import ServiceAwayError, ServiceError
@@ -138,15 +140,22 @@ def test_a_database_tells_where_its_user_may_make_tables(connection: DatabaseCon
     assert [bool(each) for each in found] == [True, False]
 
 
-def test_an_index_over_some_rows_or_an_expression_is_no_key(machine: JavaMachine, shop_postgres: Shop) -> None:
+def test_an_index_over_some_rows_or_an_expression_or_that_failed_is_no_key(
+    machine: JavaMachine, shop_postgres: Shop
+) -> None:
     shop_postgres.run(
-        "CREATE TABLE orders (id int UNIQUE, name text)",
+        "CREATE TABLE orders (id int UNIQUE, name text, day int)",
         "CREATE UNIQUE INDEX part ON orders (name) WHERE id > 0",
         "CREATE UNIQUE INDEX lowered ON orders (lower(name))",
         "CREATE INDEX double ON orders (name)",
+        "CREATE UNIQUE INDEX covering ON orders (id) INCLUDE (name)",
+        "INSERT INTO orders VALUES (1, 'a', 1), (2, 'b', 1)",
     )
+    with suppress(UniqueViolation):
+        shop_postgres.run("CREATE UNIQUE INDEX CONCURRENTLY failed ON orders (day)")
     with open_connection(machine, shop_postgres.address) as connection:
-        assert connection.unique_keys("orders") == (UniqueKey("orders_id_key", ("id",), False),)
+        keys = [UniqueKey(name, ("id",), False) for name in ("covering", "orders_id_key")]
+        assert connection.unique_keys("orders") == tuple(keys)
 
 
 def test_a_column_that_spark_cannot_read_is_the_only_one_without_a_type(machine: JavaMachine, database: str) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from time import sleep
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -11,7 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from feed_assets.engines.databases import moving
-from feed_assets.engines.databases.connections import open_connection
+from feed_assets.engines.databases.connections import DatabaseColumn, DatabaseConnection, open_connection
+from feed_assets.engines.databases.dialects import DIALECTS
+from feed_assets.engines.databases.export_columns import ExportColumns
 from feed_assets.engines.databases.writing import ExportEngine
 from feed_assets.engines.errors import ExportRefusedError, ServiceError
 from feed_assets.engines.java.machine import JavaMachine
@@ -43,6 +46,7 @@ class _Export:
 
     def __init__(self, machine: JavaMachine, spark: SparkSession, shop: Shop, folder: Path) -> None:
         self.shop, self.tables, self.guard = shop, _Tables(), lambda: None
+        self.staging: str | None = None
         self._machine, self._spark, self._folder = machine, spark, folder
 
     def run(
@@ -58,7 +62,7 @@ class _Export:
             export=ExportRecord(datasource="shop", table="orders", load=load, key=keys, is_daily=True, **more),
             connect=lambda: open_connection(self._machine, self.shop.address),
             timezone=ZoneInfo(zone),
-            staging_schema=None,
+            staging_schema=self.staging,
             guard=self.guard,
             token=7,
             log=self.tables,
@@ -83,13 +87,15 @@ def export(machine: JavaMachine, spark: SparkSession, shop: Shop, tmp_path: Path
         "ALTER TABLE orders ADD UNIQUE (name, day)",
         "INSERT INTO orders (id, name, amount) VALUES (1, 'one', 1), (2, 'two', 2)",
     )
+    if shop.type == "mysql":
+        shop.run("ALTER TABLE orders MODIFY id int AUTO_INCREMENT")
     return _Export(machine, spark, shop, tmp_path)
 
 
 def test_row_145_rows_are_updated_and_new_ones_inserted_and_a_repeat_changes_nothing(export: _Export) -> None:
-    content = "id,name,amount\n2,zwei,2.50\n3,,3\n"
+    content = "id,name,amount\n2,zwei,2.50\n0,,3\n"
     assert export.run(LoadType.ALLOW_INSERT, content) == {"rows": 2, "updated": 1, "inserted": 1}
-    rows = [("1", "one", "1.00"), ("2", "zwei", "2.50"), ("3", None, "3.00")]
+    rows = [("0", None, "3.00"), ("1", "one", "1.00"), ("2", "zwei", "2.50")]
     assert export.rows() == rows
     assert export.run(LoadType.ALLOW_INSERT, content) == {"rows": 2, "updated": 2, "inserted": 0}
     assert (export.rows(), export.left(), export.tables) == (rows, [], [])
@@ -106,8 +112,8 @@ def test_insert_takes_what_is_there_already_for_its_own_and_refuses_other_values
     assert export.run(LoadType.INSERT, content, key="") == {"rows": 2, "inserted": 1}
     assert export.run(LoadType.INSERT, content, key="") == {"rows": 2, "inserted": 0}
     before = export.rows()
-    with pytest.raises(ExportRefusedError, match=r"1 rows are in the table already with other values: 3\. Write allow"):
-        export.run(LoadType.INSERT, "id,name,amount\n3,,4\n4,,5\n", key="")
+    with pytest.raises(ExportRefusedError, match=r"2 rows are in the table already with other values: 2; 3\. Write a"):
+        export.run(LoadType.INSERT, "id,name,amount\n1,one,1\n2,Two,2\n3,,4\n4,,5\n", key="")
     assert export.rows() == before
 
 
@@ -150,23 +156,43 @@ def test_what_the_table_refuses_leaves_it_as_it_was(export: _Export) -> None:
     before = export.rows()
     with pytest.raises(ServiceError, match=r"the database jdbc:.*: it refuses: .*too long"):
         export.run(LoadType.ALLOW_INSERT, f"id,name,amount\n2,zwei,5\n3,{'x' * 21},1\n")
-    with pytest.raises(ServiceError, match=r"it refuses: .*uplicate"):  # another unique key than that of the update
+    with pytest.raises(
+        ServiceError, match=r"it refuses: .*uplicate.* Correct the rows"
+    ):  # another unique key than that of the update
         export.run(
             LoadType.ALLOW_INSERT, "id,name,day\n2,zwei,2013-11-03\n3,one,2013-11-03\n", "id int, name string, day date"
         )
     with pytest.raises(ExportRefusedError, match="it has no column comment"):
         export.run(LoadType.ALLOW_INSERT, "id,comment\n3,a\n", "id int, comment string")
-    assert (export.rows(), export.left()) == (before, [])
+    with pytest.raises(ExportRefusedError, match=r"the feed has no column Nam\. Correct fields of the export"):
+        export.run(LoadType.ALLOW_INSERT, "id,name\n3,a\n", "id int, name string", columns=("id", "Nam"))
+    export.staging = "nowhere"
+    with pytest.raises(ServiceError, match="nowhere"):
+        export.run(LoadType.ALLOW_INSERT, "id,name,amount\n3,a,1\n")
+    export.staging = None
+    assert (export.rows(), export.left(), export.tables) == (before, [], [])
     done = export.run(
         LoadType.ALLOW_INSERT, "id,comment\n3,a\n", "id int, comment string", columns=("Comment",), excluded=True
     )
     assert done["inserted"] == 1
 
 
+def test_a_column_of_a_type_that_no_table_has_is_named(spark: SparkSession) -> None:
+    frame = spark.sql("SELECT 1 AS id, array(1) AS list, struct(1 AS a) AS pair")
+    table = [DatabaseColumn(name, "text", "STRING", True) for name in frame.columns]
+    export = ExportRecord(datasource="shop", table="orders", load=LoadType.INSERT)
+    for type_, named in {"mysql": "list, which is array<int>", "postgres": "pair, which is struct<a:int>"}.items():
+        columns = ExportColumns(export=export, dialect=DIALECTS[type_], table=table, timezone=ZoneInfo("UTC"))
+        with pytest.raises(ExportRefusedError, match=rf"no column takes {named}\. Leave it out by fields"):
+            columns.fit(frame, None)
+
+
 def test_times_are_those_of_the_datasource_whatever_the_machine_has(export: _Export) -> None:
     clock, moment = (
         ("datetime(6)", "timestamp(6) NULL") if export.shop.type == "mysql" else ("timestamp", "timestamptz")
     )
+    if export.shop.type == "mysql":
+        export.shop = replace(export.shop, url=f"{export.shop.url}?sessionVariables=time_zone='+05:00'")
     export.shop.run(f"ALTER TABLE orders ADD clock {clock}, ADD moment {moment}, ADD raw {clock}")
     schema = "id int, day date, clock timestamp, moment timestamp, raw timestamp_ntz"
     content = (
@@ -224,15 +250,37 @@ def test_who_holds_the_table_for_too_long_is_named(
     monkeypatch.setattr(moving, "LOCK_SECONDS", 1)
     before, is_postgres = export.rows(), export.shop.type == "postgres"
     with open_connection(machine, export.shop.address) as other:
-        rival = moving.open_move(other, moving.Staged(target="orders", staging="-", columns=("id",), key=("id",)))
-        if is_postgres:
-            other.execute("INSERT INTO orders (id) VALUES (9)")
-        else:
-            rival.lock()
+        _open_rival(other).lock()
+        setting = "idle_in_transaction_session_timeout = 0" if is_postgres else "wait_timeout = 100"
+        other.execute(f"SET SESSION {setting}")
         who = r"process \d+ of shop \(.*idle in transaction\)" if is_postgres else r"connection \d+ of shop from"
         with pytest.raises(ServiceError, match=f"the table orders of .*: it was locked for 1 seconds by {who}"):
             export.run(LoadType.ALLOW_INSERT, "id,name,amount\n3,,3\n")
     assert (export.rows(), export.left()) == (before, [])
+
+
+def test_a_worker_that_is_frozen_in_its_transaction_is_cut_off_and_one_that_waits_for_spark_is_not(
+    export: _Export, machine: JavaMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moving, "LOCK_SECONDS", 1)
+    url, is_postgres = export.shop.url, export.shop.type == "postgres"
+    impatient = "&options=-c%20idle_session_timeout=1s" if is_postgres else "?sessionVariables=wait_timeout=1"
+    with open_connection(machine, export.shop.address) as other:
+        frozen = _open_rival(other)
+        frozen.lock()
+        frozen.delete("id", 1)
+        monkeypatch.setattr(moving, "LOCK_SECONDS", 60)
+        export.shop, export.guard = replace(export.shop, url=f"{url}{impatient}"), lambda: sleep(1.5)
+        assert export.run(LoadType.ALLOW_INSERT, "id,name,amount\n1,eins,1\n")["updated"] == 1
+        with pytest.raises(ServiceError, match="cannot be reached"):
+            frozen.commit()
+    assert export.rows()[0] == ("1", "eins", "1.00")
+
+
+def _open_rival(other: DatabaseConnection) -> moving.Move:
+    rival = moving.open_move(other, moving.Staged(target="orders", staging="-", columns=("id",), key=("id",)))
+    rival.begin()
+    return rival
 
 
 def test_a_table_without_transactions_is_refused(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from feed_assets.alerts.delivery.words import write_subject
+from feed_assets.entities.feed import Feed
 from feed_assets.instances.attempts.attempts import begin_attempt
 from feed_assets.instances.gates.actions import InstanceAction, apply_action
 from feed_assets.instances.gates.end_messages import Ended, keys_of_end, tell_ends
@@ -86,6 +87,19 @@ def test_row_146_an_import_says_so(tmp_path: Path) -> None:
     assert lines(lifecycle) == [("primary", "orders", "IMPORT", "orders", url, "SUCCEEDED", "1", True)]
     (message,) = told(lifecycle)
     assert write_subject(message) == "feed orders: instance 2013-11-01T00:00Z on primary: import succeeded"
+
+
+def test_row_146_an_export_names_its_feed_and_the_table(tmp_path: Path) -> None:
+    orders = feed("orders").model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    target = {"name": "shop", "table": "public.orders", "load": {"type": "insert"}}
+    orders["clusters"]["primary"]["export"] = {"target": target}
+    lifecycle = LifecycleHarness.of(tmp_path, test_imports.SHOP, Feed.model_validate(orders))
+    lifecycle.land("orders", START)
+    lifecycle.tick(at("01T00:10"))
+    lifecycle.run("orders.export", START, at("01T00:10"))
+    assert lines(lifecycle) == [
+        ("primary", "orders", "EXPORT", "orders", "datasource/shop/public.orders", "SUCCEEDED", "1", True)
+    ]
 
 
 def test_row_146_each_evicted_path_is_a_delete(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tests.instances.harness import START, LifecycleHarness, at, feed, hours
 SHOP = Datasource(
     name="shop",
     type="postgres",
-    interfaces={"readonly": {"endpoint": "jdbc:postgresql://host/shop"}},
+    interfaces={name: {"endpoint": "jdbc:postgresql://host/shop"} for name in ("readonly", "write")},
     driver={"class": "org.postgresql.Driver", "jars": ["postgresql.jar"]},
     credential={"user": "me", "password": "abc"},
 )
