@@ -182,6 +182,19 @@ def find_holds(_: click.Context) -> Iterable[str]:
         return [hold.name for hold in Holds(connection).active(open_clock(load_settings()).now())]
 
 
+def find_extensions(_: click.Context) -> Iterable[str]:
+    """Return the names of the extensions."""
+    from feed_assets.definitions.extensions.store import Extensions
+
+    with open_state(load_settings()).read() as connection:
+        return Extensions(connection).names()
+
+
+def find_jobs(_: click.Context) -> Iterable[str]:
+    """Return the names of the jobs of extensions."""
+    return sorted(open_entity_context_for((), dry_run=True).load().jobs)
+
+
 def find_receivers(_: click.Context) -> Iterable[str]:
     """Return the names of the receivers of the settings."""
     return sorted(load_settings().notify)

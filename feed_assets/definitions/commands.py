@@ -48,8 +48,6 @@ GROUPS = {
     """
 }
 
-_OUTDATED_PLANS = 50  # each is one that another change came before
-
 Prune = Annotated[bool, Param("Remove the entities that FILES do not contain.")]
 
 
@@ -104,10 +102,10 @@ def apply(
     one comes before is planned anew.
     """
     from feed_assets.context.errors import PlanOutdatedError
-    from feed_assets.definitions.verbs.planning import apply_planned, plan_files, require_digest
+    from feed_assets.definitions.verbs.planning import OUTDATED_PLANS, apply_planned, plan_files, require_digest
     from feed_assets.plan.rendering import render_difference
 
-    for is_last in (*(False,) * _OUTDATED_PLANS, True):
+    for is_last in (*(False,) * OUTDATED_PLANS, True):
         planned = plan_files(context, files, prune=prune)
         if digest is not None and not planned.difference.is_empty:
             require_digest(planned.digest, digest)

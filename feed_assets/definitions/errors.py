@@ -50,20 +50,22 @@ class MassDeletionError(DefinitionStoreError):
 class RenamedInFilesError(DefinitionStoreError):
     """A feed or process has another name in its file. Recorded as a new one, it would lose all that is known of it."""
 
-    def __init__(self, *, location: str, kind: str, old: str, new: str) -> None:
+    def __init__(self, *, location: str, kind: str, old: str, new: str, is_of_job: bool) -> None:
         super().__init__(
             location=location,
             reason=f"{kind} {old!r} is gone, and {kind} {new!r} {RENAMED_PLACES[kind]}",
-            next_step=f"{rename_hint(kind, old, new)} If it is another one, confirm that {old!r} is deleted: "
-            + command_line("apply"),
+            next_step=f"{rename_hint(kind, old, new, is_of_job=is_of_job)} If it is another one, confirm that {old!r} "
+            f"is deleted: {command_line('apply')}",
         )
 
 
 RENAMED_PLACES = {"feed": "has its place", "process": "does what it did"}
 
 
-def rename_hint(kind: str, old: str, new: str) -> str:
-    """Return what keeps what is recorded of an entity with another name in its file."""
+def rename_hint(kind: str, old: str, new: str, *, is_of_job: bool) -> str:
+    """Return what keeps what is recorded of an entity with another name in its file, be it that of a job."""
+    if is_of_job:
+        return f"What a job has made is not renamed: let its extension call it {old!r} still."
     return f"Let all that is recorded of it go along: `{command_line('entity', 'rename', kind, old, new)}`."
 
 

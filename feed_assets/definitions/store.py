@@ -340,9 +340,13 @@ class DefinitionStore:
             filter(None, (contents.documents[key].entity for key in come)),
         )
         for old, new in found:
-            place = contents.documents[new.key].file
+            place = contents.documents[new.key]
             raise RenamedInFilesError(
-                location=self._folder.shown(place), kind=old.kind.value, old=old.name, new=new.name
+                location=self._folder.shown(place.file),
+                kind=old.kind.value,
+                old=old.name,
+                new=new.name,
+                is_of_job=place.job is not None,
             )
 
     def _require_own_record(self, place: str, contents: Contents) -> None:

@@ -17,7 +17,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from feed_assets.command_lines import command_line
 from feed_assets.entities.common import label_of
 from feed_assets.entities.fields import Name
-from feed_assets.entities.maps import EMPTY
 from feed_assets.issues import Issue, Severity
 from feed_assets.json_form import parse_json
 from feed_assets.loading.entity_documents import EntityDocument
@@ -26,7 +25,8 @@ from feed_assets.loading.yaml_nodes import iter_documents
 FOLDER = "extension-jobs"
 """The folder of these files, below that of the definitions."""
 _MARK = "# feed-assets job: "
-_UNKNOWN = "unknown"
+UNKNOWN = "unknown"
+"""The extension of a job whose first lines are lost."""
 
 
 class Job(BaseModel):
@@ -37,7 +37,7 @@ class Job(BaseModel):
     name: Name
     extension: Name
     made_by: str
-    parameters: Mapping[str, Any] = EMPTY
+    parameters: Mapping[str, Any] = Field(default_factory=dict)
     digest: str = ""
     is_edited: Annotated[bool, Field(exclude=True)] = False
 
@@ -47,7 +47,7 @@ def render_job(job: Job, documents: Sequence[str]) -> str:
     body = "".join(f"---\n{each}" for each in documents)
     told = job.model_copy(update={"digest": _digest_of(job, body)}).model_dump(mode="json")
     first = "# Not to be edited: an extension makes it. See docs/extensions.md.\n"
-    return f"{first}{_MARK}{json.dumps(told, ensure_ascii=False)}\n{body}"
+    return f"{first}{_MARK}{json.dumps(told)}\n{body}"
 
 
 def find_job(file: str, text: str) -> Job | None:
@@ -68,13 +68,15 @@ def find_job(file: str, text: str) -> Job | None:
     try:
         job = Job.model_validate(parse_json(told or ""))
     except (ValueError, ValidationError):
-        return Job.model_construct(name=path.stem, extension=_UNKNOWN, made_by=_UNKNOWN, is_edited=True)
+        return Job.model_construct(name=path.stem, extension=UNKNOWN, made_by=UNKNOWN, parameters={}, is_edited=True)
     return job.model_copy(update={"is_edited": _digest_of(job, text) != job.digest})
 
 
 def refuse_edited(job: Job, documents: Sequence[EntityDocument]) -> list[EntityDocument]:
     """Return the documents of a file that was edited by hand: none has an entity, and each says why."""
     first = next((label_of(each.key) for each in documents if each.key), None)
+    update = f"let the job be made anew: `{command_line('extension', 'job', 'update', job.name)}`."
+    again = "submit the job again: its first lines are lost." if job.extension == UNKNOWN else update
     refused = []
     for each in documents:
         label = label_of(each.key) if each.key else None
@@ -83,8 +85,7 @@ def refuse_edited(job: Job, documents: Sequence[EntityDocument]) -> list[EntityD
             code="job-edited",
             entity=label,
             message=f"the file of job {job.name!r} was edited by hand, and an extension has made it",
-            remedy=f"Undo the edit, or let the job be made anew: "
-            f"`{command_line('extension', 'job', 'update', job.name)}`.",
+            remedy=f"Undo the edit, or {again}",
             source=each.sources.locate(),
             follows=(first,) if first is not None and label != first else (),
         )

@@ -62,6 +62,9 @@ def proposed(line: str) -> list[str]:
         ("sla history --name co", ["counting", "counts"]),
         ("sla history --level h", ["high"]),
         ("instance kill process counting --clusters ", ["primary"]),
+        ("extension describe da", ["database-export", "database-import"]),
+        ("extension job submit dir", ["directory-mirror"]),
+        ("extension job update ", []),
     ],
 )
 def test_commands_options_and_names_are_proposed(declared: Path, line: str, found: list[str]) -> None:

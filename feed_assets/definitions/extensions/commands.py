@@ -23,8 +23,8 @@ GROUPS = {
 }
 _READS_FOLDERS = "It reads a folder where it runs."
 
-Name = Annotated[str, Param("The extension.", argument=True)]
-Job = Annotated[str, Param("The job.", argument=True)]
+Name = Annotated[str, Param("The extension.", argument=True, proposes="extensions")]
+Job = Annotated[str, Param("The job.", argument=True, proposes="jobs")]
 File = Annotated[
     tuple[EntityFile, ...] | None, Param("Parameters: YAML, JSON, or lines NAME=VALUE; may be repeated.", file=True)
 ]
@@ -157,7 +157,7 @@ def submit_job(
 def update_job(
     context: "EntityContext",
     *,
-    name: Annotated[str, Param("The job; with --all the extension.", argument=True)],
+    name: Annotated[str, Param("The job; with --all the extension.", argument=True, proposes="jobs")],
     every: Annotated[bool, Param("All jobs of the extension NAME, with their parameters.", option="all")] = False,
     file: File = None,
     parameters: Parameters = None,
@@ -222,7 +222,9 @@ def delete_job(context: "EntityContext", *, name: Job, digest: Digest = None) ->
 def list_jobs(
     context: "EntityContext",
     *,
-    extension: Annotated[str | None, Param("Only those of this extension.", argument=True)] = None,
+    extension: Annotated[
+        str | None, Param("Only those of this extension.", argument=True, proposes="extensions")
+    ] = None,
 ) -> "tuple[ShownJob, ...]":
     """List the jobs, and whether their extension is still the one that has made them."""
     from feed_assets.definitions.extensions.jobs import list_jobs

@@ -2,14 +2,16 @@
 it is one planned change of all its entities.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from feed_assets.access.rights import require_acts
 from feed_assets.command_lines import command_line
-from feed_assets.context.errors import VerbRefusedError
+from feed_assets.context.errors import PlanOutdatedError, VerbRefusedError
 from feed_assets.definitions.contents import StoredJob
 from feed_assets.definitions.edits import Put, PutFile
 from feed_assets.definitions.extensions.recipes import Given, MadeEntity, check_given, make_entities
@@ -19,7 +21,13 @@ from feed_assets.definitions.extensions.store import Extensions
 from feed_assets.definitions.store import Loaded
 from feed_assets.definitions.verbs.changes import schedule_submitted, with_next_version
 from feed_assets.definitions.verbs.context import EntityContext, get_declared
-from feed_assets.definitions.verbs.planning import PlannedChanges, apply_planned, plan_edits, require_digest
+from feed_assets.definitions.verbs.planning import (
+    OUTDATED_PLANS,
+    PlannedChanges,
+    apply_planned,
+    plan_edits,
+    require_digest,
+)
 from feed_assets.definitions.verbs.schedules import change_scheduled, keep_submitted, schedule_entities
 from feed_assets.definitions.verbs.states import EntityProgress, entity_status
 from feed_assets.definitions.verbs.verb_results import EntityOutcome, EntityVerb, VerbOutcome, VerbResult
@@ -30,10 +38,13 @@ from feed_assets.entities.fields import Name
 from feed_assets.entities.process import Process
 from feed_assets.errors import Fault
 from feed_assets.issues import FieldSources
-from feed_assets.loading.job_files import FOLDER, Job, render_job
+from feed_assets.loading.job_files import FOLDER, UNKNOWN, Job, render_job
 from feed_assets.loading.yaml_writer import render_plain
 from feed_assets.log.definitions.records import ScheduleState
+from feed_assets.log.definitions.schedules import ScheduleView
 
+_Given = ParamSpec("_Given")
+_Made = TypeVar("_Made")
 _NAME: TypeAdapter[str] = TypeAdapter(Name)
 _JOB = "job"
 _TAGS = ("_falcon_extension_name", "_falcon_extension_job")
@@ -50,12 +61,29 @@ class _Change:
     made_by: Mapping[str, str] = field(default_factory=dict)
 
 
+def _planned_anew(make: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
+    """Let a change without a digest be planned anew if another one comes before: nobody has seen its plan."""
+
+    @wraps(make)
+    def repeat(*args: _Given.args, **kwargs: _Given.kwargs) -> _Made:
+        for _ in range(OUTDATED_PLANS):
+            try:
+                return make(*args, **kwargs)
+            except PlanOutdatedError:
+                if kwargs.get("digest") is not None:
+                    raise
+        return make(*args, **kwargs)
+
+    return repeat
+
+
 def validate_job(context: EntityContext, extension: str, name: str, given: Given) -> PlannedChanges:
     """Plan a job as `submit_job` or `update_jobs` would, and change nothing. Raises as they do."""
     loaded = context.load()
     return _plan(context, loaded, [_compose(context, loaded, find_extension(context, extension), name, given)])[1]
 
 
+@_planned_anew
 def submit_job(
     context: EntityContext,
     extension: str,
@@ -75,13 +103,15 @@ def submit_job(
     """
     loaded = context.load()
     change = _compose(context, loaded, _find_enabled(context, extension), name, given)
-    if (known := loaded.jobs.get(name)) is not None and known.text != change.file.text:
+    known = loaded.jobs.get(name)
+    if known is not None and known.job.extension != UNKNOWN and known.text != change.file.text:
         update = command_line("extension", "job", "update", name)
         reason = "it is there already, with other parameters or of another version"
         raise VerbRefusedError(subject=label_of((_JOB, name)), reason=reason, next_step=f"Update it: {update}")
     return _apply(context, EntityVerb.SUBMIT, loaded, [change], digest, is_scheduled=is_scheduled)
 
 
+@_planned_anew
 def update_jobs(
     context: EntityContext, names: Sequence[str], given: Given | None, *, digest: str | None = None
 ) -> VerbResult | PlannedChanges:
@@ -105,6 +135,7 @@ def update_all(context: EntityContext, extension: str, *, digest: str | None = N
     return update_jobs(context, names, None, digest=digest)
 
 
+@_planned_anew
 def delete_job(context: EntityContext, name: str, *, digest: str | None = None) -> VerbResult | PlannedChanges:
     """Remove the entities of a job, all or none, and its file; of a job that is not there nothing is done.
 
@@ -136,21 +167,23 @@ def schedule_job(context: EntityContext, name: str) -> VerbResult:
 
 
 def change_job(context: EntityContext, name: str, verb: EntityVerb) -> VerbResult:
-    """Suspend or resume those feeds and processes of a job that are scheduled.
+    """Suspend or resume those feeds and processes of a job that are scheduled. With `resume`, those are scheduled that
+    have come meanwhile.
 
     Raises:
         VerbRefusedError: there is no such job, or none of them is scheduled.
     """
     loaded, view = context.load(), context.schedules()
-    active = [
-        each
-        for each in _entities_of(loaded, _get(loaded, name))
-        if any(view.state(each.kind, each.name, on) is not ScheduleState.SUBMITTED for on in each.clusters)
-    ]
+    entities = _entities_of(loaded, _get(loaded, name))
+    active = [each for each in entities if _states_of(view, each) - {ScheduleState.SUBMITTED}]
     if not active:
         first = f"Schedule it first: {command_line('extension', 'job', 'schedule', name)}"
         raise VerbRefusedError(subject=label_of((_JOB, name)), reason="it is not scheduled", next_step=first)
-    return change_scheduled(context, loaded, active, verb)
+    done = change_scheduled(context, loaded, active, verb)
+    if verb is EntityVerb.SUSPEND:
+        return done
+    waiting = [each for each in entities if ScheduleState.SUBMITTED in _states_of(view, each)]
+    return replace(done, outcomes=(*done.outcomes, *schedule_entities(context, loaded, waiting).outcomes))
 
 
 def list_jobs(context: EntityContext, extension: str | None = None) -> tuple[ShownJob, ...]:
@@ -173,9 +206,7 @@ def _show(context: EntityContext, loaded: Loaded, progress: EntityProgress, stor
         status = "ERROR" if entity is None else entity_status(bundle, progress, entity, context.now).state
         entities.append(JobEntity(kind=kind, name=name, status=status))
     with context.database.read() as connection:
-        extensions = Extensions(connection)
-        is_there = stored.job.extension in extensions.names()
-        is_current = is_there and extensions.get(stored.job.extension).made_by == stored.job.made_by
+        is_current = Extensions(connection).look(stored.job.extension).made_by == stored.job.made_by
     file = context.store.folder.shown(stored.file)
     return ShownJob(job=stored.job, current=is_current, file=file, entities=tuple(entities))
 
@@ -183,7 +214,7 @@ def _show(context: EntityContext, loaded: Loaded, progress: EntityProgress, stor
 def _compose(context: EntityContext, loaded: Loaded, extension: Extension, name: str, given: Given) -> _Change:
     """Return what an extension makes of what is given, with the file of the job."""
     _require_place(context, name)
-    parameters = check_given(extension.recipe, given)
+    parameters = check_given(extension.recipe, given, name)
     made = make_entities(extension, parameters, context.store.values, name)
     job = Job(name=name, extension=extension.name, made_by=extension.made_by, parameters=parameters)
     text = render_job(job, [_render(context, loaded, each, job) for each in made])
@@ -252,15 +283,19 @@ def _apply(
 
 
 def _find_begun(context: EntityContext, loaded: Loaded, change: _Change, *, is_scheduled: bool) -> list[Feed | Process]:
-    """Return the entities of a job that are to be scheduled: all, or those that are new if others of it are."""
+    """Return the entities of a job that are to be scheduled: all, or those that are not yet if others of it are."""
     found = [each for each in change.entities if isinstance(each, Feed | Process)]
     known = loaded.jobs.get(change.job)
     if is_scheduled or known is None:
         return found if is_scheduled else []
     view = context.schedules()
     before = [each for each in map(loaded.bundle.bundle.find, known.keys) if isinstance(each, Feed | Process)]
-    states = {view.state(each.kind, each.name, on) for each in before for on in each.clusters}
-    return [each for each in found if each.key not in loaded.documents and ScheduleState.SCHEDULED in states]
+    declared = [*before, *(each for each in found if each.key in loaded.documents)]
+    return found if any(ScheduleState.SCHEDULED in _states_of(view, each) for each in declared) else []
+
+
+def _states_of(view: ScheduleView, entity: Feed | Process) -> set[ScheduleState]:
+    return {view.state(entity.kind, entity.name, on) for on in entity.clusters}
 
 
 def _entities_of(loaded: Loaded, job: StoredJob) -> list[Feed | Process]:

@@ -5,7 +5,9 @@ its type, in other text the value is written out.
 """
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.machinery import ModuleSpec
@@ -33,6 +35,7 @@ from feed_assets.entities.fields import describe, to_plain_text
 from feed_assets.errors import FeedAssetsError, describe_error
 from feed_assets.issues import EntityKey, FieldPath, FieldSources, Issue, Severity, Source
 from feed_assets.json_form import parse_json
+from feed_assets.loading.bundles import decode_file
 from feed_assets.loading.documents import PlainDocument
 from feed_assets.loading.entity_documents import read_entity
 from feed_assets.loading.entity_files import EntityFile, Values
@@ -42,7 +45,7 @@ from feed_assets.loading.yaml_writer import content_of
 from feed_assets.masking import is_name_of_credential
 
 _REFERENCE = re.compile(r"(\$?)\$\{((?:param|item)(?:\.[\w-]+)*\??)\}")  # ${param.name}, ${item.key}, ${item.where?}
-_PROPERTIES = re.compile(r"\A(?:\s*[#!].*\n|\s*\n)*\s*[\w.-]+\s*=")  # jobName=nightly
+_PROPERTY = re.compile(r"\s*[\w.-]+\s*=")  # jobName=nightly
 _EACH, _PARAM, _ITEM, _JOB = "each", "param", "item", "job"
 _ENVIRONMENT = "${env:"
 _ABSENT = object()
@@ -71,14 +74,24 @@ class _Issues:
         if self.found:
             raise DefinitionsError(location=location, issues=self.found)
 
-    def read(self, file: str, content: bytes) -> Iterator[tuple[PlainDocument, FieldSources]]:
-        """Yield the documents of a YAML file, and note its mistakes."""
-        for each in iter_documents(content.decode("utf-8-sig", "replace")):
+    def read(self, file: EntityFile) -> Iterator[tuple[PlainDocument, FieldSources]]:
+        """Yield the documents of a YAML file, or lines NAME=VALUE as one, and note its mistakes."""
+        text = decode_file(file)
+        if isinstance(text, Issue):
+            self.found.append(text)
+            return
+        lines = [line for line in text.splitlines() if line.strip() and line.lstrip()[0] not in "#!"]
+        if lines and _PROPERTY.match(lines[0]):
+            pairs = (line.partition("=") for line in lines)
+            told = {name.strip(): value.strip() for name, _, value in pairs}
+            yield PlainDocument(line=1, value=told), FieldSources(file=file.name, positions={})
+            return
+        for each in iter_documents(text):
             for problem in each.problems:
-                source = Source(file=file, line=problem.line, column=problem.column)
+                source = Source(file=file.name, line=problem.line, column=problem.column)
                 self.add(source, problem.code, problem.message, problem.remedy)
             if each.value is not None and not each.problems:
-                yield each, FieldSources(file=file, positions=each.positions)
+                yield each, FieldSources(file=file.name, positions=each.positions)
 
 
 def read_recipe(files: Mapping[str, bytes], place: str) -> Recipe:
@@ -93,7 +106,7 @@ def read_recipe(files: Mapping[str, bytes], place: str) -> Recipe:
             f"it has no {RECIPE}" if RECIPE not in files else f"{ENTITIES} or {BUILD} makes entities, one of the two"
         )
         raise DefinitionsError(location=place, reason=reason, next_step="Name the folder of a recipe.")
-    documents = list(issues.read(file, files[RECIPE]))
+    documents = list(issues.read(EntityFile(name=file, content=files[RECIPE])))
     issues.refuse(file)
     document, sources = documents[0] if documents else (PlainDocument(line=1), FieldSources(file=file, positions={}))
     try:
@@ -129,24 +142,17 @@ def read_given(files: Iterable[EntityFile], others: Mapping[str, object]) -> Giv
     """
     given, issues = Given(values={}), _Issues()
     for file in files:
-        told: object = None
-        sources = FieldSources(file=file.name, positions={})
-        text = file.content.decode("utf-8-sig", "replace")
-        if _PROPERTIES.match(text):
-            lines = [line.partition("=") for line in text.splitlines() if line.strip() and line.lstrip()[0] not in "#!"]
-            told = {name.strip(): value.strip() for name, _, value in lines}
-        elif len(documents := list(issues.read(file.name, file.content))) == 1:
-            told, sources = documents[0][0].value, documents[0][1]
+        documents = list(issues.read(file))
         issues.refuse(file.name)
-        if not isinstance(told, dict):
+        if len(documents) != 1 or not isinstance(told := documents[0][0].value, dict):
             reason = "it is no map of parameters"
             raise DefinitionsError(location=file.name, reason=reason, next_step="Write NAME: VALUE.")
-        given = Given(values={**given.values, **told}, sources=sources, is_whole=True)
+        given = Given(values={**given.values, **told}, sources=documents[0][1], is_whole=True)
     return replace(given, values={**given.values, **others})
 
 
-def check_given(recipe: Recipe, given: Given) -> dict[str, object]:
-    """Return what is given to a recipe, of the right types; without defaults.
+def check_given(recipe: Recipe, given: Given, job: str) -> dict[str, object]:
+    """Return what is given to a recipe for a job, of the right types; without defaults.
 
     Raises:
         DefinitionsError: something is missing, unknown, of another type, or a secret; carries the issues.
@@ -172,7 +178,7 @@ def check_given(recipe: Recipe, given: Given) -> dict[str, object]:
         if parameter.is_required and name not in found:
             message = f"parameter {name!r} is missing"
             issues.add(given.sources.locate(), "missing-parameter", message, _remedy(parameter))
-    issues.refuse(f"extension {recipe.name!r}")
+    issues.refuse(f"job {job!r} of extension {recipe.name!r}")
     return found
 
 
@@ -227,8 +233,9 @@ def make_entities(extension: Extension, parameters: Mapping[str, object], values
 
     Raises:
         DefinitionsError: a reference has no value, an entity has mistakes, or two have one name; carries the issues.
-        VerbRefusedError: the function of the extension fails.
+        VerbRefusedError: the function of the extension fails, or there is nothing to make.
     """
+    place = f"job {job!r} of extension {extension.name!r}"
     recipe, issues, made = extension.recipe, _Issues(), dict[EntityKey, MadeEntity]()
     defaults = {name: each.default for name, each in recipe.parameters.items()}
     given = {**defaults, **parameters, _JOB: job}
@@ -240,9 +247,10 @@ def make_entities(extension: Extension, parameters: Mapping[str, object], values
                 message = f"the extension makes two of {label_of(read.key)}"
                 issues.add(read.sources.locate(("name",)), "duplicate-entity", message, "Name them by parameters.")
             made[read.key] = MadeEntity(entity=read.entity, content=document.value)
-    issues.refuse(f"extension {extension.name!r}")
+    issues.refuse(place)
     if not made:
-        raise DefinitionsError(location=f"extension {extension.name!r}", reason="it makes nothing of these parameters")
+        reason, next_step = "nothing is made of these parameters", "Correct them; to remove a job, delete it."
+        raise VerbRefusedError(subject=place, reason=reason, next_step=next_step)
     return list(made.values())
 
 
@@ -250,7 +258,7 @@ def _fill(extension: Extension, given: Mapping[str, object], issues: _Issues) ->
     """Yield the filled documents of an extension, each with its file."""
     for name in sorted(each for each in extension.files if each.startswith(ENTITIES)):
         file = f"{extension.name}/{name}"
-        for document, sources in issues.read(file, extension.files[name]):
+        for document, sources in issues.read(EntityFile(name=file, content=extension.files[name])):
             value = document.value
             each = value.pop(_EACH, None) if isinstance(value, dict) else None
             items = [None] if each is None else given.get(str(each).removeprefix(f"{_PARAM}."), "")
@@ -322,13 +330,16 @@ class _Filling:
 
 
 def _build(extension: Extension, given: Mapping[str, object]) -> Iterator[tuple[str, PlainDocument]]:
-    """Yield what the function of an extension returns: entities, or what a file would say of them."""
+    """Yield what the function of an extension returns: entities, or what a file would say of them. What it prints is no
+    result, and it ends no program.
+    """
     file, known = f"{extension.name}/{BUILD}", tuple(ENTITY_TYPES.values())
     try:
-        made: Iterable[Any] = list(_load_code(extension, file).build(dict(given)))
+        with redirect_stdout(sys.stderr):
+            made: Iterable[Any] = list(_load_code(extension, file).build(dict(given)))
     except FeedAssetsError:
         raise
-    except Exception as exc:
+    except (Exception, SystemExit) as exc:
         raise VerbRefusedError(
             subject=f"extension {extension.name!r}",
             reason=f"the function build in {file} has failed: {describe_error(exc)}",

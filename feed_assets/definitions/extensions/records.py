@@ -101,7 +101,9 @@ class ShownExtension:
 
     @shown
     def status(self) -> str:
-        """Whether it is enabled."""
+        """Whether it is enabled, or cannot be used."""
+        if not self.extension.files:
+            return "broken"
         return "enabled" if self.extension.is_enabled else "disabled"
 
     @shown

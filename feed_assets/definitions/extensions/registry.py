@@ -5,7 +5,7 @@ from pathlib import Path
 from feed_assets.command_lines import command_line
 from feed_assets.context.errors import VerbRefusedError
 from feed_assets.definitions.extensions.recipes import read_recipe
-from feed_assets.definitions.extensions.records import README, Extension, ShownExtension
+from feed_assets.definitions.extensions.records import BUILD, ENTITIES, README, RECIPE, Extension, ShownExtension
 from feed_assets.definitions.extensions.store import Extensions, digest_of, read_folder
 from feed_assets.definitions.store import Loaded
 from feed_assets.definitions.verbs.context import EntityContext
@@ -24,7 +24,7 @@ def list_extensions(context: EntityContext) -> tuple[ShownExtension, ...]:
     """Return all extensions, by name."""
     loaded = context.load()
     with context.database.read() as connection:
-        found = [Extensions(connection).get(name) for name in Extensions(connection).names()]
+        found = [Extensions(connection).look(name) for name in Extensions(connection).names()]
     return tuple(ShownExtension(extension=each, jobs=find_jobs(loaded, each.name)) for each in found)
 
 
@@ -64,7 +64,10 @@ def register_extension(context: EntityContext, folder: Path) -> VerbResult:
         is_change = not is_known or known.get(name).made_by != made_by
         if is_change and not context.dry_run:
             known.put(name, files)
-    return _result(context, name, made_by, VerbOutcome.REGISTERED, is_change=is_change)
+    parts = {RECIPE, README, BUILD, ENTITIES.removesuffix("/")}
+    left = sorted(each.name for each in folder.iterdir() if each.name not in parts)
+    notes = (f"no part of it: {', '.join(left)}",) if left else ()
+    return _result(context, name, made_by, VerbOutcome.REGISTERED, is_change=is_change, notes=notes)
 
 
 def unregister_extension(context: EntityContext, name: str) -> VerbResult:
@@ -101,7 +104,13 @@ def enable_extension(context: EntityContext, name: str, *, is_enabled: bool) -> 
 
 
 def _result(
-    context: EntityContext, name: str, made_by: str, outcome: VerbOutcome, *, is_change: bool = True
+    context: EntityContext,
+    name: str,
+    made_by: str,
+    outcome: VerbOutcome,
+    *,
+    is_change: bool = True,
+    notes: tuple[str, ...] = (),
 ) -> VerbResult:
     """Return what was done, with an entry in the audit, and which jobs another version has made."""
     if is_change and not context.dry_run:
@@ -109,6 +118,6 @@ def _result(
     jobs = {job: each.job for job, each in context.load().jobs.items() if each.job.extension == name}
     others = [job for job, each in sorted(jobs.items()) if each.made_by != made_by]
     follow = command_line("extension", "job", "update", name, all=True)
-    notes = (made_by, *([f"another version has made {', '.join(others)}: `{follow}`"] if others else ()))
+    notes = (made_by, *notes, *([f"another version has made {', '.join(others)}: `{follow}`"] if others else ()))
     told = EntityOutcome(kind=_KIND, name=name, outcome=outcome if is_change else VerbOutcome.UNCHANGED, notes=notes)
     return VerbResult(verb=outcome, outcomes=(told,), dry_run=context.dry_run)

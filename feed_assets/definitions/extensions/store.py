@@ -13,9 +13,9 @@ from typing import Any
 
 from feed_assets.context.errors import VerbRefusedError
 from feed_assets.definitions.extensions.recipes import read_recipe
-from feed_assets.definitions.extensions.records import BUILD, ENTITIES, README, RECIPE, Extension
+from feed_assets.definitions.extensions.records import BUILD, ENTITIES, README, RECIPE, Extension, Recipe
 from feed_assets.entities.errors import DefinitionsError
-from feed_assets.errors import Fault, describe_error
+from feed_assets.errors import Fault, FeedAssetsError, describe_error
 from feed_assets.log.cursors import Cursors
 from feed_assets.plan.pinned_files import KEPT_BYTES
 from feed_assets.releases.store import WorkflowFiles
@@ -61,7 +61,7 @@ def digest_of(files: Mapping[str, bytes]) -> str:
 
 
 class Extensions(TableStore):
-    """The extensions as one transaction sees them. One that is registered comes before those of packages and ours."""
+    """The extensions as one transaction sees them. Ours come before those of packages."""
 
     def names(self) -> list[str]:
         """Return the names of all."""
@@ -99,6 +99,14 @@ class Extensions(TableStore):
         is_enabled = not note.get(_DISABLED)
         return Extension(recipe=recipe, made_by=made_by, is_enabled=is_enabled, files=files, module=module)
 
+    def look(self, name: str) -> Extension:
+        """Return an extension as `get`. One that cannot be used has no files, and its description says why."""
+        try:
+            return self.get(name)
+        except FeedAssetsError as exc:
+            recipe = Recipe.model_construct(name=name, description=str(exc))
+            return Extension(recipe=recipe, made_by="", is_enabled=False, files={})
+
     def put(self, name: str, files: Mapping[str, bytes]) -> None:
         """Keep the code of an extension, in the place of the one before. It stays disabled if it was."""
         digests = {path: hashlib.sha256(content).hexdigest() for path, content in files.items()}
@@ -115,10 +123,10 @@ class Extensions(TableStore):
 
     def _find_installed(self, name: str) -> tuple[str, str]:
         """Return the version and the package of an extension that is not registered."""
-        for each in entry_points(group=GROUP, name=name):
-            return f"{each.dist.name} {each.dist.version}" if each.dist is not None else "unknown", each.module
         if name in _OURS:
             return f"feed-assets {version('feed-assets')}", _OURS[name]
+        for each in entry_points(group=GROUP, name=name):
+            return f"{each.dist.name} {each.dist.version}" if each.dist is not None else "unknown", each.module
         reason, known = "there is none of this name", f"Extensions are: {', '.join(self.names())}."
         raise VerbRefusedError(subject=_label(name), reason=reason, next_step=known, fault=Fault.MISSING)
 

@@ -84,6 +84,8 @@ from feed_assets.validation.rules import validate_bundle
 _DIGEST_VERSION = 1
 _NOT_UPDATABLE = "not-updatable"
 _HELD = "held"
+OUTDATED_PLANS = 50
+"""How often a change that nobody has seen is planned anew, because another one came before."""
 _RENAMED = "renamed-in-files"
 
 
@@ -284,7 +286,7 @@ def _find_issues(
     and the feeds among `readers`, or read by them, of which nothing has ever come.
     """
     yield from _find_refusals(context, before, after, loaded, keys)
-    yield from _find_renamed(before, after, loaded, keys)
+    yield from _find_renamed(before, after, loaded, keys, is_of_job=bool(context.jobs))
     with context.database.read() as connection:
         yield from _find_holds(connection, keys, after, context.now)
         yield from find_left_events(connection, before, after, loaded.sources, keys)
@@ -315,7 +317,9 @@ def _find_refusals(
             )
 
 
-def _find_renamed(before: Bundle, after: Bundle, loaded: LoadedBundle, keys: Collection[EntityKey]) -> Iterator[Issue]:
+def _find_renamed(
+    before: Bundle, after: Bundle, loaded: LoadedBundle, keys: Collection[EntityKey], *, is_of_job: bool
+) -> Iterator[Issue]:
     """Yield a warning for each entity that goes, and seems to come back under another name."""
     gone = [entity for key in sorted(keys) if (entity := before.find(key)) is not None and after.find(key) is None]
     come = [entity for key in sorted(keys) if (entity := after.find(key)) is not None and before.find(key) is None]
@@ -326,7 +330,7 @@ def _find_renamed(before: Bundle, after: Bundle, loaded: LoadedBundle, keys: Col
             entity=new.label,
             message=f"{old.label} goes, and {new.label} {RENAMED_PLACES[old.kind]}: this change leaves behind what is "
             "recorded and said of it",
-            remedy=rename_hint(old.kind, old.name, new.name),
+            remedy=rename_hint(old.kind, old.name, new.name, is_of_job=is_of_job),
             source=loaded.sources.locate(new.key),
         )
 

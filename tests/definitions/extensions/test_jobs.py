@@ -1,8 +1,10 @@
 """A job is one change, and its entities change with it only."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +25,7 @@ from feed_assets.entities.errors import DefinitionsError
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.issues import Severity
+from feed_assets.json_form import render_document
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.log.audit import Audit
 from feed_assets.log.definitions.records import ScheduleState
@@ -173,7 +176,13 @@ def test_what_a_job_reads_is_not_renamed_without_it(harness: EntityHarness) -> N
 
 
 @pytest.mark.parametrize(
-    "edit", [("format: csv", "format: json"), ('"made_by": "', '"made_by": "x'), ("# feed-assets job", "#")]
+    "edit",
+    [
+        ("format: csv", "format: json"),
+        ('"made_by": "', '"made_by": "x'),
+        ("# feed-assets job", "#"),
+        ('"parameters"', '"parametres"'),
+    ],
 )
 def test_an_edit_by_hand_is_refused_until_the_job_is_made_anew(harness: EntityHarness, edit: tuple[str, str]) -> None:
     submit(harness, is_scheduled=True)
@@ -185,10 +194,12 @@ def test_an_edit_by_hand_is_refused_until_the_job_is_made_anew(harness: EntityHa
     assert len(loaded.broken) == 5
     harness.context().record()
     assert all(each.version == 1 for each in harness.context().load().newest.values()), "what is recorded stays"
-    if edit[0].startswith("#"):
-        jobs.delete_job(harness.context(), "nightly")
-        return
-    jobs.update_jobs(harness.context(), ["nightly"], None)
+    json.dumps(render_document(jobs=jobs.list_jobs(harness.context())))
+    if "made anew" in loaded.issues[0].remedy:
+        jobs.update_jobs(harness.context(), ["nightly"], None)
+    else:
+        assert "submit the job again" in loaded.issues[0].remedy
+        submit(harness)
     assert harness.context().load().bundle.issues == ()
     assert set.union(*states(harness).values()) == {ScheduleState.SCHEDULED}
 
@@ -261,8 +272,55 @@ def test_jobs_are_scheduled_suspended_and_resumed_and_new_entities_follow(harnes
     jobs.update_jobs(harness.context(), ["nightly"], Given(values={"tables": [*tables, {"name": "newer", "hours": 1}]}))
     assert states(harness)["nightly-newer"] == {ScheduleState.SUBMITTED}
     jobs.change_job(harness.context(), "nightly", EntityVerb.RESUME)
-    assert states(harness)["nightly-orders"] == {ScheduleState.SCHEDULED}
-    assert states(harness)["nightly-newer"] == {ScheduleState.SUBMITTED}
+    assert set.union(*states(harness).values()) == {ScheduleState.SCHEDULED}
+
+
+def test_an_update_that_is_killed_before_it_schedules_is_ended_by_the_next(
+    harness: EntityHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit(harness, is_scheduled=True)
+    more = Given(values={"tables": [*TABLES, {"name": "new", "hours": 1}]})
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(jobs, "schedule_submitted", raise_interrupt)
+        jobs.update_jobs(harness.context(), ["nightly"], more)
+    assert states(harness)["nightly-new"] == {ScheduleState.SUBMITTED}
+    jobs.update_jobs(harness.context(), ["nightly"], None)
+    assert states(harness)["nightly-new"] == {ScheduleState.SCHEDULED}
+
+
+def raise_interrupt(*_: object) -> None:
+    """The process ends here."""
+    raise KeyboardInterrupt
+
+
+def test_a_change_that_another_one_comes_before_is_planned_anew_unless_its_plan_was_seen(
+    harness: EntityHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned, others = apply_planned, iter(["ann", "bob"])
+
+    def come_before(*given: Any, **named: Any) -> VerbResult:
+        if (other := next(others, None)) is not None:
+            submit(harness, Given(values={"tables": TABLES[:1], "owner": other}), name=f"of-{other}")
+        return planned(*given, **named)
+
+    submit(harness)
+    parameters = Given(values={"owner": "eve"})
+    seen = jobs.update_jobs(replace(harness.context(), dry_run=True), ["nightly"], parameters)
+    assert isinstance(seen, PlannedChanges)
+    monkeypatch.setattr(jobs, "apply_planned", come_before)
+    with pytest.raises(PlanOutdatedError):
+        jobs.update_jobs(harness.context(), ["nightly"], parameters, digest=seen.digest)
+    jobs.update_jobs(harness.context(), ["nightly"], parameters)
+    assert harness.context().load().jobs["nightly"].job.parameters["owner"] == "eve"
+
+
+def test_a_warning_names_no_renaming_which_a_job_refuses(harness: EntityHarness) -> None:
+    submit(harness)
+    register(harness, feeds=FEEDS.replace("name: ${param.job}-${item", "name: ${param.job}-all-${item"))
+    planned = jobs.update_jobs(replace(harness.context(), dry_run=True), ["nightly"], None)
+    assert isinstance(planned, PlannedChanges)
+    hints = {each.remedy for each in planned.issues if each.code == "renamed-in-files"}
+    assert "What a job has made is not renamed: let its extension call it 'nightly-orders' still." in hints
 
 
 def test_row_140_an_extension_that_is_disabled_makes_nothing_and_its_jobs_can_go(harness: EntityHarness) -> None:
@@ -315,6 +373,15 @@ def test_a_job_needs_a_file_of_its_own(harness: EntityHarness) -> None:
     other = replace(harness, settings=settings)
     with pytest.raises(VerbRefusedError, match="all definitions are in one file"):
         submit(other)
+
+
+@pytest.mark.parametrize("text", ["a\u2028b", "a\x85b", "München\n---\nkind: feed", "\x07", "# feed-assets job: {}"])
+def test_any_text_can_be_given(harness: EntityHarness, text: str) -> None:
+    submit(harness, Given(values={"tables": TABLES[:1], "owner": text}))
+    loaded = harness.context().load()
+    assert loaded.bundle.issues == ()
+    assert loaded.bundle.bundle.get_feed("nightly-orders").description == text
+    assert loaded.jobs["nightly"].job.parameters["owner"] == text
 
 
 def test_a_secret_stands_in_no_file(harness: EntityHarness, monkeypatch: pytest.MonkeyPatch) -> None:

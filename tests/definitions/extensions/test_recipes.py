@@ -27,7 +27,7 @@ def build(parameters):
 
 
 def file(name: str, text: str) -> EntityFile:
-    return EntityFile(name=name, content=text.encode())
+    return EntityFile(name=name, content=text.encode(errors="surrogateescape"))
 
 
 def extension(files: dict[str, bytes]) -> Extension:
@@ -37,7 +37,7 @@ def extension(files: dict[str, bytes]) -> Extension:
 
 def made(files: dict[str, bytes], **given: object) -> list[dict[str, Any]]:
     found = extension(files)
-    parameters = check_given(found.recipe, Given(values={"tables": TABLES[:1], **given}))
+    parameters = check_given(found.recipe, Given(values={"tables": TABLES[:1], **given}), "nightly")
     return [dict(each.content) for each in make_entities(found, parameters, VALUES, "nightly")]
 
 
@@ -82,9 +82,9 @@ def test_a_reference_to_the_environment_stays_and_is_checked_with_its_value() ->
 def test_the_names_of_falcon_come_from_lines_and_all_other_values_from_yaml() -> None:
     recipe = read_recipe(files_of(), "shop")
     lines = read_given([file("a.properties", '# tables\ntables = [{"name": "a", "hours": 2}]\nparallel=3\n')], {})
-    assert check_given(recipe, lines) == {"tables": [{"name": "a", "hours": 2}], "parallel": 3}
+    assert check_given(recipe, lines, "nightly") == {"tables": [{"name": "a", "hours": 2}], "parallel": 3}
     both = read_given([file("a.yaml", "tables: []\nowner: ann\n")], {"owner": "bob"})
-    assert check_given(recipe, both) == {"tables": [], "owner": "bob"}
+    assert check_given(recipe, both, "nightly") == {"tables": [], "owner": "bob"}
 
 
 @pytest.mark.parametrize(
@@ -100,11 +100,13 @@ def test_the_names_of_falcon_come_from_lines_and_all_other_values_from_yaml() ->
             "a.yaml:3: tables.0.password would stand as it is in the file of the job.",
         ),
         ("tables: [", "a.yaml:2: the file is not YAML from here on"),
+        ("\n" * 50 + "tables: {}", "a.yaml:51: parameter 'tables' is of type array, not a map."),
+        ("tables: []\nowner: \udcff", "a.yaml:2: the file is not UTF-8 text"),
     ],
 )
 def test_what_is_given_wrongly_is_told_with_its_line(text: str, said: str) -> None:
     with pytest.raises(DefinitionsError) as error:
-        check_given(read_recipe(files_of(), "shop"), read_given([file("a.yaml", text)], {}))
+        check_given(read_recipe(files_of(), "shop"), read_given([file("a.yaml", text)], {}), "nightly")
     assert any(each.startswith(said) for each in issues(error)), issues(error)
     assert "password: x" not in str(error.value)
 
@@ -156,7 +158,7 @@ def test_two_entities_of_one_name_are_refused() -> None:
     with pytest.raises(DefinitionsError) as error:
         made(files_of(), tables=[*TABLES[:1], *TABLES[:1]])
     assert "feeds.yaml:4: the extension makes two of feed 'nightly-orders'" in issues(error)[0]
-    with pytest.raises(DefinitionsError, match="it makes nothing of these parameters"):
+    with pytest.raises(VerbRefusedError, match="job 'nightly' of extension 'shop-tables': nothing is made of these"):
         made(files_of(feeds=FEEDS.partition("---\n")[0]), tables=[])
 
 
@@ -167,6 +169,12 @@ def test_a_function_returns_entities_or_what_a_file_would_say() -> None:
     assert isinstance(make_entities(extension(files), parameters, VALUES, "nightly")[1].entity, Feed)
 
 
-def test_a_function_that_fails_is_named() -> None:
-    with pytest.raises(VerbRefusedError, match=r"build in shop-tables/build\.py has failed: ZeroDivisionError"):
-        made(files_of(feeds="", build="def build(parameters):\n    return 1 / 0\n"))
+@pytest.mark.parametrize(("code", "said"), [("1 / 0", "ZeroDivisionError"), ("sys.exit(0)", "SystemExit: 0")])
+def test_a_function_that_fails_is_named(code: str, said: str) -> None:
+    with pytest.raises(VerbRefusedError, match=rf"build in shop-tables/build\.py has failed: {said}"):
+        made(files_of(feeds="", build=f"import sys\ndef build(parameters):\n    {code}\n"))
+
+
+def test_what_a_function_prints_is_no_result(capsys: pytest.CaptureFixture[str]) -> None:
+    made(files_of(feeds="", build=f"{BUILD}\n    print('tables')\n"))
+    assert capsys.readouterr() == ("", "tables\n")

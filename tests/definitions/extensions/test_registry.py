@@ -80,6 +80,15 @@ def test_a_package_that_cannot_be_imported_is_named(harness: EntityHarness, monk
     monkeypatch.syspath_prepend(str(harness.folder / "site"))
     with pytest.raises(VerbRefusedError, match="its package broken_shop cannot be used: ModuleNotFoundError"):
         registry.find_extension(harness.context(), "broken")
+    listed = {each.extension.name: each for each in registry.list_extensions(harness.context())}
+    assert (listed["broken"].status, listed["directory-mirror"].status) == ("broken", "enabled")
+    assert "its package broken_shop cannot be used" in listed["broken"].extension.recipe.description
+
+
+def test_what_is_left_out_of_a_recipe_is_said(harness: EntityHarness) -> None:
+    lay(harness.folder / "recipe", {**files_of(), "helper.py": b"", "sql/count.sql": b""})
+    (told,) = registry.register_extension(harness.context(), harness.folder / "recipe").outcomes
+    assert "no part of it: helper.py, sql" in told.notes
 
 
 def declare_shop(harness: EntityHarness) -> None:
