@@ -280,9 +280,10 @@ def test_an_update_that_is_killed_before_it_schedules_is_ended_by_the_next(
 ) -> None:
     submit(harness, is_scheduled=True)
     more = Given(values={"tables": [*TABLES, {"name": "new", "hours": 1}]})
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(jobs, "schedule_submitted", raise_interrupt)
-        jobs.update_jobs(harness.context(), ["nightly"], more)
+        with pytest.raises(KeyboardInterrupt):
+            jobs.update_jobs(harness.context(), ["nightly"], more)
     assert states(harness)["nightly-new"] == {ScheduleState.SUBMITTED}
     jobs.update_jobs(harness.context(), ["nightly"], None)
     assert states(harness)["nightly-new"] == {ScheduleState.SCHEDULED}
