@@ -18,6 +18,7 @@ from feed_assets.definitions.extensions.recipes import Given, MadeEntity, check_
 from feed_assets.definitions.extensions.records import Extension, JobEntity, ShownJob
 from feed_assets.definitions.extensions.registry import find_extension, find_jobs
 from feed_assets.definitions.extensions.store import Extensions
+from feed_assets.definitions.recording import is_gone
 from feed_assets.definitions.store import Loaded
 from feed_assets.definitions.verbs.changes import schedule_submitted, with_next_version
 from feed_assets.definitions.verbs.context import EntityContext, get_declared
@@ -268,7 +269,7 @@ def _apply(
     bundle, entities = loaded.bundle.bundle, [each for change in changes for each in change.entities]
     begun = [each for change in changes for each in _find_begun(context, loaded, change, is_scheduled=is_scheduled)]
     require_acts(each.key for each in begun if each.key in loaded.documents)
-    kept = [each for each in entities if each.key not in loaded.documents or bundle.find(each.key) is not None]
+    kept = [each for each in entities if not _is_known(loaded, each) or bundle.find(each.key) is not None]
     done = apply_planned(context, planned, may_delete_all=True, accept=lambda: keep_submitted(context, kept, bundle))
     if planned.edits:
         for change in changes:
@@ -290,8 +291,15 @@ def _find_begun(context: EntityContext, loaded: Loaded, change: _Change, *, is_s
         return found if is_scheduled else []
     view = context.schedules()
     before = [each for each in map(loaded.bundle.bundle.find, known.keys) if isinstance(each, Feed | Process)]
-    declared = [*before, *(each for each in found if each.key in loaded.documents)]
-    return found if any(ScheduleState.SCHEDULED in _states_of(view, each) for each in declared) else []
+    declared = [*before, *(each for each in found if _is_known(loaded, each))]
+    if all(ScheduleState.SCHEDULED not in _states_of(view, each) for each in declared):
+        return []
+    return [each for each in found if not _is_known(loaded, each) or ScheduleState.SUBMITTED in _states_of(view, each)]
+
+
+def _is_known(loaded: Loaded, entity: AnyEntity) -> bool:
+    """Return whether an entity has a state, be it that its file cannot be read."""
+    return entity.key in loaded.documents or not is_gone(loaded.newest.get(entity.key))
 
 
 def _states_of(view: ScheduleView, entity: Feed | Process) -> set[ScheduleState]:
