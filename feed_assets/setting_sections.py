@@ -4,6 +4,7 @@ import re
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -144,6 +145,29 @@ class AccessSettings(BaseModel):
     superusers: tuple[str, ...] = ()
     superuser_group: str | None = None
     admins: tuple[str, ...] = ()
+
+
+def _check_issuer(url: str) -> str:
+    parts = urlsplit(_check_address(url))
+    if parts.scheme != "https" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
+        raise PydanticCustomError("https", "not an address with https")
+    return url
+
+
+class OidcSettings(BaseModel):
+    """Log-in by an issuer of OpenID Connect, which knows this server as `client_id`. The name of who logs in is the
+    claim `name_claim`, the groups are `groups_claim`. Bearer tokens are made for `audience`, by default the client.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    issuer: Annotated[str, AfterValidator(_check_issuer)]
+    client_id: str = Field(min_length=1)
+    client_secret: str | None = Field(default=None, repr=False)
+    scopes: tuple[str, ...] = ("openid", "profile", "email")
+    name_claim: str = "preferred_username"
+    groups_claim: str = "groups"
+    audience: str | None = None
 
 
 class CleanupSettings(BaseModel):

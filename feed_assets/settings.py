@@ -32,6 +32,7 @@ from feed_assets.setting_sections import (
     CleanupSettings,
     DemoSettings,
     MetadataSettings,
+    OidcSettings,
     ReplaySettings,
     ServerSettings,
     WebAddress,
@@ -63,6 +64,7 @@ _EXPECTED = {
     "dict": "a map",
     "tuple": "a list, such as [a, b]",
     "url": "an address such as https://feeds.example.org",
+    "https": "an address with https such as https://login.example.org",
     "duration": "a time such as hours(24), days(3) or months(3)",
     "ip": "an address or a network, such as 10.0.0.5 or 10.0.0.0/8",
     "value_error": "a list of KIND/NAME, such as feed/schema or */owner",
@@ -113,8 +115,8 @@ class Settings(BaseModel):
     what has not answered by then counts as away. `webserver` is the URL of Dagster's webserver, which commands ask to
     reload changed definitions. `notify` are the receivers of messages by name, and `mail` is the server for mails.
     `actions` is where records of actions go: `off`, `stderr` or a file, relative to `root`; None means a file beside
-    the state. `cleanup` is how long captured logs are kept. `server` says who asks
-    a server, and `authorization` whether `acl` and `access` say what they may.
+    the state. `cleanup` is how long captured logs are kept. `server` and `oidc` say who asks a server, and
+    `authorization` whether `acl` and `access` say what they may.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
@@ -137,6 +139,7 @@ class Settings(BaseModel):
     server: ServerSettings = ServerSettings()
     authorization: Authorization = Authorization.OFF
     access: AccessSettings = AccessSettings()
+    oidc: OidcSettings | None = None
     webserver: WebAddress | None = None
     actions: str | None = None
     demo: DemoSettings | None = None

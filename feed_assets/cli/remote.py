@@ -93,7 +93,8 @@ def ask(ctx: click.Context, operation: Operation | None, server: str) -> NoRetur
     if (width := find_width()) is not None:
         headers[TERMINAL] = f"columns={width};colours={'yes' if has_colours() else 'no'}"
     if (name := ctx.find_root().params.get("do_as")) is not None:
-        question = question._replace(target=f"{_asked(question)}doAs={quote(name, errors='surrogateescape')}")
+        mark = "&" if "?" in question.target else "?"
+        question = question._replace(target=f"{question.target}{mark}doAs={quote(name, errors='surrogateescape')}")
     if "confirm" in operation.given and not ctx.params.keys() & _CONFIRMED:
         question = _confirm(server, question, headers)
     told = send(server, question, headers)
@@ -104,17 +105,12 @@ def ask(ctx: click.Context, operation: Operation | None, server: str) -> NoRetur
 
 def _confirm(server: str, question: Question, headers: Mapping[str, str]) -> Question:
     """Ask a person whether to do what the server would do, and return the request for just that."""
-    asked = _asked(question)
+    asked = f"{question.target}{'&' if '?' in question.target else '?'}"
     told = send(server, question._replace(target=f"{asked}dry_run=true", if_broken=_READ), headers)
     would, has_plan, digest = told["out"].rstrip().rpartition("\nPlan ")
     if has_plan:
         confirm(f"{would}\nApply this?")
     return question._replace(target=f"{asked}digest={quote(digest)}") if has_plan else question
-
-
-def _asked(question: Question) -> str:
-    """Return the target of a question, to which a parameter can be added."""
-    return f"{question.target}{'&' if '?' in question.target else '?'}"
 
 
 def build_question(ctx: click.Context, operation: Operation) -> Question:

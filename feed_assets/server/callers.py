@@ -1,8 +1,10 @@
 """Who asks a server: the holder of a token, who a proxy says it is, or whoever is on this machine."""
 
 import re
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from functools import cache
 from http import HTTPStatus
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -10,15 +12,19 @@ from socket import getfqdn, gethostname
 
 from feed_assets.access.principals import Principal
 from feed_assets.clock import open_clock
+from feed_assets.log.audit import Audit
+from feed_assets.log.definitions.records import AuditEntry
+from feed_assets.masking import TOKEN_PREFIX
 from feed_assets.server.errors import RequestRefusedError
+from feed_assets.server.oidc import Issuer
 from feed_assets.server.records import Address
-from feed_assets.server.refusals import Refusals
 from feed_assets.server.tokens import Tokens, is_name
 from feed_assets.settings import Settings
 from feed_assets.sql.database import Database
 
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+?)\.?)(?::(\d{0,5}))?")  # [::1]:3030, localhost.
 _LAST_PORT = 65_535
+MOST_REFUSED = 30
 _FORWARDED = ("Forwarded", "Via", "X-Real-IP", *(f"X-Forwarded-{each}" for each in ("For", "Host", "Port", "Proto")))
 
 
@@ -30,10 +36,8 @@ class Keeper:
     database: Database
     address: Address
     author: str
-    refusals: Refusals = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "refusals", Refusals(self.database))
+    issuer: Issuer | None = None
+    refused_at: deque[datetime] = field(default_factory=lambda: deque(maxlen=MOST_REFUSED))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -60,30 +64,49 @@ class Keeper:
 
         Raises:
             StateError: the tokens cannot be read.
+            ServiceAwayError: nothing is known of the issuer of a token.
             RequestRefusedError: somebody else than a proxy says who asks, in its header; that is in the audit.
         """
         of_server, is_proxy = self.settings.server, self._is_proxy(client)
         if not is_proxy and any(headers(each) for each in (of_server.author_header, of_server.groups_header) if each):
             reason = f"{client} is none of the proxies that say who asks"
-            self.refusals.note(open_clock(self.settings).now(), "log in", client, reason)
+            self.note_refusal("log in", client, reason)
             raise RequestRefusedError(HTTPStatus.UNAUTHORIZED, f"{reason[0].upper()}{reason[1:]}.")
         told = headers("Authorization")
         bearers = [each[7:].strip() for each in told if each[:7].lower() == "bearer "]
         if bearers:
-            now = open_clock(self.settings).now()
-            with self.database.read() as connection:
-                token = Tokens(connection).find_valid(bearers[0], now) if len(told) == 1 else None
-            return token.principal if token is not None else None
+            return self._find_holder(bearers[0], client) if len(told) == 1 else None
         if is_proxy:
             names, told = headers(of_server.author_header or ""), headers(of_server.groups_header or "")
             groups = frozenset(filter(None, (each.strip() for text in told for each in text.split(","))))
             is_known = len(names) == 1 and all(map(is_name, (names[0], *groups)))
             return Principal(name=names[0], groups=groups) if is_known else None
-        is_here = is_loopback(self.address.host) and is_loopback(client) and not any(map(headers, _FORWARDED))
-        if is_here:
+        is_here = self.issuer is None and is_loopback(self.address.host) and is_loopback(client)
+        if is_here := is_here and not any(map(headers, _FORWARDED)):
             with self.database.read() as connection:
-                is_here = all(each.revoked_at for each in Tokens(connection).all())  # what expires opens nothing
+                kept = [each for each in Tokens(connection).all() if not each.session_of]
+            is_here = all(each.revoked_at for each in kept)  # what expires opens nothing
         return Principal(name=self.author) if is_here else None
+
+    def _find_holder(self, bearer: str, client: str) -> Principal | None:
+        """Return who holds a token of this server, of a session, or of the issuer."""
+        if self.issuer is None or bearer.startswith(TOKEN_PREFIX):
+            with self.database.read() as connection:
+                found = Tokens(connection).find_valid(bearer, open_clock(self.settings).now())
+            return found.principal if found is not None and (self.issuer or not found.session_of) else None
+        try:
+            return self.issuer.find_holder(bearer)
+        except RequestRefusedError as exc:
+            self.note_refusal("log in", client, str(exc))
+            return None
+
+    def note_refusal(self, action: str, client: str, reason: str, author: str = "unknown") -> None:
+        """Write into the audit who was refused as somebody that he is not: so often a minute, as anybody may try."""
+        now, details = open_clock(self.settings).now(), {"from": client, "refused": reason}
+        if len(self.refused_at) < MOST_REFUSED or now - self.refused_at[0] >= timedelta(minutes=1):
+            self.refused_at.append(now)
+            with self.database.begin() as connection:
+                Audit(connection).append(AuditEntry(recorded_at=now, author=author, action=action, details=details))
 
     def _is_proxy(self, client: str) -> bool:
         address = address_of(client)

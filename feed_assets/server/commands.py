@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 GROUPS = {"token": "Manage the tokens with which others ask a server: what they may, and until when."}
 
-_TOKENS = "name, may, groups, until, created=created_at:seconds, by=author, revoked=revoked_at"
+_TOKENS = "name, session_of, may, groups, until, created=created_at:seconds, by=author, revoked=revoked_at"
 _LOADER = "loader --may reads,notifies"
 
 Name = Annotated[str, Param("Its name, which is the author of what its holder changes.", argument=True)]

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from feed_assets.access.principals import Principal
 from feed_assets.clock import open_clock
+from feed_assets.engines.errors import ServiceAwayError
 from feed_assets.masking import get_logger, mask
 from feed_assets.operation import Does
 from feed_assets.server.bodies import LARGEST
@@ -94,12 +95,12 @@ class Guard:
     async def _ask(self, scope: Scope) -> Response | None:
         """Refuse a request by who asks, and what they may."""
         if scope["path"] in OPEN and self.rights(scope):
-            scope.setdefault("state", {}).update(insecure=self.keeper.address.insecure)
+            scope.setdefault("state", {}).update(keeper=self.keeper)
             is_foreign = scope["method"] == "POST" and not _is_of_own_site(scope)
             return problem(HTTPStatus.FORBIDDEN, _FOREIGN) if is_foreign else None
         try:
             caller = await to_thread.run_sync(self._find_caller, scope, limiter=self.lookups)
-        except StateError:
+        except (StateError, ServiceAwayError):
             detail = "Who asks cannot be looked up now."
             return problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, "Ask again later.")
         except RequestRefusedError as exc:

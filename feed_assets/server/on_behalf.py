@@ -1,6 +1,5 @@
 """On behalf of another: `doAs` of a request, for users whom the setting `server.proxy_users` allows it."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from http import HTTPStatus
 from urllib.parse import unquote_plus
@@ -12,7 +11,6 @@ from feed_assets.clock import open_clock
 from feed_assets.server.callers import Keeper, address_of
 from feed_assets.server.errors import RequestRefusedError
 from feed_assets.server.tokens import Tokens, is_name
-from feed_assets.setting_sections import ProxyUserSettings
 
 DO_AS = "doAs"
 _ANYBODY = "*"
@@ -28,39 +26,27 @@ def take_names(scope: Scope) -> list[str]:
 
 
 def ask_on_behalf(keeper: Keeper, asker: Principal, names: list[str], client: str) -> Principal:
-    """Return who is asked for. What is refused is in the audit.
+    """Return who is asked for, with the rights of that person, as far as who asks has them. What is refused is in the
+    audit. Who asks for himself asks as always.
 
     Raises:
         RequestRefusedError: it is no one name, or who asks may not ask on behalf of it.
         StateError: the state cannot be asked.
     """
-    if len(names) != 1 or not is_name(names[0]):
+    if len(names) != 1 or not is_name(name := names[0]):
         raise RequestRefusedError(HTTPStatus.BAD_REQUEST, f"{DO_AS} is one name, of whom it is asked for.")
-    now = open_clock(keeper.settings).now()
-    with keeper.database.read() as connection:
-        known = Tokens(connection).find_person(names[0], now)
-    found = decide_on_behalf(asker, known or Principal(name=names[0]), client, keeper.settings.server.proxy_users)
-    if isinstance(found, Principal):
-        return found
-    unknown = "" if known else " Nobody of this name has a valid token or is logged in, so that no group is known."
-    keeper.refusals.note(now, "do as", client, f"{found}{unknown}", author=asker.name)
-    raise RequestRefusedError(HTTPStatus.FORBIDDEN, f"{found}{unknown} The setting server.proxy_users says who may.")
-
-
-def decide_on_behalf(
-    asker: Principal, person: Principal, client: str, allowed: Mapping[str, ProxyUserSettings]
-) -> Principal | str:
-    """Return who is asked for, or why not: with the rights of that person, as far as who asks has them.
-
-    Who asks for himself asks as always.
-    """
-    if person.name == asker.name:
+    if name == asker.name:
         return asker
-    rule, address = allowed.get(asker.name), address_of(client)
-    if rule is None:
-        return f"{asker.name!r} may not ask on behalf of others."
-    if address is None or not any(address in each for each in rule.hosts):
-        return f"{asker.name!r} may not ask on behalf of others from {client}."
-    if {person.name, _ANYBODY}.isdisjoint(rule.users) and {*person.groups, _ANYBODY}.isdisjoint(rule.groups):
-        return f"{asker.name!r} may not ask on behalf of {person.name!r}."
-    return replace(person, may=tuple(each for each in asker.may if each in person.may), asked_by=asker.name)
+    with keeper.database.read() as connection:
+        known = Tokens(connection).find_person(name, open_clock(keeper.settings).now())
+    person, rule = known or Principal(name=name), keeper.settings.server.proxy_users.get(asker.name)
+    address, told = address_of(client), f"{asker.name!r} may not ask on behalf of "
+    if rule is None or address is None or not any(address in each for each in rule.hosts):
+        told += f"others from {client}." if rule else "others."
+    elif {name, _ANYBODY}.isdisjoint(rule.users) and {*person.groups, _ANYBODY}.isdisjoint(rule.groups):
+        nobody = " Nobody of this name has a valid token or is logged in, so that no group is known."
+        told += f"{name!r}.{'' if known else nobody}"
+    else:
+        return replace(person, may=tuple(each for each in asker.may if each in person.may), asked_by=asker.name)
+    keeper.note_refusal("do as", client, told, author=asker.name)
+    raise RequestRefusedError(HTTPStatus.FORBIDDEN, f"{told} The setting server.proxy_users says who may.")

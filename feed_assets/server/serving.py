@@ -18,11 +18,12 @@ from feed_assets.cli.render import say
 from feed_assets.clock import open_clock
 from feed_assets.command_lines import command_line
 from feed_assets.context.errors import ListenRefusedError
-from feed_assets.errors import describe_error
+from feed_assets.errors import SettingsError, describe_error
 from feed_assets.masking import mask_logs
 from feed_assets.server.application import build_application
 from feed_assets.server.callers import Keeper, is_loopback
 from feed_assets.server.guard import Guard
+from feed_assets.server.oidc import Issuer
 from feed_assets.server.problems import problem
 from feed_assets.server.records import Address
 from feed_assets.server.tokens import Tokens
@@ -41,10 +42,16 @@ def serve(settings: Settings, database: Database, address: Address, author: str)
 
     Raises:
         ListenRefusedError: it would not be safe, the port is taken, or the certificate cannot be read.
+        SettingsError: the issuer of the settings is none.
     """
     require_safe(settings, database, address)
+    issuer = Issuer(settings.oidc, settings.tried) if settings.oidc is not None else None
+    if issuer is not None and (fault := issuer.find_fault()) is not None:
+        if isinstance(fault, SettingsError):
+            raise fault
+        say(f"feed-assets: warning: {fault}", err=True)
     certificate = Certificate(address) if address.has_tls else None
-    keeper = Keeper(settings, database, address, author)
+    keeper = Keeper(settings, database, address, author, issuer)
     guard = Guard(build_application(settings, database), keeper)
     asked = f"asked by an IP address or as {', '.join(keeper.names)}"
     say(f"feed-assets: {asked}. Further names go into the setting server.hosts.", err=True)
@@ -64,7 +71,7 @@ def require_safe(settings: Settings, database: Database, address: Address) -> No
     now, of_server = open_clock(settings).now(), settings.server
     with database.read() as connection:
         has_token = any(each.is_valid(now) for each in Tokens(connection).all())
-    if not has_token and not (of_server.proxies and of_server.author_header):
+    if not has_token and not (of_server.proxies and of_server.author_header) and settings.oidc is None:
         reason = "others reach it, there is no valid token, and no proxy says who asks"
         next_step = f"Make a token: {command_line('token', 'create', 'reader', '--may', 'reads')}"
         raise ListenRefusedError(address=address.text, reason=reason, next_step=next_step)

@@ -5,9 +5,9 @@ import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from sqlalchemy import Column, Connection, Index
+from sqlalchemy import Column, Connection, Index, delete
 
 from feed_assets.access.principals import VIA, Principal
 from feed_assets.command_lines import command_line
@@ -26,12 +26,14 @@ from feed_assets.timing.dates import render_datetime
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,79}")  # loader, ann@example.com
 _BYTES = 32
+SESSION = timedelta(hours=10)
 _NOT_IN_NAMES = (",", VIA, "\N{REPLACEMENT CHARACTER}")  # two names, or bytes that are no UTF-8
 LONGEST_NAME = 200
 
 tokens = define_table(
     "fa_tokens",
     Column("name", Text, nullable=False),
+    Column("session_of", Text),
     Column("digest", Text, nullable=False),
     Column("may", Entries(str, Does), nullable=False),
     Column("groups", Entries(str, str)),
@@ -47,9 +49,12 @@ tokens = define_table(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """What is kept of a token, and `bearer`, the token itself, only as it is made."""
+    """What is kept of a token, and `bearer`, the token itself, only as it is made. That of a browser is a `session_of`
+    who has logged in by the issuer.
+    """
 
     name: str
+    session_of: str | None = None
     may: tuple[Does, ...]
     groups: tuple[str, ...] = ()
     until: datetime | None = None
@@ -68,7 +73,7 @@ class Token:
     @property
     def principal(self) -> Principal:
         """Its holder."""
-        return Principal(name=self.name, groups=frozenset(self.groups), may=self.may)
+        return Principal(name=self.session_of or self.name, groups=frozenset(self.groups), may=self.may)
 
     @property
     def sentence(self) -> str:
@@ -102,9 +107,11 @@ class Tokens(TableStore):
         return found if found is not None and found.is_valid(now) else None
 
     def find_person(self, name: str, now: datetime) -> Principal | None:
-        """Return what is proven of a person by a token of that name; None without one that lets in."""
-        token = _ROWS.find_one(self._connection, _ROWS.select.where(tokens.c.name == name))
-        return token.principal if token is not None and token.is_valid(now) else None
+        """Return what is proven of a person by the newest log-in, else by a token of that name; None without one."""
+        is_proof = (tokens.c.session_of == name) | (tokens.c.name == name) & tokens.c.session_of.is_(None)
+        found = _ROWS.find(self._connection, _ROWS.select.where(is_proof).order_by(tokens.c.created_at.desc()))
+        valid = [each for each in found if each.is_valid(now)]
+        return max(valid, key=lambda each: each.session_of is not None).principal if valid else None
 
     def all(self) -> list[Token]:
         """Return the newest token of each name."""
@@ -167,6 +174,33 @@ def create_token(
     return replace(made, bearer=token)
 
 
+def begin_session(database: Database, principal: Principal, client: str, now: datetime) -> str:
+    """Begin the session of a browser, and return its token."""
+    token = f"{TOKEN_PREFIX}{secrets.token_hex(_BYTES)}"
+    made = Token(
+        name=f"session-{_digest_of(token)[:16]}",
+        session_of=principal.name,
+        may=principal.may,
+        groups=tuple(sorted(principal.groups)),
+        until=now + SESSION,
+        author=principal.name,
+        created_at=now,
+        digest=_digest_of(token),
+    )
+    with database.begin() as connection:
+        _write(connection, made, "log in", principal.name, now, client)
+        connection.execute(delete(tokens).where(tokens.c.session_of.is_not(None), tokens.c.until <= now))
+    return token
+
+
+def end_session(database: Database, token: str, now: datetime) -> None:
+    """End the session of a browser, if the token is that of one."""
+    with database.begin() as connection:
+        found = Tokens(connection).find_valid(token, now)
+        if found is not None and (name := found.session_of) is not None:
+            _write(connection, replace(found, revoked_at=now, revoked_by=name), "log out", name, now)
+
+
 def revoke_token(database: Database, name: str, *, author: str, now: datetime, dry_run: bool) -> Token:
     """End a token: the next request with it is refused.
 
@@ -191,8 +225,9 @@ def _find_locked(connection: Connection, name: str) -> Token | None:
     return _ROWS.find_one(connection, _ROWS.select.where(tokens.c.name == name))
 
 
-def _write(connection: Connection, token: Token, action: str, author: str, now: datetime) -> None:
-    details = {"may": ", ".join(token.may)} | ({"groups": ", ".join(token.groups)} if token.groups else {})
+def _write(connection: Connection, token: Token, action: str, author: str, now: datetime, client: str = "") -> None:
+    details = {"from": client} if client else {}
+    details |= {"may": ", ".join(token.may)} | ({"groups": ", ".join(token.groups)} if token.groups else {})
     details |= {"until": render_datetime(token.until)} if token.until else {}
     target = f"token {token.name}"
     entry = AuditEntry(recorded_at=now, author=author, action=action, target=target, details=details)

@@ -9,7 +9,7 @@ import pytest
 from feed_assets.log.audit import Audit
 from feed_assets.operation import Does
 from feed_assets.server.application import build_application
-from feed_assets.server.callers import Keeper
+from feed_assets.server.callers import MOST_REFUSED, Keeper
 from feed_assets.server.guard import Guard
 from feed_assets.server.records import Address
 from feed_assets.server.tokens import create_token
@@ -99,13 +99,12 @@ def test_on_behalf_of_oneself_is_as_always_and_nobody_is_no_name(server: Server,
 
 
 def test_who_asks_without_end_does_not_fill_the_audit(server: Server, asker: Mapping[str, str]) -> None:
-    settings = Settings(server=server.server)
-    keeper = Keeper(settings, server.database, Address(), "ann")
-    for second in range(90):
-        keeper.refusals.note(NOW + timedelta(seconds=second), "do as", "127.0.0.1", "no")
+    keeper = Keeper(Settings(server=server.server), server.database, Address(), "ann")
+    for _ in range(MOST_REFUSED + 9):
+        keeper.note_refusal("do as", "127.0.0.1", "no")
     with server.database.read() as connection:
         found = [each for each in Audit(connection).newest(200) if each.action == "do as"]
-    assert len(found) == 60
+    assert len(found) == MOST_REFUSED
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ class ReceiverError(DeliveryError):
     """A receiver of the settings is wrong."""
 
     def __init__(self, *, name: str, reason: str, next_step: str) -> None:
+        self.reason, self.next_step = reason, next_step
         super().__init__(f"receiver {name!r}: {reason}. {next_step}")
 
 

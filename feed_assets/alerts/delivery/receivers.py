@@ -123,7 +123,7 @@ def read_receivers(settings: Settings, plan: Plan, environ: Mapping[str, str] | 
     faults: dict[str, ReceiverError] = {}
     mail = settings.mail
     try:
-        mail = mail.model_copy(update={"password": _resolve("mail.password", mail.password, environ)})
+        mail = mail.model_copy(update={"password": resolve_references("mail.password", mail.password, environ)})
     except ReceiverError as exc:
         faults["mail"] = exc
     remember_credentials(mail.model_dump(mode="json"), environ)
@@ -143,11 +143,11 @@ def read_receivers(settings: Settings, plan: Plan, environ: Mapping[str, str] | 
 def _read_setting(
     name: str, found: ReceiverSettings, plan: Plan, mail: MailSettings, environ: Mapping[str, str]
 ) -> list[Receiver]:
-    address = _resolve(f"notify.{name}.url", found.url, environ) or ""
+    address = resolve_references(f"notify.{name}.url", found.url, environ) or ""
     fault = find_fault(found.channel, address)
     if fault is not None:
         raise ReceiverError(name=name, reason=fault, next_step=f"Correct notify.{name}.url in the settings.")
-    secret = _resolve(f"notify.{name}.secret", found.secret, environ)
+    secret = resolve_references(f"notify.{name}.secret", found.secret, environ)
     _hide(found.channel, address, secret)
     addresses = split_addresses(address) if found.channel is Channel.EMAIL else (address,)
     receiver = Receiver(
@@ -206,7 +206,7 @@ def _with_tags(facts: Mapping[EntityKey, EntityFacts], wanted: Mapping[str, str]
     return frozenset(key for key, found in facts.items() if has_tags(found))
 
 
-def _resolve(setting: str, text: str | None, environ: Mapping[str, str]) -> str | None:
+def resolve_references(setting: str, text: str | None, environ: Mapping[str, str]) -> str | None:
     """Return a text with the values of the variables that it names."""
 
     def value_of(found: re.Match[str]) -> str:

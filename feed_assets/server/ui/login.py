@@ -1,8 +1,15 @@
-"""Who looks at pages with a browser: a token is given once, and kept in a cookie that counts for pages only."""
+"""Who looks at pages with a browser: a token is given once, or an issuer says who it is. A cookie that counts for pages
+only has the token, or that of the session.
+"""
 
+import hmac
 import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
-from urllib.parse import unquote
+from typing import Literal
+from urllib.parse import quote, unquote, urlencode
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -10,18 +17,25 @@ from starlette.types import Scope
 
 from feed_assets.server.callers import is_loopback
 from feed_assets.server.errors import RequestRefusedError
-from feed_assets.server.tokens import Tokens
+from feed_assets.server.oidc import Issuer, derive, refused
+from feed_assets.server.tokens import SESSION, Tokens, begin_session, end_session
 from feed_assets.server.ui.addresses import FILES, HOME, OPERATIONS
 from feed_assets.server.ui.records import COOKIE, Asked, View
 from feed_assets.sql.errors import StateError
 
 LOGIN, LOGOUT = f"{HOME}/login", f"{HOME}/logout"
-OPEN = (LOGIN, LOGOUT, *FILES)
+AT_ISSUER, RETURNED = f"{LOGIN}/issuer", f"{LOGIN}/callback"
+"""From where a browser is led to the issuer, and where the issuer leads it back."""
+OPEN = (LOGIN, LOGOUT, AT_ISSUER, RETURNED, *FILES)
 """What a browser is shown without knowing who asks."""
 _KEPT_SECONDS = 30 * 86_400
+_LOG_IN_COOKIE, _LOG_IN_SECONDS = "feed-assets-log-in", 600
+"""What a browser keeps until the issuer has led it back: a secret of this log-in, and where it leads on."""
 _PATHS = (HOME, OPERATIONS)
 """To what is there or below a browser sends its cookie."""
 _OWN = re.compile(rf"(?:{'|'.join(_PATHS)})(?:[/?][^\\\s]*)?")  # /ui/feed/clicks?x=1, but neither //host nor /uix
+_SameSite = Literal["lax", "strict"]
+_Cookie = tuple[str, str, int]
 _ACTING = (LOGIN, LOGOUT, f"{HOME}/do/")
 
 
@@ -68,31 +82,98 @@ def query_of(scope: Scope) -> str:
 
 
 def show_login(asked: Asked) -> View:
-    """Ask for a token."""
-    return View(template="login.html", title="Log in", parts={"next": lead_on(asked.one("next")), "is_wrong": False})
+    """Ask for a token, or lead to the issuer."""
+    return _ask_again(asked, lead_on(asked.one("next")), "", HTTPStatus.OK)
 
 
 def log_in(asked: Asked) -> View | Response:
     """Keep a valid token in a cookie, and lead on."""
     token, address = asked.one("token").strip(), lead_on(asked.one("next"))
-    try:
-        with asked.door.database.read() as connection:
-            found = Tokens(connection).find_valid(token, asked.now)
-    except StateError:  # everybody may ask, and its text names the database
-        raise RequestRefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "Who asks cannot be looked up now.") from None
+    with _for_everybody(), asked.door.database.read() as connection:
+        found = Tokens(connection).find_valid(token, asked.now)
     if found is None:
-        parts = {"next": address, "is_wrong": True}
-        return View(template="login.html", title="Log in", parts=parts, status=HTTPStatus.UNAUTHORIZED)
-    url, response = asked.request.url, RedirectResponse(address, HTTPStatus.SEE_OTHER)
-    is_plain = is_loopback(url.hostname or "") or asked.state.get("insecure", False)
-    is_secure = url.scheme == "https" or not is_plain  # a proxy may have taken the TLS away
-    for path in _PATHS:
-        response.set_cookie(COOKIE, token, _KEPT_SECONDS, path=path, secure=is_secure, httponly=True, samesite="strict")
+        return _ask_again(asked, address, "This token is not valid.")
+    response = RedirectResponse(address, HTTPStatus.SEE_OTHER)
+    _keep(response, asked, (COOKIE, token, _KEPT_SECONDS), *_PATHS, samesite="strict")
     return response
 
 
-def log_out(_: Asked) -> Response:
-    """Forget the cookie."""
+def lead_to_issuer(asked: Asked) -> Response:
+    """Let a browser log in at the issuer. Raises ServiceAwayError if it is away."""
+    issuer, secret = _require_issuer(asked), secrets.token_hex(32)
+    response = RedirectResponse(issuer.find_address(_find_return(asked), secret), HTTPStatus.SEE_OTHER)
+    kept = f"{secret}.{quote(lead_on(asked.one('next')), safe='')}"
+    _keep(response, asked, (_LOG_IN_COOKIE, kept, _LOG_IN_SECONDS), LOGIN)
+    return response
+
+
+def end_log_in(asked: Asked) -> View | Response:
+    """Begin the session of who was led back by the issuer, and lead on."""
+    issuer, request = _require_issuer(asked), asked.request
+    secret, _, address = request.cookies.get(_LOG_IN_COOKIE, "").partition(".")
+    address, client = lead_on(unquote(address)), request.client.host if request.client else ""
+    try:
+        if not secret or not hmac.compare_digest(asked.one("state").encode(), derive(secret, "state").encode()):
+            raise refused("this browser has not asked for it")
+        if fault := asked.one("error"):
+            raise refused(f"the issuer says {fault[:60]!r}")
+        principal = issuer.redeem(_find_return(asked), asked.one("code"), secret)
+    except RequestRefusedError as exc:
+        with _for_everybody():
+            asked.state["keeper"].note_refusal("log in", client, str(exc))
+        return _ask_again(asked, address, str(exc))
+    with _for_everybody():
+        token = begin_session(asked.door.database, principal, client, asked.now)
+    response = RedirectResponse(address, HTTPStatus.SEE_OTHER)
+    _keep(response, asked, (COOKIE, token, int(SESSION.total_seconds())), *_PATHS)
+    response.delete_cookie(_LOG_IN_COOKIE, path=LOGIN, httponly=True)
+    return response
+
+
+@contextmanager
+def _for_everybody() -> Iterator[None]:
+    """Everybody may ask, and the text of the error names the database."""
+    try:
+        yield
+    except StateError:
+        raise RequestRefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "Who asks cannot be looked up now.") from None
+
+
+def _ask_again(asked: Asked, address: str, wrong: str, status: HTTPStatus = HTTPStatus.UNAUTHORIZED) -> View:
+    keeper = asked.state.get("keeper")
+    host = keeper.issuer.host if keeper is not None and keeper.issuer is not None else None
+    at_issuer = f"{AT_ISSUER}?{urlencode({'next': address})}"
+    parts = {"next": address, "wrong": wrong, "issuer": host, "at_issuer": at_issuer}
+    return View(template="login.html", title="Log in", parts=parts, status=status)
+
+
+def _require_issuer(asked: Asked) -> Issuer:
+    keeper = asked.state.get("keeper")
+    if keeper is None or keeper.issuer is None:
+        raise RequestRefusedError(HTTPStatus.NOT_FOUND, "This server has no issuer. The setting oidc names one.")
+    issuer: Issuer = keeper.issuer
+    return issuer
+
+
+def _find_return(asked: Asked) -> str:
+    """Return where the issuer leads back: below the setting `server.url`, or as the server was asked."""
+    return f"{(asked.door.settings.server.url or str(asked.request.base_url)).rstrip('/')}{RETURNED}"
+
+
+def _keep(response: Response, asked: Asked, cookie: _Cookie, *paths: str, samesite: _SameSite = "lax") -> None:
+    """Let the browser keep a cookie: its name, value and seconds. Who is led back by the issuer brings a lax one."""
+    url, keeper = asked.request.url, asked.state.get("keeper")
+    is_plain = is_loopback(url.hostname or "") or (keeper is not None and keeper.address.insecure)
+    is_secure = url.scheme == "https" or not is_plain  # a proxy may have taken the TLS away
+    for path in paths:
+        response.set_cookie(*cookie, path=path, secure=is_secure, httponly=True, samesite=samesite)
+
+
+def log_out(asked: Asked) -> Response:
+    """Forget the cookie, and end the session."""
+    if token := asked.request.cookies.get(COOKIE):
+        with _for_everybody():
+            end_session(asked.door.database, token, asked.now)
     response = RedirectResponse(LOGIN, HTTPStatus.SEE_OTHER)
     for path in _PATHS:
         response.delete_cookie(COOKIE, path=path, httponly=True, samesite="strict")

@@ -10,6 +10,8 @@ PAGES = (
     Page(login.LOGIN, login.show_login),
     Page(login.LOGIN, login.log_in, "POST"),
     Page(login.LOGOUT, login.log_out, "POST"),
+    Page(login.AT_ISSUER, login.lead_to_issuer),
+    Page(login.RETURNED, login.end_log_in),
     Page(f"{HOME}/search", catalog.show_search),
     Page(f"{HOME}/keys", catalog.show_keys),
     Page(f"{HOME}/keys/{{key}}", catalog.show_key),
