@@ -155,6 +155,17 @@ def reads(kind: str, name: str) -> bool:
     return rights is None or rights.reads(kind, name)
 
 
+def find_hidden() -> Mapping[EntityKey, AclRecord]:
+    """Return the declared entities that who asks may not read; none if nothing is refused."""
+    return EMPTY if (rights := _rights.get()) is None else rights.hidden
+
+
+def require_reads(keys: Iterable[EntityKey]) -> None:
+    """Require that who asks may read all entities. Raises AccessRefusedError."""
+    if (rights := _rights.get()) is not None:
+        rights.require((key, Needs.KNOWN) for key in keys)
+
+
 def require_acts(keys: Iterable[EntityKey], *, everything: bool = False) -> None:
     """Require that who asks may act on all entities that were selected, or on `everything`.
 

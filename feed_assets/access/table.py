@@ -4,11 +4,13 @@ It follows from what an operation does; here is what does not. What acts and nam
 it asks for what it selects (`require_acts`). What is declared is asked where definitions are changed.
 """
 
+import re
 from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from feed_assets.access.rights import Needs, find_rights
+from feed_assets.access.rights import Needs, find_hidden, find_rights, reads
 from feed_assets.entities.common import Kind
 from feed_assets.issues import EntityKey
 from feed_assets.operation import Does, Operation, Parameter
@@ -47,6 +49,11 @@ SELECTS = frozenset(
 
 _SELECTION = (Kind.CLUSTER,)
 """By these, something else is selected."""
+_WHOLE = frozenset({"export-falcon", "metadata export"})
+"""They give everything, if no entity is named."""
+_CAUSES = frozenset({"entity dependency", "instance dependency", "instance triage", "lineage", "plan", "why"})
+"""Groups and operations that say what hangs together."""
+_TARGET = re.compile(r"(cluster|datasource|feed|process)[ /]'?([^'/ ]+)")  # feed 'clicks', feed/clicks/column/user
 _ONLY_READ = frozenset({("entity clone", "name"), ("metadata copy", "entity")})
 """Entities that what changes others only reads."""
 
@@ -55,6 +62,8 @@ def find_need(operation: Operation, given: Mapping[str, Any]) -> Needs:
     """Return what an operation needs: of `OWNER`, for each entity that it names or selects."""
     if given.get("switch") == "status":
         return Needs.KNOWN
+    if given.get("namespace"):  # entities of other projects say nothing here
+        return Needs.SUPERUSER
     return OF_OPERATIONS.get(operation.name, OF_DOES[operation.does])
 
 
@@ -75,7 +84,46 @@ def require_rights(operation: Operation, given: Mapping[str, Any]) -> None:
     acts = operation.does in (Does.NOTIFIES, Does.ACTS) and need is Needs.OWNER
     if acts and operation.name not in SELECTS and not any(needs is Needs.OWNER for _, needs in named):
         need = Needs.SUPERUSER
+    if operation.name in _WHOLE and not named and rights.hidden:
+        need = Needs.SUPERUSER
     rights.require(named, need)
+
+
+def leave_out(operation: Operation, result: Any) -> Any:
+    """Return the result of a question without the rows about what who asks may not read. Causes stay, without names."""
+    hidden, rows = find_hidden(), operation.rows
+    if not hidden or operation.does is not Does.READS or operation.group in _CAUSES or operation.name in _CAUSES:
+        return result
+    if isinstance(result, tuple):
+        return tuple(filter(_is_read, result))
+    names = [each.name for each in fields(result)] if is_dataclass(result) else []
+    at = next((each for each in (rows, "items") if each in names), "")
+    found = getattr(result, at, None)
+    if not isinstance(found, tuple) or len(kept := tuple(filter(_is_read, found))) == len(found):
+        return result
+    total = {"total": result.total - len(found) + len(kept)} if "total" in names and type(result.total) is int else {}
+    return replace(result, **{at: kept}, **total)
+
+
+def _is_read(row: Any) -> bool:
+    return all(reads(*key) for key in _iter_named(row))
+
+
+def _iter_named(row: Any) -> Iterator[EntityKey]:
+    """Yield the entities that a row is about, by its kind and name, feed, process, entity or target."""
+    kind = getattr(row, "kind", None)
+    for name in filter(None, (getattr(row, "name", None), getattr(row, "entity", None))):
+        if kind in list(Kind) and isinstance(name, str):
+            yield str(kind), name
+        elif isinstance(name, str) and "/" in name:
+            yield from keys_at(name)
+    for each in (Kind.FEED, Kind.PROCESS):
+        if isinstance(name := getattr(row, each.value, None), str):
+            yield each.value, name
+    if isinstance(target := getattr(row, "target", None), str) and (said := _TARGET.match(target)) is not None:
+        yield said[1], said[2]
+    if (payload := getattr(row, "payload", None)) is not None:
+        yield from _iter_named(payload)
 
 
 def find_named(operation: Operation, given: Mapping[str, Any], need: Needs) -> Iterator[tuple[EntityKey, Needs]]:

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Literal, get_origin
 import click
 
 from feed_assets.access.rights import require_local
-from feed_assets.access.table import require_rights
+from feed_assets.access.table import leave_out, require_rights
 from feed_assets.cli import options, state
 from feed_assets.cli.door import find_door
 from feed_assets.cli.exit_codes import DIFFERENT, FAILED
@@ -164,7 +164,7 @@ def _call(operation: Operation, context: Any, given: dict[str, Any]) -> object:
         from feed_assets.context.safe_mode import require_allowed
 
         require_allowed(context.database, operation)
-    return operation.function(*[context] if operation.context else [], **given)
+    return leave_out(operation, operation.function(*[context] if operation.context else [], **given))
 
 
 def _show_nothing(name: str, settled: int, total: int) -> None:

@@ -55,11 +55,14 @@ def safemode(
 )
 def audit(database: "Database", *, limit: Limit = 50) -> "Page[AuditEntry]":
     """Show who changed what and when, newest first."""
+    from feed_assets.access.rights import find_hidden
+    from feed_assets.entities.common import label_of
     from feed_assets.log.audit import Audit
 
+    hidden = [text for key in find_hidden() for text in (label_of(key), "/".join(key))]
     with database.read() as connection:
         found = Audit(connection)
-        return Page(items=tuple(found.newest(limit)), total=found.count(limit), what="entries")
+        return Page(items=tuple(found.newest(limit, hidden)), total=found.count(limit, hidden), what="entries")
 
 
 @operation(

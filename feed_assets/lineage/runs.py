@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from feed_assets.access.rights import require_reads
 from feed_assets.catalog.run_metadata import Facts
 from feed_assets.catalog.store import MetadataStore
 from feed_assets.context.errors import InstanceQueryError
@@ -115,6 +116,7 @@ def find_run_then(context: OperationContext, run: str, limit: int = 50) -> RunTh
     run_id = find_run(run) or run
     with context.read() as connection:
         attempts = Attempts(connection).of_run(run_id)
+        require_reads(("process", each.key.process) for each in attempts)
         if not attempts:
             next_step = "Name one that has: lists of instances have a column run."
             raise InstanceQueryError(

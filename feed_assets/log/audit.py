@@ -1,10 +1,10 @@
 """Store who did what and when: one row for each command that changes something, never changed."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from itertools import takewhile
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import ColumnElement, delete, func, insert, or_, select
 
 from feed_assets.log.definitions.records import AuditEntry
 from feed_assets.log.tables import audit
@@ -31,13 +31,15 @@ class Audit(TableStore):
             self._connection.execute(insert(audit), rows)
         return last + len(entries)
 
-    def newest(self, limit: int) -> list[AuditEntry]:
-        """Return the newest entries, newest first."""
-        return _ROWS.find(self._connection, _ROWS.select.order_by(_T.seq.desc()).limit(limit))
+    def newest(self, limit: int, without: Collection[str] = ()) -> list[AuditEntry]:
+        """Return the newest entries, newest first, but for those about some targets."""
+        return _ROWS.find(
+            self._connection, _ROWS.select.where(*_is_other(without)).order_by(_T.seq.desc()).limit(limit)
+        )
 
-    def count(self, end: int) -> int:
+    def count(self, end: int, without: Collection[str] = ()) -> int:
         """Return how many entries there are (see `count_rows`)."""
-        return count_rows(self._connection, select(_T.seq), end)
+        return count_rows(self._connection, select(_T.seq).where(*_is_other(without)), end)
 
     def find_old(self, before: datetime, as_of: datetime, limit: int) -> list[int]:
         """Return at most `limit` numbers from the beginning, of entries that are older than `before`; never the newest,
@@ -53,3 +55,7 @@ class Audit(TableStore):
         if found:
             self._connection.execute(delete(audit).where(_T.seq <= found[-1], _T.recorded_at < before))
         return len(found)
+
+
+def _is_other(targets: Collection[str]) -> list[ColumnElement[bool]]:
+    return [or_(_T.target.is_(None), _T.target.not_in(sorted(targets)))] if targets else []

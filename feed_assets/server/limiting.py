@@ -1,7 +1,6 @@
 """What somebody may not read has no name in any answer: no cause is left out, and none is told."""
 
 import re
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,7 +12,7 @@ from feed_assets.access.records import AclRecord
 from feed_assets.access.rights import Rights, describe_hidden
 from feed_assets.errors import FeedAssetsError
 from feed_assets.server.answers import refuse
-from feed_assets.server.routes import DOCUMENT, HEALTH, PAGE
+from feed_assets.server.routes import DOCUMENT, HEALTH, METRICS, PAGE
 from feed_assets.server.ui.addresses import FILES
 
 _OPEN = (HEALTH, DOCUMENT, PAGE, *FILES)
@@ -51,7 +50,7 @@ class Limiting:
                 return
             body.extend(message.get("body", b""))
             if not message.get("more_body"):
-                told = redact(bytes(body), rights)
+                told = redact(bytes(body), rights, by_line=scope["path"] == METRICS)
                 headers = [(name, redact(value, rights)) for name, value in start[0]["headers"] if name != _LENGTH]
                 await send({**start[0], "headers": [*headers, (_LENGTH, str(len(told)).encode())]})
                 await send({"type": "http.response.body", "body": told})
@@ -59,22 +58,26 @@ class Limiting:
         await self.app(scope, receive, tell if rights.hidden else send)
 
 
-def redact(content: bytes, rights: Rights) -> bytes:
-    """Return a text without the names of what is hidden."""
+def redact(content: bytes, rights: Rights, *, by_line: bool = False) -> bytes:
+    """Return a text without the names of what is hidden; `by_line` without the lines that have them."""
     hidden = rights.hidden
     shared = {name for _, name in rights.declared.keys() - hidden.keys()}
     said = {name: _call(acl) for (_, name), acl in hidden.items()}
     alone = sorted(said.keys() - shared, key=len, reverse=True)
-    by_kind = defaultdict[str, list[str]](list)
-    for kind, name in hidden:
-        if name in shared:
-            by_kind[kind].append(name)
-    forms = [rf"(?<![\w<-])(?<!</)(?<!\"kind\": \")({'|'.join(alone)})(?![\w-])(?!\": )"] if alone else []
-    quote = r"(?:'|&#39;|/|\", \"name\": \")"
-    forms += [rf"(?<={kind})(?: ?{quote})({'|'.join(names)})(?![\w-])" for kind, names in by_kind.items()]
+    quote = "(?:'|&#39;)"
+    forms = [rf"()(?<![\w<-])(?<!</)(?<!\"kind\": \")({'|'.join(alone)})(?![\w-])(?!\": )"] if alone else []
+    for kind in {kind for kind, _ in hidden}:
+        names = "|".join(name for of, name in hidden if of == kind)
+        some = "|".join(name for of, name in hidden if of == kind and name in shared)
+        forms.insert(0, rf"()\b{kind} {quote}({names}){quote}")
+        before = rf"\b{kind}/|\"{kind}\": \"|\"kind\": \"{kind}\",\s+\"name\": \""
+        forms += [rf"({before})({some})(?![\w-])"] if some else []
     text = content.decode("utf-8", "surrogateescape")
+    if by_line:
+        is_told = re.compile("|".join(forms)).search
+        return "".join(each for each in text.splitlines(keepends=True) if not is_told(each)).encode()
     for form in forms:
-        text = re.sub(form, lambda found: found[0].removesuffix(found[1]) + said[found[1]], text)
+        text = re.sub(form, lambda found: found[1] + said[found[2]], text)
     return text.encode("utf-8", "surrogateescape")
 
 

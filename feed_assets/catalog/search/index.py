@@ -27,6 +27,7 @@ from sqlalchemy import (
     union_all,
 )
 
+from feed_assets.access.rights import find_hidden
 from feed_assets.catalog.search.records import (
     PROPERTIES_FIELD,
     Comparison,
@@ -44,6 +45,8 @@ from feed_assets.entities.metadata import MetadataKind, Scope
 from feed_assets.sql.rows import TableStore
 
 LIMIT, OFFSET, KINDS, ENTITIES = "page_limit", "page_offset", "of_kinds", "of_entities"
+_WITHOUT = "without"
+_CHUNK = 200
 
 _E = metadata_entities.c
 _M = entity_metadata.c
@@ -70,10 +73,12 @@ def find_shape(chosen: SearchFilter) -> Search:
             terms=tuple(_shape_of(term, words) for term in chosen.terms),
             kinds=(KINDS,) if chosen.kinds else (),
             after=Position(_AFTER, 0) if chosen.after is not None else None,
+            without=(0,) if chosen.without else (),
         ),
         {
             **words.values,
             **({KINDS: sorted(chosen.kinds)} if chosen.kinds else {}),
+            **({_WITHOUT: chosen.without} if chosen.without else {}),
             **({_AFTER: chosen.after.value, _AFTER_ENTITY: chosen.after.entity} if chosen.after is not None else {}),
         },
     )
@@ -141,6 +146,8 @@ def _select(shape: SearchFilter) -> Select[Any]:
     conditions: list[ColumnElement[bool]] = []
     if shape.kinds:
         conditions.append(_E.kind.in_(bindparam(KINDS, expanding=True)))
+    if shape.without:
+        conditions.append(_E.id.not_in(bindparam(_WITHOUT, expanding=True)))
     if not shape.shows_hidden:
         conditions.append(_E.hidden.is_(False))
     if shape.order is not None and shape.after is not None:
@@ -245,10 +252,19 @@ class SearchIndex(TableStore):
         shape, words = find_shape(replace(chosen, after=None))
         return self._connection.scalar(build_count(shape), words) or 0
 
+    def find_unread(self) -> tuple[int, ...]:
+        """Return the numbers of what who asks may not read: of hidden entities, and of all that is below them."""
+        paths, found = sorted("/".join(key) for key in find_hidden()), list[int]()
+        for at in range(0, len(paths), _CHUNK):
+            some = paths[at : at + _CHUNK]
+            below = (_E.path.between(f"{path}/", f"{path}/{LAST}") for path in some)
+            found += self._connection.scalars(select(_E.id).where(or_(_E.path.in_(some), *below)))
+        return tuple(found)
+
     def near(self, word: str) -> list[str]:
         """Return words of the index that are close to one, and begin as it does; it looks at `_NEIGHBOURS` of them."""
         beginning = word[:_SURE]
-        statement = select(_T.token).distinct().where(_T.token.between(beginning, beginning + LAST), _IS_SHOWN)
+        statement = select(_T.token).distinct().where(_T.token.between(beginning, beginning + LAST), self._is_shown())
         known = self._connection.scalars(statement.order_by(_T.token).limit(_NEIGHBOURS))
         return get_close_matches(word, known.all(), n=2, cutoff=0.75)
 
@@ -266,7 +282,7 @@ class SearchIndex(TableStore):
         are not counted.
         """
         in_range = _T.token.between(beginning, beginning + LAST) if beginning else true()
-        is_key = and_(_T.field == PROPERTIES_FIELD, in_range, is_in(scope), _IS_SHOWN)
+        is_key = and_(_T.field == PROPERTIES_FIELD, in_range, is_in(scope), self._is_shown())
         statement = select(_T.token, func.count(_T.entity.distinct())).where(is_key)
         rows = self._connection.execute(statement.group_by(_T.token).order_by(_T.token).limit(limit))
         return [PropertyName(name=name, entities=count) for name, count in rows]
@@ -275,7 +291,7 @@ class SearchIndex(TableStore):
         """Return the values of a property, those of most entities first, with their number and the paths of some. The
         key is in small letters; hidden entities are left out.
         """
-        said = _said_of(key, scope)
+        said = _said_of(key, scope, self.find_unread())
         count: ColumnElement[int] = func.count()
         counts = select(said.c.value, count).group_by(said.c.value).order_by(count.desc(), said.c.value).limit(limit)
         found: dict[str, tuple[int, list[str]]] = {value: (n, []) for value, n in self._connection.execute(counts)}
@@ -288,16 +304,18 @@ class SearchIndex(TableStore):
 
     def count_values(self, key: str, scope: Scope | None) -> tuple[int, int]:
         """Return how many entities have a property, and how many values it has."""
-        said = _said_of(key, scope)
+        said = _said_of(key, scope, self.find_unread())
         entities, values = func.count(said.c.path.distinct()), func.count(said.c.value.distinct())
         found, different = self._connection.execute(select(entities, values)).one()
         return found, different
 
+    def _is_shown(self) -> ColumnElement[bool]:
+        unread = self.find_unread()
+        is_shown = _T.entity.not_in(select(_E.id).where(_E.hidden))
+        return and_(is_shown, _T.entity.not_in(unread)) if unread else is_shown
 
-_IS_SHOWN = _T.entity.not_in(select(_E.id).where(_E.hidden))
 
-
-def _said_of(key: str, scope: Scope | None) -> Subquery:
+def _said_of(key: str, scope: Scope | None, unread: Collection[int] = ()) -> Subquery:
     """Return the values and paths of the entities that have a property."""
     is_said = and_(
         _M.entity == _T.entity,
@@ -308,4 +326,5 @@ def _said_of(key: str, scope: Scope | None) -> Subquery:
     said = select(_M.value, _E.path).select_from(search_tokens).join(entity_metadata, is_said)
     said = said.join(metadata_entities, _E.id == _T.entity)
     is_key = and_(_T.token == key, _T.field == PROPERTIES_FIELD, is_in(scope), _E.hidden.is_(False))
+    is_key = and_(is_key, _E.id.not_in(unread)) if unread else is_key
     return said.where(is_key).distinct().subquery("said")

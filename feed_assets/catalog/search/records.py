@@ -101,7 +101,7 @@ class Position(NamedTuple):
 class SearchFilter:
     """What is looked for: entities that meet any of the `terms` and all that are required, of some `kinds`; all without
     terms and kinds. A `scope` limits where terms are met, or without terms to what it describes. `after` needs an
-    order.
+    order. `without` are the numbers of entities that are left out.
     """
 
     terms: tuple[Term, ...]
@@ -110,6 +110,7 @@ class SearchFilter:
     shows_hidden: bool = False
     order: SearchOrder | None = None
     after: Position | None = None
+    without: tuple[int, ...] = ()
 
 
 class Hit(NamedTuple):

@@ -169,7 +169,7 @@ def search(database: Database | None, query: SearchQuery) -> SearchPage:
         return SearchPage(results=(), total=0, offset=start.offset, limit=start.limit, cursors=())
     with database.read() as connection:
         index, store = SearchIndex(connection), MetadataStore(connection)
-        chosen = replace(chosen, kinds=store.require_kinds(query.kinds))
+        chosen = replace(chosen, kinds=store.require_kinds(query.kinds), without=index.find_unread())
         wanted = start.limit * (query.cursors + 1) + 1
         found = index.find(chosen, wanted, 0 if start.after else start.offset)
         hits = found[: start.limit]

@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from feed_assets.access.rights import require_acts
+from feed_assets.access.rights import find_hidden, require_acts, require_reads
 from feed_assets.command_lines import command_line
 from feed_assets.context.errors import PlanOutdatedError, VerbRefusedError
 from feed_assets.definitions.contents import StoredJob
@@ -191,12 +191,14 @@ def list_jobs(context: EntityContext, extension: str | None = None) -> tuple[Sho
     """Return the jobs of an extension, by default of all, by name."""
     loaded, progress = context.load(), context.progress()
     found = [each for _, each in sorted(loaded.jobs.items()) if extension in (None, each.job.extension)]
+    found = [each for each in found if find_hidden().keys().isdisjoint(each.keys)]
     return tuple(_show(context, loaded, progress, each) for each in found)
 
 
 def show_job(context: EntityContext, name: str) -> ShownJob:
     """Return a job. Raises VerbRefusedError if there is none."""
     loaded = context.load()
+    require_reads(_get(loaded, name).keys)
     return _show(context, loaded, context.progress(), _get(loaded, name))
 
 

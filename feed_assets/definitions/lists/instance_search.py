@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from sqlalchemy import Connection
 
+from feed_assets.access.rights import reads
 from feed_assets.context.consolidation import PAGE, Result
 from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.definitions.lists.listing import SaidTags, has_words, is_subsequence
@@ -102,7 +103,7 @@ def _first_rows(
 def _candidates(context: OperationContext, query: SearchQuery) -> Iterator[tuple[Kind, FeedRecord | ProcessRecord]]:
     for kind in sorted(set(query.kinds or SCHEDULABLE)):
         for (name, _), record in sorted(context.records(kind).items()):
-            if is_subsequence(query.name_sequence, name):
+            if is_subsequence(query.name_sequence, name) and reads(kind, name):
                 yield kind, record
 
 

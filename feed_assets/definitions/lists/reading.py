@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
+from feed_assets.access.rights import find_hidden
 from feed_assets.command_lines import command_line
 from feed_assets.context.errors import VerbRefusedError
 from feed_assets.definitions.folder import find_entity, find_version_entity
@@ -104,9 +105,9 @@ def find_page(
 ) -> EntityPage:
     """Return one page of the entities that match a query; see `list_entities`."""
     loaded = context.load()
-    require_values(query, loaded.bundle.bundle.entities)
+    require_values(query, _readable(loaded))
     status_of, tags_of = _status_of(context, loaded), _tags_of(context)
-    return list_entities(loaded.bundle.bundle.entities, query, status_of, tags_of, kinds=kinds, fields=fields)
+    return list_entities(_readable(loaded), query, status_of, tags_of, kinds=kinds, fields=fields)
 
 
 def summarize(
@@ -145,11 +146,11 @@ def summarize(
     loaded = context.load()
     cluster = find_cluster(loaded, cluster)
     get_declared(loaded, Kind.CLUSTER, cluster)
-    require_values(query, loaded.bundle.bundle.entities)
+    require_values(query, _readable(loaded))
     status_of = _status_of(context, loaded)
     on_cluster = [
         entity
-        for entity in loaded.bundle.bundle.entities
+        for entity in _readable(loaded)
         if isinstance(entity, Feed | Process) and entity.kind is kind and cluster in entity.clusters
     ]
     found = select_entities(on_cluster, query, status_of, _tags_of(context), kinds=(kind,))
@@ -166,6 +167,11 @@ def summarize(
     return EntitySummary(
         items=items, total=len(found), offset=query.page.start, what="entities", more=PAGES, cluster=cluster
     )
+
+
+def _readable(loaded: Loaded) -> Sequence[AnyEntity]:
+    entities, hidden = loaded.bundle.bundle.entities, find_hidden()
+    return [each for each in entities if each.key not in hidden] if hidden else entities
 
 
 def find_cluster(loaded: Loaded, cluster: str | None, process: str = "") -> str:

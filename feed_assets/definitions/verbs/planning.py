@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from sqlalchemy import Connection
 
+from feed_assets.access.rights import find_hidden, reads
 from feed_assets.command_lines import command_line
 from feed_assets.context.errors import PlanOutdatedError, VerbRefusedError
 from feed_assets.context.safe_mode import require_mode, require_update_mode
@@ -104,6 +105,8 @@ class PlannedChanges:
     digest: str
     bundle_digest: str
     declared: Hidden[int]
+    unowned: Hidden[int] = 0
+    """How many entities have no `acl`, if that matters."""
     tells_difference: Hidden[bool] = False
 
     @property
@@ -129,8 +132,9 @@ class PlannedChanges:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The issues."""
-        return tuple(issue.line for issue in self.issues)
+        """The issues, and how many entities have no owner."""
+        unowned = f"entities without acl, which superusers alone may change: {self.unowned}"
+        return (*(issue.line for issue in self.issues), *([unowned] if self.unowned else []))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -381,15 +385,26 @@ def _planned(
         with context.database.read() as connection:
             issues = [*issues, *find_staying(connection, before, after, loaded.sources, frozenset(by_key))]
         issues = [*issues, *find_stranded(context, before, after, loaded.sources)]
+    unowned = sum(each.acl is None for each in after.entities) if context.settings.authorization != "off" else 0
     return PlannedChanges(
-        difference=difference,
+        difference=_without_unread(difference),
         issues=tuple(sorted(issues, key=order_of)),
+        unowned=unowned,
         edits=edits,
         keys=frozenset(by_key),
         digest=digest,
         bundle_digest=loaded.digest,
         declared=declared,
     )
+
+
+def _without_unread(difference: PlanDifference) -> PlanDifference:
+    """Return a difference without what is said of entities that who asks may not read."""
+    entities = (
+        each if reads(*each.key) else replace(each, fields=(), joined=(), left=(), source=None)
+        for each in difference.entities
+    )
+    return replace(difference, entities=tuple(entities)) if find_hidden() else difference
 
 
 def _recorded(context: EntityContext, loaded: Loaded) -> dict[EntityKey, AnyEntity]:

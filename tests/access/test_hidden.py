@@ -1,0 +1,164 @@
+"""What somebody may not read: left out of lists, without a name where it is a cause, in no answer of any kind."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from feed_assets.access.principals import Principal
+from feed_assets.access.records import NOBODYS, AclRecord
+from feed_assets.access.rights import Rights
+from feed_assets.operation_list import find_operation
+from feed_assets.server.aliases.records import Alias
+from feed_assets.server.aliases.table import ALIASES
+from feed_assets.server.limiting import redact
+from feed_assets.server.ui.records import Page
+from feed_assets.server.ui.table import PAGES
+from feed_assets.setting_sections import AccessSettings
+from tests.access.project import PEOPLE, START, Served, served
+from tests.access.test_matrix import OPERATIONS, fill
+from tests.cli.project import must
+
+HIDDEN = ("zqfeed", "zqtotals", "zqprocess", "zqsource")
+UNREAD = "an entity of ann and the group etl that you may not read"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """With metadata, messages and an audit of what is hidden."""
+    with pytest.MonkeyPatch.context() as patch, served(tmp_path_factory.mktemp("people"), patch) as found:
+        for name in ("zqfeed", "clicks"):
+            given = {"entity": f"feed/{name}", "properties": {"steward": f"{name}-s"}}
+            assert found.ask("ann", find_operation("metadata put"), given).status_code == 200
+        assert found.ask("ann", find_operation("entity suspend"), {"names": ["zqprocess"]}).status_code == 200
+        yield found
+
+
+def list_rows(server: Served, who: str, operation: str, rows: str, **given: str) -> tuple[list[dict[str, object]], int]:
+    answer = server.ask(who, find_operation(operation), given)
+    assert answer.status_code == 200, answer.text
+    document = answer.json()
+    assert not any(name in answer.text for name in HIDDEN) or who != "bob"
+    return document[rows], document["total"]
+
+
+@pytest.mark.parametrize(
+    ("operation", "rows", "given", "all_of_it", "of_bob"),
+    [
+        ("entity list", "entities", {}, 10, 6),
+        ("entity list", "entities", {"num_results": "2"}, 10, 6),
+        ("entity summary", "entities", {"kind": "feed"}, 5, 3),
+        ("search", "results", {"text": "steward:*"}, 2, 1),
+        ("keys list", "keys", {"beginning": "steward"}, 1, 1),
+        ("admin audit", "audit", {}, None, None),
+        ("admin messages", "messages", {"topic": "metadata"}, None, None),
+    ],
+)
+def test_lists_leave_out_what_is_hidden_and_totals_count_what_is_shown(
+    server: Served, operation: str, rows: str, given: dict[str, str], all_of_it: int | None, of_bob: int | None
+) -> None:
+    total = list_rows(server, "gus", operation, rows, **given)[1]
+    theirs, less = list_rows(server, "bob", operation, rows, **given)
+    assert all_of_it in (None, total)
+    assert of_bob in (None, less)
+    assert total > less or operation == "keys list"
+    assert len(theirs) == less or given.get("num_results")
+    assert list_rows(server, "super", operation, rows, **given)[1] >= total > 0
+
+
+def test_values_of_properties_count_what_is_shown(server: Served) -> None:
+    asked = find_operation("keys show"), {"key": "steward"}
+    assert [server.ask(who, *asked).json()["entities"] for who in ("ann", "bob")] == [2, 1]
+
+
+def test_a_cause_is_not_left_out_but_has_no_name(server: Served) -> None:
+    for operation, given in (
+        ("why", {"name": "counts", "instance": START}),
+        ("entity dependency", {"kind": "process", "name": "counts"}),
+        ("lineage group", {"kind": "cluster", "name": "here"}),
+        ("entity dependency", {"kind": "feed", "name": "clicks"}),
+    ):
+        told = {who: server.ask(who, find_operation(operation), given) for who in ("ann", "bob")}
+        assert {each.status_code for each in told.values()} == {200}, told["bob"].text
+        assert (UNREAD in told["bob"].text, UNREAD in told["ann"].text) == (True, False)
+        assert not any(name in told["bob"].text for name in HIDDEN)
+
+
+def test_no_answer_names_what_is_hidden(server: Served) -> None:
+    """Questions without an entity, and about those that everybody reads; pages; the paths of others; metrics."""
+    asked = [(each.path, fill(each, "none", "none")) for each in OPERATIONS if each.method == "GET"]
+    asked += [
+        (each.path, fill(each, kind, name))
+        for each in OPERATIONS
+        if each.method == "GET"
+        for kind, name in (("process", "counts"), ("feed", "clicks"), ("cluster", "here"))
+    ]
+    both: tuple[Page | Alias, ...] = (*PAGES, *ALIASES)
+    paths = [each.path for each in both if each.method == "GET"]
+    for kind, name in (("process", "counts"), ("feed", "clicks")):
+        for path in paths:
+            parts = {
+                "kind": kind,
+                "type": kind,
+                "name": name,
+                "entity": f"{kind}/{name}",
+                "ns": "default",
+                "key": "steward",
+            }
+            parts |= {"instance": START, "id": name, "dataset": name, "types": kind, "version": "1"}
+            for part, value in parts.items():
+                path = path.replace(f"{{{part}}}", value).replace(f"{{{part}:path}}", value)
+            asked.append((path, {}))
+    asked.append(("/metrics", {}))
+    refused, named = [], []
+    for path, given in asked:
+        ours = server.get("super", path, params=given)
+        answer = server.get("bob", path, params=given)
+        named += [path for name in HIDDEN if name in ours.text]
+        assert not any(name in f"{answer.text}{answer.headers}" for name in HIDDEN), (path, given, answer.text)
+        refused += [path] if answer.status_code == 403 else []
+        assert answer.status_code < 500 or ours.status_code >= 500
+    assert len(set(named)) > 10  # there is something to hide
+    assert len({*refused}) < len({path for path, _ in asked}) / 3
+
+
+def test_pages_and_paths_by_name_are_refused(server: Served) -> None:
+    for path in ("/ui/feed/zqfeed", "/ui/process/zqprocess", "/ui/feed/zqfeed/lineage", "/ui/feed/zqfeed/columns"):
+        answers = {who: server.get(who, path, headers={"Accept": "text/html"}) for who in PEOPLE}
+        assert {who: each.status_code for who, each in answers.items()} == {
+            "super": 200,
+            "ann": 200,
+            "gus": 200,
+            "adm": 403,
+            "bob": 403,
+        }, path
+        assert UNREAD in answers["bob"].text
+    for path in ("/api/entities/definition/feed/zqfeed", "/api/entities/status/process/zqprocess"):
+        assert [server.get(who, path).status_code for who in ("ann", "bob")] == [200, 403]
+
+
+def test_plan_counts_what_has_no_acl_and_hides_what_is_hidden(server: Served) -> None:
+    must_have = "entities without acl, which superusers alone may change: 2"
+    whole = Path("entities/all.yaml").read_text()
+    Path("entities/all.yaml").write_text(whole.replace("name: zqfeed\n", "name: zqfeed\ndescription: zqtext\n"))
+    told = {who: server.ask(who, find_operation("plan"), {}) for who in ("ann", "bob")}
+    Path("entities/all.yaml").write_text(whole)
+    assert [must_have in each.headers["Feed-Assets-Notes"] for each in told.values()] == [True, True]
+    assert ["zqtext" in each.text for each in told.values()] == [True, False]
+    assert "zqfeed" not in told["bob"].text
+    must("entity", "list")
+
+
+def test_a_name_that_others_have_is_left_out_where_its_kind_stands_beside_it() -> None:
+    closed = {name: AclRecord(owner, None, "0") for name, owner in (("a", "ann"), ("table", "x"))}
+    acls = {**{("feed", name): acl for name, acl in closed.items()}, ("process", "a"): NOBODYS}
+    rights = Rights(AccessSettings(), Principal(name="bob"), acls)
+    text = '{"kind": "feed",\n "name": "a", "process": "a", "feed": "a"} '
+    text += "feed 'a', process 'a'; feed/a/column <table>/data/table"
+    told = "an entity of ann that you may not read"
+    assert redact(text.encode(), rights).decode() == (
+        f'{{"kind": "feed",\n "name": "{told}", "process": "a", "feed": "{told}"}} '
+        f"{told}, process 'a'; feed/{told}/column <table>/data/{told.replace('ann', 'x')}"
+    )
+    lines = b'up{feed="table"} 1\nup{feed="b"} 1\n'
+    assert redact(lines, rights, by_line=True) == b'up{feed="b"} 1\n'
