@@ -229,7 +229,9 @@ def _explain(exc: "PySparkException", statement: Statement, work: Work) -> Itera
         case "UNRESOLVED_ROUTINE" if work.libs:
             return  # a library may have it
         case _:
-            yield _fault(work, line, " ".join(_NOISE.sub("", render_cause(exc)).split()), "Correct the statement.")
+            remedy = "Write :name for ${name}, or IDENTIFIER(:name) for a column." if "${" in statement.text else ""
+            reason = " ".join(_NOISE.sub("", render_cause(exc)).split())
+            yield _fault(work, line, reason, remedy or "Correct the statement.")
 
 
 def _line_in(exc: "PySparkException", statement: Statement) -> int:

@@ -1,11 +1,13 @@
 """Which instance is explained where nobody names one, or a day or a month: the newest that waits or has failed."""
 
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext, Subject, as_version
 from feed_assets.entities.common import Kind, label_of
+from feed_assets.entities.flow_names import Transfer, transfer_name
 from feed_assets.errors import Fault
 from feed_assets.instances.lists.queries import count_by_status, find_rows
 from feed_assets.instances.lists.ranges import ClusterQuery, InstanceFilter, InstanceQuery
@@ -33,8 +35,8 @@ def choose_instance(context: OperationContext, subject: Subject, text: str | Non
     """Return a subject with the instance that a text names, and a remark on how it was chosen, if there was a choice.
 
     Without a text it is the newest that waits or has failed, on the clusters where it does; if none does, the newest
-    that is due. A day or a month means the instance in it, or of several the newest such one. Of a current instance a
-    text names a version.
+    that is due; of an imported feed, its import decides. A day or a month means the instance in it, or of several the
+    newest such one. Of a current instance a text names a version.
 
     Raises:
         DateTimeError: the text is not a time.
@@ -43,6 +45,13 @@ def choose_instance(context: OperationContext, subject: Subject, text: str | Non
     if subject.is_current:
         return as_version(replace(subject, nominal_time=None if text is None else subject.parse(text))), ""
     records = [each for each in subject.records if each.cluster in subject.asked]
+    name = transfer_name(subject.name, Transfer.IMPORT)
+    imports = [made for each in records if (made := context.plan.processes.get((name, each.cluster))) is not None]
+    if text is None and subject.kind is Kind.FEED and imports and len(imports) == len(records):
+        with suppress(InstanceQueryError):  # none of it was due yet
+            of = replace(subject, kind=Kind.PROCESS, name=name, records=tuple(imports), lifecycles=frozenset())
+            chosen, remark = choose_instance(context, of, None)
+            return replace(subject, clusters=chosen.clusters, nominal_time=chosen.nominal_time), remark
     start, stop, within = min(each.sequence.start for each in subject.records), None, set[datetime]()
     if text is not None:
         start, stop = parse_span(text, zone_of_keys(subject.records[0].sequence))

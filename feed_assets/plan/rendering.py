@@ -522,6 +522,7 @@ def _effect_text(each: InstancesDifference) -> str:
         case Effect.COPIED:
             return f"to copy from {each.of}"
         case Effect.NEXT:
-            return f"is the next that uses {label_of((Kind.DATASOURCE, each.of or ''))} as it will be"
+            changed = label_of((Kind.DATASOURCE, each.of or ""))
+            return f"is the next by {changed} as it will be, beside what waits or runs again"
         case _:
             assert_never(each.effect)

@@ -12,6 +12,7 @@ from feed_assets.definitions.verbs.schedules import apply_schedules, decide_sche
 from feed_assets.entities.common import Kind
 from feed_assets.entities.datasource import Datasource
 from feed_assets.entities.feed import Feed
+from feed_assets.explain.choosing import choose_instance
 from feed_assets.explain.explanations import explain, explain_instance, explain_process_instances
 from feed_assets.explain.records import Explanation, Reason, ReasonCode
 from feed_assets.instances.gates.actions import InstanceAction
@@ -510,8 +511,11 @@ def test_an_import_names_the_one_before_it_and_when_a_period_is_over(tmp_path: P
     (root,) = found.root_causes()
     assert (root.name, root.nominal_time, root.status) == ("orders.import", START, "READY")
     assert reason(root, ReasonCode.REQUESTED).text.startswith("a run was requested at ")
+    context = context_of(lifecycle, at("03T00:30"))
+    for name, time in (("orders", at("03T00")), ("items", at("02T00"))):  # what is not due yet does not wait
+        assert choose_instance(context, resolve_subject(context, name), None)[0].nominal_time == time
     (ahead,) = why(lifecycle, "items", at("03T00"), at("03T00:30"), Kind.FEED).root_causes()
     assert reason(ahead, ReasonCode.NOT_DUE).text == "it is due at 2013-11-04T00:00:00Z"
     assert ahead.headline == "the import of feed 'items' on primary at 2013-11-03T00:00Z is not due yet"
     with pytest.raises(InstanceQueryError, match="Add --lifecycle import"):
-        find_work(context_of(lifecycle, at("03T00:30")), resolve_subject(context_of(lifecycle, START), "orders"))
+        find_work(context, resolve_subject(context, "orders"))

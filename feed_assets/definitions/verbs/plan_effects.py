@@ -199,7 +199,8 @@ def find_next_transfers(
     plan = compile_plan(Bundle(entities=(*after.clusters, *feeds)), overlaps=NO_OVERLAPS)
     for (name, cluster), record in plan.processes.items():
         of = record.work.datasource if isinstance(record.work, ImportRecord | ExportRecord) else None
-        at = record.sequence.ceil(context.now) if (Kind.DATASOURCE, of) in changed and record.is_enumerated else None
+        is_other = (Kind.DATASOURCE, of) in changed and record.is_enumerated
+        at = record.sequence.ceil(context.now - record.delay) if is_other else None
         if at is not None and schedules.is_scheduled(*record.entity, cluster):
             ranges = (InstanceRange(first=at, last=at, count=1),)
             yield InstancesDifference(

@@ -51,7 +51,7 @@ def find_misfit(subject: str, exc: "AnalysisException") -> OutputMismatchError |
     column = facts.get("name", "?")
     if exc.getCondition() == "INVALID_COLUMN_OR_FIELD_DATA_TYPE":
         reason = f"column {column} is {facts.get('type')}, but the schema says {facts.get('expectedType')}"
-        next_step = "Cast it in the workflow, which can handle invalid values, or change the schema."
+        next_step = "Cast it in the workflow, or in the query of an import, or change the schema."
     else:
         reason = f"column {column} may be null, but the schema says NOT NULL"
         next_step = "Drop or fill the nulls in the workflow, or change the schema."

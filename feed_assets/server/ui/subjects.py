@@ -39,6 +39,7 @@ _MORE: Mapping[Kind, Mapping[str, Callable[[_Records], bool]]] = MappingProxyTyp
             "batch list": lambda on: any(each.trigger for each in on),
             "sla backlog": bool,
         },
+        Kind.DATASOURCE: {f"datasource {each}": bool for each in ("check", "tables")},
     }
 )
 """What else may be asked about a feed or a process, each a page of its own, if it says something about its records."""

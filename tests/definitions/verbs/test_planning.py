@@ -374,7 +374,7 @@ def test_a_changed_datasource_names_the_next_instance_of_what_uses_it(context: E
         NOW + timedelta(minutes=30),
     )
     assert (
-        "the import of feed 'clicks' on primary: 1 instance is the next that uses datasource 'shop' as it will be: "
-        "2013-11-03T01:00Z"
+        "the import of feed 'clicks' on primary: 1 instance is the next by datasource 'shop' as it will be, "
+        "beside what waits or runs again: 2013-11-03T01:00Z"
     ) in render_difference(planned.difference)
     assert not put(context, IMPORTED.replace("days(90)", "days(80)")).difference.count(Effect.NEXT)

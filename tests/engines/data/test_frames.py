@@ -227,7 +227,7 @@ def test_text_is_not_stored_as_a_number(spark: SparkSession, tmp_path: Path) -> 
         write_output(frame, target(tmp_path))
     assert str(caught.value) == (
         "output 'out' (feed 'out-feed'): column `delay` is \"STRING\", but the schema says \"INT\". "
-        "Cast it in the workflow, which can handle invalid values, or change the schema."
+        "Cast it in the workflow, or in the query of an import, or change the schema."
     )
 
 

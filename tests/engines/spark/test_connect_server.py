@@ -104,7 +104,7 @@ def test_engines_run_on_a_server(server: ConnectServer, tmp_path: Path) -> None:
         "sql 2 ['\"EWRx) AS p#77777, count(1\",20', '\"JFKx) AS p#77777, count(1\",1'] {} "
         "a literal in its plan cannot be told from columns",
         "sql OutputMismatchError output 'out' (feed 'out-feed'): column `delay` is \"STRING\", but the schema says "
-        '"INT". Cast it in the workflow, which can handle invalid values, or change the schema.',
+        '"INT". Cast it in the workflow, or in the query of an import, or change the schema.',
         "left True []",
         "judged (2, {'punctual': 1, 'unique': 0})",
         "judged OutputMismatchError True",
