@@ -181,9 +181,10 @@ def update_job(
 @operation("extension job schedule", does=Does.ACTS, checks=True, text="lines")
 def schedule_job(context: "EntityContext", *, name: Job) -> "VerbResult":
     """Schedule the feeds and processes of a job, from the start of their validity."""
-    from feed_assets.definitions.extensions.jobs import schedule_job
+    from feed_assets.definitions.extensions.jobs import change_job
+    from feed_assets.definitions.verbs.verb_results import EntityVerb
 
-    return schedule_job(context, name)
+    return change_job(context, name, EntityVerb.SCHEDULE)
 
 
 @operation("extension job suspend", does=Does.ACTS, safe=True, text="lines")

@@ -153,29 +153,21 @@ def delete_job(context: EntityContext, name: str, *, digest: str | None = None) 
     return _apply(context, EntityVerb.DELETE, loaded, [change], digest)
 
 
-def schedule_job(context: EntityContext, name: str) -> VerbResult:
-    """Schedule the feeds and processes of a job.
+def change_job(context: EntityContext, name: str, verb: EntityVerb) -> VerbResult:
+    """Schedule the feeds and processes of a job, or suspend or resume those that are scheduled. With `resume`, those
+    are scheduled that have come meanwhile.
 
     Raises:
-        VerbRefusedError: there is no such job, or its extension is not there or disabled.
+        VerbRefusedError: there is no such job, none of them is scheduled, or its extension is not there or disabled.
         DefinitionsError: one of them has errors; carries the issues.
         NotSchedulableError: no engine here can do the work.
     """
-    loaded = context.load()
-    stored = _get(loaded, name)
-    _find_enabled(context, stored.job.extension)
-    return schedule_entities(context, loaded, _entities_of(loaded, stored))
-
-
-def change_job(context: EntityContext, name: str, verb: EntityVerb) -> VerbResult:
-    """Suspend or resume those feeds and processes of a job that are scheduled. With `resume`, those are scheduled that
-    have come meanwhile.
-
-    Raises:
-        VerbRefusedError: there is no such job, or none of them is scheduled.
-    """
     loaded, view = context.load(), context.schedules()
-    entities = _entities_of(loaded, _get(loaded, name))
+    stored = _get(loaded, name)
+    entities = _entities_of(loaded, stored)
+    if verb is EntityVerb.SCHEDULE:
+        _find_enabled(context, stored.job.extension)
+        return schedule_entities(context, loaded, entities)
     active = [each for each in entities if _states_of(view, each) - {ScheduleState.SUBMITTED}]
     if not active:
         first = f"Schedule it first: {command_line('extension', 'job', 'schedule', name)}"

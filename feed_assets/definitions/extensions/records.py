@@ -109,16 +109,9 @@ class ShownExtension:
     @shown
     def parameters(self) -> tuple[ShownParameter, ...]:
         """What can be given to it."""
+        given = self.extension.recipe.parameters.items()
         return tuple(
-            ShownParameter(
-                name=name,
-                type=each.type,
-                required=each.is_required,
-                default=each.default,
-                example=each.example,
-                description=each.description,
-            )
-            for name, each in self.extension.recipe.parameters.items()
+            ShownParameter(**{**dict(each), "name": name, "required": each.is_required}) for name, each in given
         )
 
 

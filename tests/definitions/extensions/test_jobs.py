@@ -264,7 +264,7 @@ def test_jobs_are_scheduled_suspended_and_resumed_and_new_entities_follow(harnes
     submit(harness)
     with pytest.raises(VerbRefusedError, match="it is not scheduled"):
         jobs.change_job(harness.context(), "nightly", EntityVerb.SUSPEND)
-    jobs.schedule_job(harness.context(), "nightly")
+    jobs.change_job(harness.context(), "nightly", EntityVerb.SCHEDULE)
     assert set.union(*states(harness).values()) == {ScheduleState.SCHEDULED}
     tables = [*TABLES, {"name": "new", "hours": 1}]
     jobs.update_jobs(harness.context(), ["nightly"], Given(values={"tables": tables}))
@@ -334,7 +334,7 @@ def test_row_140_an_extension_that_is_disabled_makes_nothing_and_its_jobs_can_go
     refused: list[Callable[[], object]] = [
         lambda: submit(harness, name="other"),
         lambda: jobs.update_jobs(harness.context(), ["nightly"], None),
-        lambda: jobs.schedule_job(harness.context(), "nightly"),
+        lambda: jobs.change_job(harness.context(), "nightly", EntityVerb.SCHEDULE),
     ]
     for act in refused:
         with pytest.raises(VerbRefusedError, match="it is disabled"):
