@@ -263,7 +263,12 @@ def _apply(
     bundle, entities = loaded.bundle.bundle, [each for change in changes for each in change.entities]
     begun = [each for change in changes for each in _find_begun(context, loaded, change, is_scheduled=is_scheduled)]
     require_acts(each.key for each in begun if each.key in loaded.documents)
-    kept = [each for each in entities if not _is_known(loaded, each) or bundle.find(each.key) is not None]
+    kept = [
+        each
+        for change in changes
+        for each in change.entities
+        if not _is_known(loaded, change, each) or bundle.find(each.key) is not None
+    ]
     done = apply_planned(context, planned, may_delete_all=True, accept=lambda: keep_submitted(context, kept, bundle))
     if planned.edits:
         for change in changes:
@@ -285,15 +290,19 @@ def _find_begun(context: EntityContext, loaded: Loaded, change: _Change, *, is_s
         return found if is_scheduled else []
     view = context.schedules()
     before = [each for each in map(loaded.bundle.bundle.find, known.keys) if isinstance(each, Feed | Process)]
-    declared = [*before, *(each for each in found if _is_known(loaded, each))]
+    declared = [*before, *(each for each in found if _is_known(loaded, change, each))]
     if all(ScheduleState.SCHEDULED not in _states_of(view, each) for each in declared):
         return []
-    return [each for each in found if not _is_known(loaded, each) or ScheduleState.SUBMITTED in _states_of(view, each)]
+    return [
+        each
+        for each in found
+        if not _is_known(loaded, change, each) or ScheduleState.SUBMITTED in _states_of(view, each)
+    ]
 
 
-def _is_known(loaded: Loaded, entity: AnyEntity) -> bool:
-    """Return whether an entity has a state, be it that its file cannot be read."""
-    return entity.key in loaded.documents or not is_gone(loaded.newest.get(entity.key))
+def _is_known(loaded: Loaded, change: _Change, entity: AnyEntity) -> bool:
+    """Return whether an entity has a state, be it that the file of its job cannot be read."""
+    return entity.key in loaded.documents or (change.job in loaded.jobs and not is_gone(loaded.newest.get(entity.key)))
 
 
 def _states_of(view: ScheduleView, entity: Feed | Process) -> set[ScheduleState]:

@@ -206,6 +206,14 @@ def test_an_edit_by_hand_is_refused_until_the_job_is_made_anew(harness: EntityHa
     assert set.union(*states(harness).values()) == {ScheduleState.SCHEDULED}
 
 
+def test_a_job_whose_file_was_removed_begins_anew(harness: EntityHarness) -> None:
+    submit(harness, name="other")
+    submit(harness, is_scheduled=True)
+    (harness.folder / FILE).unlink()
+    submit(harness)
+    assert set.union(*states(harness).values()) == {ScheduleState.SUBMITTED}
+
+
 def test_comments_and_line_ends_are_no_edit(harness: EntityHarness) -> None:
     submit(harness)
     file = harness.folder / FILE
