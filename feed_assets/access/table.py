@@ -49,7 +49,7 @@ SELECTS = frozenset(
 
 _SELECTION = (Kind.CLUSTER,)
 """By these, something else is selected."""
-_WHOLE = frozenset({"export-falcon", "metadata export"})
+ALL_OF_IT = frozenset({"export-falcon", "metadata export"})
 """They give everything, if no entity is named."""
 _CAUSES = frozenset({"entity dependency", "instance dependency", "instance triage", "lineage", "plan", "why"})
 """Groups and operations that say what hangs together."""
@@ -84,7 +84,7 @@ def require_rights(operation: Operation, given: Mapping[str, Any]) -> None:
     acts = operation.does in (Does.NOTIFIES, Does.ACTS) and need is Needs.OWNER
     if acts and operation.name not in SELECTS and not any(needs is Needs.OWNER for _, needs in named):
         need = Needs.SUPERUSER
-    if operation.name in _WHOLE and not named and rights.hidden:
+    if operation.name in ALL_OF_IT and not named and rights.hidden:
         need = Needs.SUPERUSER
     rights.require(named, need)
 

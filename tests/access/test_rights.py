@@ -105,6 +105,16 @@ def test_the_acl_of_what_is_deleted_or_cannot_be_read_goes_on(server: Served) ->
     assert ask(server, "bob", "entity history", kind="process", name="zqprocess") == 403
 
 
+def test_a_command_that_asks_a_server_may_what_its_token_may(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    for who, code in (("bob", 1), ("ann", 0)):
+        monkeypatch.setenv(
+            "FEED_ASSETS_TOKEN", str(server.clients[who].headers["Authorization"]).removeprefix("Bearer ")
+        )
+        answer = must("--server", server.url, "entity", "suspend", "clicks", code=code)
+        assert ("'bob' may not change or act on feed 'clicks'" in answer.output) == (who == "bob")
+    assert "zqfeed" in must("--server", server.url, "entity", "list").output
+
+
 def test_commands_on_the_database_are_for_superusers_with_their_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
