@@ -15,7 +15,7 @@ from feed_assets.entities.datasource import (
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.flow_names import Transfer, transfer_name
 from feed_assets.plan.facts import EntityFacts
-from feed_assets.plan.feed_work import feed_process, read_edge
+from feed_assets.plan.feed_work import choose_columns, feed_process, read_edge
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.plan.transfers import ExportRecord
 
@@ -39,7 +39,7 @@ def _content(declared: Export) -> object:
 
 def compile_target(feed: Feed, declared: Export) -> ExportRecord:
     """Compile what an export writes, and how."""
-    target = declared.target
+    target, (columns, excluded) = declared.target, choose_columns(declared.target.fields)
     key, connections = find_argument(declared, UPDATE_KEY) or "", find_argument(declared, MAPPERS)
     return ExportRecord(
         datasource=target.name,
@@ -47,8 +47,8 @@ def compile_target(feed: Feed, declared: Export) -> ExportRecord:
         load=target.load.type,
         key=tuple(each.strip() for each in key.split(",") if each.strip()),
         instance_column=target.load.instance_column,
-        columns=(target.fields.includes or target.fields.excludes) if target.fields is not None else (),
-        excluded=target.fields is not None and bool(target.fields.excludes),
+        columns=columns,
+        excluded=excluded,
         null_string=find_argument(declared, INPUT_NULL_STRING),
         null_other=find_argument(declared, INPUT_NULL_OTHER),
         is_daily=feed.frequency.is_calendar and feed.is_expected,

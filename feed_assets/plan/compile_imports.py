@@ -18,7 +18,7 @@ from feed_assets.entities.feed import Feed
 from feed_assets.entities.flow_names import Transfer, transfer_name
 from feed_assets.entities.process import CatchUp, Order, effective_timeout
 from feed_assets.plan.facts import EntityFacts
-from feed_assets.plan.feed_work import feed_process, written_edge
+from feed_assets.plan.feed_work import choose_columns, feed_process, written_edge
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.plan.transfers import ImportRecord, IncrementRecord
 from feed_assets.timing.sequence import InstanceSequence
@@ -63,14 +63,14 @@ def _delay(work: ImportRecord, sequence: InstanceSequence) -> timedelta:
 
 
 def _record(declared: Import) -> ImportRecord:
-    source, fields = declared.source, declared.source.fields
+    source, (columns, excluded) = declared.source, choose_columns(declared.source.fields)
     return ImportRecord(
         datasource=source.name,
         table=source.table,
         query=source.query,
         where=source.where,
-        columns=(fields.includes or fields.excludes) if fields is not None else (),
-        excluded=fields is not None and bool(fields.excludes),
+        columns=columns,
+        excluded=excluded,
         parts=int(find_argument(declared, MAPPERS) or 1),
         split_by=find_argument(declared, SPLIT_BY),
         fetch_size=int(find_argument(declared, FETCH_SIZE) or 10_000),

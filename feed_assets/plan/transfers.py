@@ -21,21 +21,33 @@ class IncrementRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImportRecord:
+class _TransferRecord:
+    """What a feed and a table of a datasource share. `columns` are those that are read and written, or are left out if
+    they are `excluded`; none are all.
+    """
+
+    datasource: str
+    columns: tuple[str, ...] = ()
+    excluded: bool = False
+
+    def takes(self, column: str) -> bool:
+        """Return whether a column is read and written, in any case of its name."""
+        return not self.columns or (column.lower() in map(str.lower, self.columns)) is not self.excluded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportRecord(_TransferRecord):
     """What an import reads: a table of a datasource, or the rows of a `query`, as far as `where` holds.
 
-    `columns` are those that are read, or are left out if they are `excluded`; none are all. It is read in `parts` by
-    the values of `split_by`, at one moment if it is `consistent`. Nulls of texts become `null_text`. Without an
-    `increment` the whole table is read: for the newest due instance only, unless with `history`.
+    It is read in `parts` by the values of `split_by`, at one moment if it is `consistent`. Nulls of texts become
+    `null_text`. Without an `increment` the whole table is read: for the newest due instance only, unless with
+    `history`.
     """
 
     engine: ClassVar[str] = "import"
-    datasource: str
     table: str | None
     query: str | None = None
     where: str | None = None
-    columns: tuple[str, ...] = ()
-    excluded: bool = False
     parts: int = 1
     split_by: str | None = None
     fetch_size: int = 10_000
@@ -58,23 +70,19 @@ class ImportRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExportRecord:
+class ExportRecord(_TransferRecord):
     """The table of a datasource that an instance of a feed is written to, and how.
 
     `key` are the columns by which rows are found in the table. With `instance_column` the rows of an instance have its
-    nominal time there, which is a day of its own if it `is_daily`. `columns` are those that are written, or are left
-    out if they are `excluded`; none are all. A text that is `null_string` is null in a column of texts, one that is
-    `null_other` in any other. At most `connections` write at once.
+    nominal time there, which is a day of its own if it `is_daily`. A text that is `null_string` is null in a column of
+    texts, one that is `null_other` in any other. At most `connections` write at once.
     """
 
     engine: ClassVar[str] = "export"
-    datasource: str
     table: str
     load: LoadType
     key: tuple[str, ...] = ()
     instance_column: str | None = None
-    columns: tuple[str, ...] = ()
-    excluded: bool = False
     null_string: str | None = None
     null_other: str | None = None
     connections: int = 4

@@ -14,11 +14,11 @@ from feed_assets.entities.datasource import (
 )
 from feed_assets.entities.feed import Feed
 from feed_assets.issues import FieldPath, Severity
+from feed_assets.validation.rules_transfers import check_arguments
 from feed_assets.validation.scope import Complaint, Scope, column_names
 
-_ARGUMENTS = (MAPPERS, UPDATE_KEY, INPUT_NULL_STRING, INPUT_NULL_OTHER)
+_ARGUMENTS = {MAPPERS: 64, UPDATE_KEY: None, INPUT_NULL_STRING: None, INPUT_NULL_OTHER: None}
 _WRITABLE = (DatasourceType.POSTGRES, DatasourceType.MYSQL)
-_MOST_CONNECTIONS = 64
 
 
 def check_export(_: Scope, feed: Feed) -> Iterator[Complaint]:
@@ -30,7 +30,8 @@ def check_export(_: Scope, feed: Feed) -> Iterator[Complaint]:
         if entry.export is not None:
             path: FieldPath = ("clusters", name, "export")
             yield from _check_load(path, entry.export)
-            yield from _check_arguments((*path, "arguments"), entry.export)
+            yield from check_arguments((*path, "arguments"), entry.export, _ARGUMENTS)
+            yield from _check_key((*path, "arguments"), entry.export)
             if feed.table_on(name) is None:  # a table may have got others
                 yield from _check_columns(path, feed, entry.export)
 
@@ -101,15 +102,8 @@ def _check_columns(path: FieldPath, feed: Feed, export: Export) -> Iterator[Comp
             yield Complaint(path=path, message=message, remedy=f"Write one of {', '.join(sorted(known))}.")
 
 
-def _check_arguments(path: FieldPath, export: Export) -> Iterator[Complaint]:
-    for argument, text in export.arguments.items():
-        name, value = argument.lower(), text.strip()
-        if name not in _ARGUMENTS:
-            message = f"{argument!r} is not an argument of exports"
-            yield Complaint(path=(*path, argument), message=message, remedy=f"Arguments are {', '.join(_ARGUMENTS)}.")
-        elif name == MAPPERS and not (value.isascii() and value.isdigit() and 0 < int(value) <= _MOST_CONNECTIONS):
-            message = f"{argument} is {text!r}, not a number of connections"
-            yield Complaint(path=(*path, argument), message=message, remedy=f"Write 1 to {_MOST_CONNECTIONS}.")
-        elif name == UPDATE_KEY and not all(map(str.strip, text.split(","))):
-            message = f"{argument} lacks the name of a column"
-            yield Complaint(path=(*path, argument), message=message, remedy="Write names with commas between them.")
+def _check_key(path: FieldPath, export: Export) -> Iterator[Complaint]:
+    key = find_argument(export, UPDATE_KEY)
+    if key is not None and not all(map(str.strip, key.split(","))):
+        message = f"{UPDATE_KEY} lacks the name of a column"
+        yield Complaint(path=path, message=message, remedy="Write names with commas between them.")

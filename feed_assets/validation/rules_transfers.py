@@ -1,13 +1,14 @@
 """Rules about imports into feeds, and versions of datasources."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from feed_assets.entities.datasource import (
     FETCH_SIZE,
     MAPPERS,
     NULL_STRING,
     SPLIT_BY,
+    Export,
     Extract,
     ExtractType,
     Import,
@@ -19,9 +20,9 @@ from feed_assets.entities.feed import ClusterRole, Feed
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.validation.scope import Complaint, Scope
 
-_OF_IMPORTS = (SPLIT_BY, MAPPERS, FETCH_SIZE, NULL_STRING)
+_OF_IMPORTS = {SPLIT_BY: None, MAPPERS: 9_999_999, FETCH_SIZE: 9_999_999, NULL_STRING: None}
 _AN = {ExtractType.FULL: "a full", ExtractType.INCREMENTAL: "an incremental"}
-_COUNT = re.compile(r"[1-9][0-9]{0,6}")  # 10000
+_NUMBER = re.compile(r"0*[1-9][0-9]*", re.ASCII)  # 10000
 
 
 def check_import(scope: Scope, feed: Feed) -> Iterator[Complaint]:
@@ -41,7 +42,8 @@ def check_import(scope: Scope, feed: Feed) -> Iterator[Complaint]:
                 message="the columns of an import are chosen by fields and by a query",
                 remedy="Remove fields, and choose them in the query.",
             )
-        yield from _argument_complaints((*path, "arguments"), entry.import_)
+        yield from check_arguments((*path, "arguments"), entry.import_, _OF_IMPORTS)
+        yield from _mapper_complaints((*path, "arguments"), entry.import_)
         datasource = scope.bundle.find_datasource(source.name)
         mappers = find_argument(entry.import_, MAPPERS) or "1"
         if mappers != "1" and source.extract.consistent and datasource and not datasource.type.has_snapshots:
@@ -110,18 +112,20 @@ def _kind_complaints(scope: Scope, feed: Feed, cluster: str) -> Iterator[Complai
         )
 
 
-def _argument_complaints(path: FieldPath, declared: Import) -> Iterator[Complaint]:
+def check_arguments(path: FieldPath, declared: Import | Export, known: Mapping[str, int | None]) -> Iterator[Complaint]:
+    """Complain about arguments that are not known, and numbers that are not from 1 to the most that is known."""
     for argument, value in declared.arguments.items():
-        if argument.lower() not in _OF_IMPORTS:
-            yield Complaint(
-                path=(*path, argument),
-                message=f"{argument!r} is not an argument of imports",
-                remedy=f"Arguments are {', '.join(_OF_IMPORTS)}.",
-            )
-        elif argument.lower() in (MAPPERS, FETCH_SIZE) and not _COUNT.fullmatch(value.strip()):
-            yield Complaint(
-                path=(*path, argument), message=f"{argument} {value!r} is no number", remedy="Write a number from 1 on."
-            )
+        most = known.get(argument.lower())
+        if argument.lower() not in known:
+            what = "imports" if isinstance(declared, Import) else "exports"
+            message, remedy = f"{argument!r} is not an argument of {what}", f"Arguments are {', '.join(known)}."
+            yield Complaint(path=(*path, argument), message=message, remedy=remedy)
+        elif most is not None and not (_NUMBER.fullmatch(value.strip()) and int(value) <= most):
+            message = f"{argument} {value!r} is no number from 1 to {most}"
+            yield Complaint(path=(*path, argument), message=message, remedy="Write one.")
+
+
+def _mapper_complaints(path: FieldPath, declared: Import) -> Iterator[Complaint]:
     mappers = find_argument(declared, MAPPERS) or "1"
     if mappers != "1" and find_argument(declared, SPLIT_BY) is None:
         yield Complaint(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
+from feed_assets.engines.data.quality import column_named
 from feed_assets.engines.data.tables import columns_of
 from feed_assets.json_form import shown
 
@@ -148,12 +149,10 @@ def _place(number: int) -> str:
 
 
 def _cells(frame: "DataFrame", compared: Sequence[str]) -> "Iterator[Column]":
-    from pyspark.sql import functions as sf
-
     fields = {field.name.lower(): field for field in frame.schema.fields}
     for number, name in enumerate(compared):
         field = fields[name.lower()]
-        yield _orderable(sf.col(f"`{field.name.replace('`', '``')}`"), field.dataType).alias(_place(number))
+        yield _orderable(column_named(frame, field.name), field.dataType).alias(_place(number))
 
 
 def _orderable(value: "Column", kind: "DataType") -> "Column":

@@ -81,7 +81,7 @@ class _Judging:
         joined, keys = _with_keys(frame, quality, subject, others)
         flags = {**_flag_broken(frame, quality, subject), **keys}
         columns = {name: f"{_FLAG}{number}" for number, name in enumerate(flags)}
-        own = (_column(joined, name) for name in frame.columns)
+        own = (column_named(joined, name) for name in frame.columns)
         flagged = joined.select(*own, *(flag.alias(columns[name]) for name, flag in flags.items()))
         return cls(quality, subject, flagged, columns, others)
 
@@ -302,14 +302,14 @@ def _with_keys(
         keys, name = others[key.feed][0], f"{_FLAG}key_{number}"
         _require_columns(subject, f"quality.in_feed of {column}", [column], frame.columns)
         _require_columns(subject, f"quality.in_feed of {key.feed}", [key.column], keys.columns)
-        known = keys.select(_column(keys, key.column).alias(name)).where(sf.col(name).isNotNull()).distinct()
-        value = _column(frame, column)
+        known = keys.select(column_named(keys, key.column).alias(name)).where(sf.col(name).isNotNull()).distinct()
+        value = column_named(frame, column)
         joined = joined.join(known, value.eqNullSafe(known[name]), "left")
         flags[column] = value.isNotNull() & sf.col(name).isNull()
     return joined, flags
 
 
-def _column(frame: "DataFrame", name: str) -> "Column":
+def column_named(frame: "DataFrame", name: str) -> "Column":
     """Return a column by its name, which may have any signs."""
     return frame[f"`{name.replace('`', '``')}`"]
 
@@ -338,7 +338,7 @@ def _flag_broken(frame: "DataFrame", quality: Quality, subject: str) -> "dict[st
             flags[name] = _is_broken(frame, text)
     if quality.unique:
         _require_columns(subject, "quality.unique", quality.unique, frame.columns)
-        keys = [_column(frame, name) for name in quality.unique]
+        keys = [column_named(frame, name) for name in quality.unique]
         is_repeated = sf.count(sf.lit(1)).over(Window.partitionBy(*keys)) > 1
         flags[UNIQUE] = reduce(lambda one, key: one & key.isNotNull(), keys, is_repeated)
     return flags

@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
+from feed_assets.engines.data.quality import column_named
 from feed_assets.engines.databases.connections import DatabaseColumn, UniqueKey
 from feed_assets.engines.databases.dialects import Dialect
 from feed_assets.engines.errors import ExportRefusedError
@@ -86,7 +87,7 @@ class ExportColumns:
             raise self.refused(f"the feed has no column {missing[0]}", "Correct fields of the export.")
         made: dict[str, Column] = {}
         for field in frame.schema.fields:
-            if not self._is_chosen(field.name):
+            if not self.export.takes(field.name):
                 continue
             column = self.find(field.name)
             if column is None or column.name in made:
@@ -95,7 +96,7 @@ class ExportColumns:
             if isinstance(field.dataType, strange):
                 fault = f"no column takes {field.name}, which is {field.dataType.simpleString()}"
                 raise self.refused(fault, "Leave it out by fields, or make it a text.")
-            value = self._convert(frame[f"`{field.name.replace('`', '``')}`"], field.dataType, column)
+            value = self._convert(column_named(frame, field.name), field.dataType, column)
             made[column.name] = value.alias(column.name)
         if instance is not None and instance.column not in made:
             made[instance.column] = sf.lit(instance.text).alias(instance.column)
@@ -131,10 +132,6 @@ class ExportColumns:
         """Return the error that says why the rows do not fit the table."""
         table = f"{self.export.table} of {self.export.datasource}"
         return ExportRefusedError(table=table, reason=reason, next_step=next_step)
-
-    def _is_chosen(self, name: str) -> bool:
-        named = name.lower() in {each.lower() for each in self.export.columns}
-        return named is not self.export.excluded if self.export.columns else True
 
     def _is_zoned(self, column: DatabaseColumn) -> bool:
         return column.type.lower() in self.dialect.zoned

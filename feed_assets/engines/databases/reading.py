@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 
 from feed_assets.engines.data.fitting import find_differences
 from feed_assets.engines.data.frames import fit_to_schema, parse_schema, read_input, render_subject, write_output
+from feed_assets.engines.data.quality import column_named
 from feed_assets.engines.databases.connections import DatabaseColumn, DatabaseConnection
 from feed_assets.engines.databases.credentials import open_interface
 from feed_assets.engines.databases.dialects import Value
@@ -227,8 +228,8 @@ class ImportEngine(Engine):
             OutputMismatchError: they are not those of the feed's schema, or one of `fields` is not there.
         """
         subject = render_subject(target)
-        named = {each.name for each in _find(self.record.columns, known, self.record.name, subject)}
-        chosen = [each for each in known if not named or (each.name in named) is not self.record.excluded]
+        _find(self.record.columns, known, self.record.name, subject)
+        chosen = [each for each in known if self.record.takes(each.name)]
         lowered = [each.name.lower() for each in chosen]
         if doubles := [each.name for each in chosen if lowered.count(each.name.lower()) > 1]:
             raise OutputMismatchError(
@@ -264,14 +265,14 @@ class ImportEngine(Engine):
 
         options = self._options(connection) | ({} if start is None else {"sessionInitStatement": start})
         frame = spark.read.jdbc(options["url"], rows, predicates=list(parts), properties=options)
-        made = (each.made(frame[_in_backticks(each.name)]).alias(each.name) for each in columns)
+        made = (each.made(column_named(frame, each.name)).alias(each.name) for each in columns)
         frame = frame.select(*made)
         null = self.record.null_text
         texts = [name for name, kind in frame.dtypes if kind == "string"]
         return (
             frame
             if null is None
-            else frame.withColumns({name: sf.coalesce(frame[_in_backticks(name)], sf.lit(null)) for name in texts})
+            else frame.withColumns({name: sf.coalesce(column_named(frame, name), sf.lit(null)) for name in texts})
         )
 
 
@@ -462,8 +463,8 @@ def _without_known(
     if lacking := [name for name in wanted if name not in names]:
         reason = f"rows are known by {', '.join(lacking)}, which the import leaves out"
         raise OutputMismatchError(subject=render_subject(target), reason=reason, next_step="Import these columns, too.")
-    found = there.select(*(there[_in_backticks(name)].alias(f"known_{n}") for n, name in enumerate(wanted)))
-    same = [fitted[_in_backticks(names[name])].eqNullSafe(found[f"known_{n}"]) for n, name in enumerate(wanted)]
+    found = there.select(*(column_named(there, name).alias(f"known_{n}") for n, name in enumerate(wanted)))
+    same = [column_named(fitted, names[name]).eqNullSafe(found[f"known_{n}"]) for n, name in enumerate(wanted)]
     return fitted.join(found, same, "left_anti")
 
 
@@ -500,7 +501,3 @@ def _refused(connection: DatabaseConnection, asked: Sequence[str]) -> Iterator[N
         service, words = f"the database {connection.address.url}", shorten(found[1].strip(), _LONGEST)
         next_step = "Check the declared table, query, where and fields, and what its user may do."
         raise ServiceError(service=service, reason=f"it refuses: {words}", next_step=next_step) from exc
-
-
-def _in_backticks(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
