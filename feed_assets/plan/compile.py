@@ -40,8 +40,7 @@ from feed_assets.entities.replication import (
 )
 from feed_assets.entities.triggers import OnUpdate
 from feed_assets.issues import EntityKey, SourceMap
-from feed_assets.plan.compile_exports import compile_export
-from feed_assets.plan.compile_imports import compile_import
+from feed_assets.plan.compile_transfers import compile_export, compile_import
 from feed_assets.plan.copy_records import CopyOptions, CopyRecord, Directory, MirrorRecord, OnError, StoreAddress
 from feed_assets.plan.datasources import compile_datasource
 from feed_assets.plan.edges import InputEdge, Key, OutputEdge, Pending, compile_trigger

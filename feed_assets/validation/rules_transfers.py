@@ -1,26 +1,33 @@
-"""Rules about imports into feeds, and versions of datasources."""
+"""Rules about imports and exports of feeds, and versions of datasources."""
 
 import re
 from collections.abc import Iterator, Mapping
 
 from feed_assets.entities.datasource import (
     FETCH_SIZE,
+    INPUT_NULL_OTHER,
+    INPUT_NULL_STRING,
     MAPPERS,
     NULL_STRING,
     SPLIT_BY,
+    UPDATE_KEY,
+    DatasourceType,
     Export,
     Extract,
     ExtractType,
     Import,
     IncrementBy,
+    LoadType,
     MergePolicy,
     find_argument,
 )
 from feed_assets.entities.feed import ClusterRole, Feed
 from feed_assets.issues import FieldPath, Severity
-from feed_assets.validation.scope import Complaint, Scope
+from feed_assets.validation.scope import Complaint, Scope, column_names
 
 _OF_IMPORTS = {SPLIT_BY: None, MAPPERS: 9_999_999, FETCH_SIZE: 9_999_999, NULL_STRING: None}
+_OF_EXPORTS = {MAPPERS: 64, UPDATE_KEY: None, INPUT_NULL_STRING: None, INPUT_NULL_OTHER: None}
+_WRITABLE = (DatasourceType.POSTGRES, DatasourceType.MYSQL)
 _AN = {ExtractType.FULL: "a full", ExtractType.INCREMENTAL: "an incremental"}
 _NUMBER = re.compile(r"0*[1-9][0-9]*", re.ASCII)  # 10000
 
@@ -42,7 +49,7 @@ def check_import(scope: Scope, feed: Feed) -> Iterator[Complaint]:
                 message="the columns of an import are chosen by fields and by a query",
                 remedy="Remove fields, and choose them in the query.",
             )
-        yield from check_arguments((*path, "arguments"), entry.import_, _OF_IMPORTS)
+        yield from _argument_complaints((*path, "arguments"), entry.import_, _OF_IMPORTS)
         yield from _mapper_complaints((*path, "arguments"), entry.import_)
         datasource = scope.bundle.find_datasource(source.name)
         mappers = find_argument(entry.import_, MAPPERS) or "1"
@@ -112,7 +119,9 @@ def _kind_complaints(scope: Scope, feed: Feed, cluster: str) -> Iterator[Complai
         )
 
 
-def check_arguments(path: FieldPath, declared: Import | Export, known: Mapping[str, int | None]) -> Iterator[Complaint]:
+def _argument_complaints(
+    path: FieldPath, declared: Import | Export, known: Mapping[str, int | None]
+) -> Iterator[Complaint]:
     """Complain about arguments that are not known, and numbers that are not from 1 to the most that is known."""
     for argument, value in declared.arguments.items():
         most = known.get(argument.lower())
@@ -170,3 +179,91 @@ def _extract_complaints(path: FieldPath, extract: Extract) -> Iterator[Complaint
             message="increments by window read no row twice",
             remedy="Remove overlap and key, or write by: mark.",
         )
+
+
+def check_export(_: Scope, feed: Feed) -> Iterator[Complaint]:
+    """F14: an export must say by which key rows are found, with arguments that exports know.
+
+    Differs from Falcon: columns may be chosen, and `updateonly` and `allowinsert` need a key.
+    """
+    for name, entry in feed.clusters.items():
+        if entry.export is not None:
+            path: FieldPath = ("clusters", name, "export")
+            yield from _load_complaints(path, entry.export)
+            yield from _argument_complaints((*path, "arguments"), entry.export, _OF_EXPORTS)
+            yield from _key_complaints((*path, "arguments"), entry.export)
+            if feed.table_on(name) is None:  # a table may have got others
+                yield from _column_complaints(path, feed, entry.export)
+
+
+def check_export_place(scope: Scope, feed: Feed) -> Iterator[Complaint]:
+    """There is a database that rows can be moved into."""
+    for name, entry in feed.clusters.items():
+        if entry.export is None:
+            continue
+        path: FieldPath = ("clusters", name, "export")
+        datasource = scope.bundle.find_datasource(entry.export.target.name)
+        if datasource is None:
+            continue
+        if datasource.interfaces.write is None:
+            yield Complaint(
+                path=(*path, "target", "name"),
+                message=f"datasource {datasource.name!r} has no write interface",
+                remedy="Add interfaces.write to it, or name another datasource.",
+            )
+        if datasource.type not in _WRITABLE:
+            yield Complaint(
+                path=(*path, "target", "load", "type"),
+                message=f"{entry.export.target.load.type.value} cannot be done in a database of type {datasource.type}",
+                remedy=f"Name a datasource of type {' or '.join(_WRITABLE)}.",
+            )
+        target = entry.export.target
+        others = [each for each in scope.exported[target.name, target.table] if each[:2] != (feed.name, name)]
+        if target.load.type is LoadType.REPLACE and others:
+            yield Complaint(
+                path=(*path, "target", "table"),
+                message=f"it deletes what feed {others[0][0]!r} on {others[0][1]} exports to the same table "
+                "for the same time",
+                remedy="Name another table.",
+                severity=Severity.WARNING,
+            )
+
+
+def _load_complaints(path: FieldPath, export: Export) -> Iterator[Complaint]:
+    load = export.target.load
+    if load.type in (LoadType.UPDATE_ONLY, LoadType.ALLOW_INSERT) and not find_argument(export, UPDATE_KEY):
+        yield Complaint(
+            path=(*path, "target", "load", "type"),
+            message=f"{load.type.value} needs {UPDATE_KEY}: the columns of a unique key of the table",
+            remedy=f"Add {UPDATE_KEY} with their names to arguments.",
+        )
+    if load.type is LoadType.REPLACE and load.instance_column is None:
+        yield Complaint(
+            path=(*path, "target", "load", "type"),
+            message="replace needs instance_column: the column of the table that tells the rows of an instance",
+            remedy="Add load.instance_column.",
+        )
+    if load.type is not LoadType.REPLACE and load.instance_column is not None:
+        yield Complaint(
+            path=(*path, "target", "load", "instance_column"),
+            message=f"instance_column has no effect on {load.type.value}",
+            remedy="Remove it, or write type: replace.",
+        )
+
+
+def _column_complaints(path: FieldPath, feed: Feed, export: Export) -> Iterator[Complaint]:
+    """Complain of columns that the schema of the feed lacks."""
+    fields, key = export.target.fields, find_argument(export, UPDATE_KEY) or ""
+    named = [] if fields is None else [*fields.includes, *fields.excludes]
+    known = column_names(feed)
+    for name in filter(None, (*named, *map(str.strip, key.split(",")))):
+        if known is not None and name.lower() not in known:
+            message = f"{name!r} is no column of the schema of feed {feed.name!r}"
+            yield Complaint(path=path, message=message, remedy=f"Write one of {', '.join(sorted(known))}.")
+
+
+def _key_complaints(path: FieldPath, export: Export) -> Iterator[Complaint]:
+    key = find_argument(export, UPDATE_KEY)
+    if key is not None and not all(map(str.strip, key.split(","))):
+        message = f"{UPDATE_KEY} lacks the name of a column"
+        yield Complaint(path=path, message=message, remedy="Write names with commas between them.")

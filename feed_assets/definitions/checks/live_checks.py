@@ -31,7 +31,7 @@ from feed_assets.entities.process import Process, iter_workflows
 from feed_assets.errors import FeedAssetsError, SettingsError
 from feed_assets.issues import EntityKey, FieldPath, Issue, Severity, SourceMap, order_of, split_error
 from feed_assets.plan.compile import compile_mirror
-from feed_assets.plan.compile_exports import compile_target
+from feed_assets.plan.compile_transfers import compile_target
 from feed_assets.plan.copy_records import Directory
 from feed_assets.plan.datasources import DatabaseInterface, DatasourceRecord, compile_datasource
 from feed_assets.plan.transfers import ExportRecord

@@ -82,30 +82,21 @@ def check_datasource(context: OperationContext, name: str) -> CheckedDatasource:
 def _check(
     machine: JavaMachine, record: DatasourceRecord, name: str, interface: DatabaseInterface, root: Path
 ) -> CheckedInterface:
-    reads = creates = reason = None
+    found = CheckedInterface(interface=name, url=interface.endpoint, user=interface.user)
     try:
         with open_interface(record, interface, root, lambda: machine) as connection:
             dialect, schema = connection.dialect, connection.schema()
-            product, tables = connection.product(), len(connection.tables())
+            found = replace(found, database=connection.product(), tables=len(connection.tables()))
             if dialect.may_read is not None:
-                reads = int(str(connection.query(dialect.may_read, schema)[0][0]))
+                found = replace(found, reads=int(str(connection.query(dialect.may_read, schema)[0][0])))
             if name == "write" and dialect.may_create is not None:
                 place = record.staging_schema or schema
                 creates = bool(connection.query(dialect.may_create, place)[0][0])
-                if not creates:
-                    reason = f"its user may make no table in {place}, as exports do: grant it, or set staging_schema"
+                lacks = f"its user may make no table in {place}, as exports do: grant it, or set staging_schema"
+                found = replace(found, creates=creates, reason=None if creates else lacks)
     except ServiceError as exc:
-        return CheckedInterface(interface=name, url=interface.endpoint, user=interface.user, reason=str(exc))
-    return CheckedInterface(
-        interface=name,
-        url=interface.endpoint,
-        user=interface.user,
-        database=product,
-        tables=tables,
-        reads=reads,
-        creates=creates,
-        reason=reason,
-    )
+        found = replace(found, reason=str(exc))
+    return found
 
 
 def list_tables(context: OperationContext, name: str, schema: str | None, like: str | None) -> TableList:

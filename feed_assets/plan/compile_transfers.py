@@ -1,4 +1,6 @@
-"""Compile the imports of feeds: each is a process of its feed's cluster without inputs, which writes the feed."""
+"""Compile the imports and exports of feeds: each is a process of its feed's cluster. An import has no inputs and writes
+the feed; an export reads it and has no outputs.
+"""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -6,9 +8,14 @@ from datetime import timedelta
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.datasource import (
     FETCH_SIZE,
+    INPUT_NULL_OTHER,
+    INPUT_NULL_STRING,
     MAPPERS,
     NULL_STRING,
+    ROW_ARGUMENTS,
     SPLIT_BY,
+    UPDATE_KEY,
+    Export,
     Extract,
     Import,
     IncrementBy,
@@ -18,21 +25,21 @@ from feed_assets.entities.feed import Feed
 from feed_assets.entities.flow_names import Transfer, transfer_name
 from feed_assets.entities.process import CatchUp, Order, effective_timeout
 from feed_assets.plan.facts import EntityFacts
-from feed_assets.plan.feed_work import choose_columns, feed_process, written_edge
+from feed_assets.plan.feed_work import choose_columns, feed_process, read_edge, written_edge
 from feed_assets.plan.records import ProcessRecord
-from feed_assets.plan.transfers import ImportRecord, IncrementRecord
+from feed_assets.plan.transfers import ExportRecord, ImportRecord, IncrementRecord
 from feed_assets.timing.sequence import InstanceSequence
 
-OUTPUT = "rows"
-"""The name of the output of each import."""
+ROWS = "rows"
+"""The name of the output of each import, and of the input of each export."""
 
 
 def compile_import(bundle: Bundle, feed: Feed, cluster: str, declared: Import, facts: EntityFacts) -> ProcessRecord:
     """Compile the import of a feed on a cluster."""
-    work = _record(declared)
-    name, content = transfer_name(feed.name, Transfer.IMPORT), ("import", _content(declared))
+    work = _source(declared)
+    name, content = transfer_name(feed.name, Transfer.IMPORT), ("import", _meant(declared))
     made = feed_process(bundle, feed, name, work, facts, clusters=[cluster], content=content)
-    written, quarantine = written_edge(made, OUTPUT), bundle.find_quarantine(feed.name)
+    written, quarantine = written_edge(made, ROWS), bundle.find_quarantine(feed.name)
     is_whole = work.increment is None and not work.history
     return replace(
         made,
@@ -45,7 +52,7 @@ def compile_import(bundle: Bundle, feed: Feed, cluster: str, declared: Import, f
     )
 
 
-def _content(declared: Import) -> object:
+def _meant(declared: Import) -> object:
     """Return which rows are meant: a change of how they are read takes effect at once."""
     source = declared.source.model_dump(mode="json", exclude_defaults=True, exclude={"version", "extract"})
     source["extract"] = declared.source.extract.model_dump(mode="json", exclude_defaults=True, exclude={"consistent"})
@@ -62,7 +69,7 @@ def _delay(work: ImportRecord, sequence: InstanceSequence) -> timedelta:
     return sequence.frequency.as_duration() + timedelta(hours=0 if sequence.is_elapsed else 1)
 
 
-def _record(declared: Import) -> ImportRecord:
+def _source(declared: Import) -> ImportRecord:
     source, (columns, excluded) = declared.source, choose_columns(declared.source.fields)
     return ImportRecord(
         datasource=source.name,
@@ -86,4 +93,37 @@ def _increment(extract: Extract) -> IncrementRecord | None:
         return None
     return IncrementRecord(
         column=extract.delta_column or "", by=extract.increment, overlap=extract.overlap, key=extract.key
+    )
+
+
+def compile_export(bundle: Bundle, feed: Feed, cluster: str, declared: Export, facts: EntityFacts) -> ProcessRecord:
+    """Compile the export of a feed from a cluster. It is retried and follows late data and updates as a flow does."""
+    name, content = transfer_name(feed.name, Transfer.EXPORT), ("export", _written(declared))
+    made = feed_process(bundle, feed, name, compile_target(feed, declared), facts, clusters=[cluster], content=content)
+    return replace(made, inputs=(read_edge(made, ROWS, cluster),))
+
+
+def _written(declared: Export) -> object:
+    """Return what is written, and how."""
+    target = declared.target.model_dump(mode="json", exclude_defaults=True, exclude={"version"})
+    target["arguments"] = [find_argument(declared, name) for name in ROW_ARGUMENTS]
+    return target
+
+
+def compile_target(feed: Feed, declared: Export) -> ExportRecord:
+    """Compile what an export writes, and how."""
+    target, (columns, excluded) = declared.target, choose_columns(declared.target.fields)
+    key, connections = find_argument(declared, UPDATE_KEY) or "", find_argument(declared, MAPPERS)
+    return ExportRecord(
+        datasource=target.name,
+        table=target.table,
+        load=target.load.type,
+        key=tuple(each.strip() for each in key.split(",") if each.strip()),
+        instance_column=target.load.instance_column,
+        columns=columns,
+        excluded=excluded,
+        null_string=find_argument(declared, INPUT_NULL_STRING),
+        null_other=find_argument(declared, INPUT_NULL_OTHER),
+        is_daily=feed.frequency.is_calendar and feed.is_expected,
+        **({} if connections is None else {"connections": int(connections)}),
     )
