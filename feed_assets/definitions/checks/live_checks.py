@@ -306,12 +306,7 @@ def _ask_export(
     from feed_assets.engines.databases.export_columns import ExportColumns
 
     with open_interface(record, write, outside.root, outside.java) as connection:
-        columns = ExportColumns(
-            export=export,
-            dialect=connection.dialect,
-            table=connection.columns(export.table),
-            timezone=ZoneInfo(record.timezone),
-        )
+        columns = ExportColumns.of(connection, export, ZoneInfo(record.timezone))
         columns.find_instance(NEVER, ZoneInfo(feed.timezone))
         columns.find_key(connection.unique_keys(export.table), [each.name for each in columns.table])
 

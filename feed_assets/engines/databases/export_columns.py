@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from feed_assets.engines.data.quality import column_named
-from feed_assets.engines.databases.connections import DatabaseColumn, UniqueKey
+from feed_assets.engines.databases.connections import DatabaseColumn, DatabaseConnection, UniqueKey
 from feed_assets.engines.databases.dialects import Dialect
 from feed_assets.engines.errors import ExportRefusedError
 from feed_assets.entities.datasource import LoadType
@@ -40,6 +40,11 @@ class ExportColumns:
     dialect: Dialect
     table: Sequence[DatabaseColumn]
     timezone: ZoneInfo
+
+    @classmethod
+    def of(cls, connection: DatabaseConnection, export: ExportRecord, timezone: ZoneInfo) -> "ExportColumns":
+        table = connection.columns(export.table)
+        return cls(export=export, dialect=connection.dialect, table=table, timezone=timezone)
 
     def find_instance(self, nominal_time: datetime, timezone: ZoneInfo) -> InstanceValue | None:
         """Return the value of an instance; a day is that of `timezone`.

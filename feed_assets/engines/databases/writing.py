@@ -104,12 +104,7 @@ class ExportEngine(Engine):
         with reporting_failures(work):
             spark = open_session(session, work.run_id)  # before a server ends a connection that waits for it
         with self.connect() as connection:
-            columns = ExportColumns(
-                export=self.export,
-                dialect=connection.dialect,
-                table=connection.columns(self.export.table),
-                timezone=self.timezone,
-            )
+            columns = ExportColumns.of(connection, self.export, self.timezone)
             instance = columns.find_instance(work.nominal_time, work.timezone)
             with reporting_failures(work):
                 add_driver(spark, connection.address)

@@ -171,10 +171,8 @@ class StagedTablesHandler(Handler[StagedTables, int]):
             if datasource is None or datasource.write is None:
                 _logger.warning("datasource %s is gone; these tables are left there: %s", name, ", ".join(tables))
             else:
-                answer = tick.bulkheads.ask(self.step, {name: partial(_drop_all, datasource, self.root, [*tables])})[
-                    name
-                ]
-                if isinstance(answer, Exception):
+                asked = {name: partial(_drop_all, datasource, self.root, [*tables])}
+                if isinstance(answer := tick.bulkheads.ask(self.step, asked)[name], Exception):
                     raise answer
             for table, key in tables.items():
                 _forget(tick.database, key, [table])
