@@ -114,6 +114,7 @@ def compile_target(feed: Feed, declared: Export) -> ExportRecord:
     """Compile what an export writes, and how."""
     target, (columns, excluded) = declared.target, choose_columns(declared.target.fields)
     key, connections = find_argument(declared, UPDATE_KEY) or "", find_argument(declared, MAPPERS)
+    pace = None if feed.frequency.is_calendar else feed.frequency.as_duration()
     return ExportRecord(
         datasource=target.name,
         table=target.table,
@@ -124,6 +125,6 @@ def compile_target(feed: Feed, declared: Export) -> ExportRecord:
         excluded=excluded,
         null_string=find_argument(declared, INPUT_NULL_STRING),
         null_other=find_argument(declared, INPUT_NULL_OTHER),
-        is_daily=feed.frequency.is_calendar and feed.is_expected,
+        pace=pace if feed.is_expected else timedelta(0),
         **({} if connections is None else {"connections": int(connections)}),
     )

@@ -1,6 +1,7 @@
 """What imports and exports of feeds compile to."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import ClassVar
 
 from feed_assets.entities.datasource import IncrementBy, LoadType
@@ -74,8 +75,8 @@ class ExportRecord(_TransferRecord):
     """The table of a datasource that an instance of a feed is written to, and how.
 
     `key` are the columns by which rows are found in the table. With `instance_column` the rows of an instance have its
-    nominal time there, which is a day of its own if it `is_daily`. A text that is `null_string` is null in a column of
-    texts, one that is `null_other` in any other. At most `connections` write at once.
+    nominal time there; instances are `pace` apart, or days and months if it is None. A text that is `null_string` is
+    null in a column of texts, one that is `null_other` in any other. At most `connections` write at once.
     """
 
     engine: ClassVar[str] = "export"
@@ -86,7 +87,7 @@ class ExportRecord(_TransferRecord):
     null_string: str | None = None
     null_other: str | None = None
     connections: int = 4
-    is_daily: bool = False
+    pace: timedelta | None = timedelta(0)
 
     @property
     def text(self) -> str:

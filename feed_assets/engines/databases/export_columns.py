@@ -4,7 +4,7 @@ of a machine or driver has a say.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -60,7 +60,7 @@ class ExportColumns:
             raise self.refused(f"it has no column {self.export.instance_column}", remedy)
         value: date | str
         match (column.ddl or "").upper():
-            case "DATE" if not self.export.is_daily:
+            case "DATE" if self.export.pace is not None:
                 raise self.refused(f"several instances have the same {column.name}", "Name a column of times.")
             case "DATE":
                 value = nominal_time.astimezone(timezone).date()
@@ -68,6 +68,9 @@ class ExportColumns:
             case kind if kind.startswith(_TIME):
                 is_zoned = self._is_zoned(column)
                 value = nominal_time.astimezone(UTC if is_zoned else self.timezone)
+                if self._is_twice(value):
+                    fault = f"two instances have the same {column.name}, since {value:%H:%M} comes twice that day"
+                    raise self.refused(fault, "Name a column of times with a zone, or of texts.")
                 text = f"{value:%Y-%m-%d %H:%M:%S}{self.dialect.utc if is_zoned else ''}"
                 value = value if is_zoned else value.replace(tzinfo=None)
             case kind if kind.startswith(_TEXTS):
@@ -75,6 +78,11 @@ class ExportColumns:
             case _:
                 raise self.refused(f"its column {column.name} is {column.type}", remedy)
         return InstanceValue(column=column.name, value=value, text=text)
+
+    def _is_twice(self, clock: datetime) -> bool:
+        """Return whether another instance has the same time on its clock, in the hour after summer time."""
+        first, second = (clock.replace(fold=fold).utcoffset() or timedelta(0) for fold in (0, 1))
+        return first > second and self.export.pace is not None and self.export.pace <= first - second
 
     def fit(self, frame: "DataFrame", instance: InstanceValue | None) -> "DataFrame":
         """Return the chosen columns of a feed as those of the table, and the instance, if the feed has no such column.

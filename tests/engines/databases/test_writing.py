@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from time import sleep
@@ -21,6 +22,7 @@ from feed_assets.engines.java.machine import JavaMachine
 from feed_assets.engines.port import InputData, InputInstance
 from feed_assets.entities.datasource import LoadType
 from feed_assets.plan.transfers import ExportRecord
+from feed_assets.timing.dates import parse_datetime
 from tests.engines.works import NOMINAL_TIME, work
 from tests.shops import Shop
 
@@ -59,7 +61,7 @@ class _Export:
         data = InputData(name="source", feed="orders", instances=(instance,), format="csv", columns=schema)
         keys = tuple(filter(None, key.split(",")))
         engine = ExportEngine(
-            export=ExportRecord(datasource="shop", table="orders", load=load, key=keys, is_daily=True, **more),
+            export=ExportRecord(datasource="shop", table="orders", load=load, key=keys, pace=None, **more),
             connect=lambda: open_connection(self._machine, self.shop.address),
             timezone=ZoneInfo(zone),
             staging_schema=self.staging,
@@ -185,6 +187,29 @@ def test_a_column_of_a_type_that_no_table_has_is_named(spark: SparkSession) -> N
         columns = ExportColumns(export=export, dialect=DIALECTS[type_], table=table, timezone=ZoneInfo("UTC"))
         with pytest.raises(ExportRefusedError, match=rf"no column takes {named}\. Leave it out by fields"):
             columns.fit(frame, None)
+
+
+def test_an_hour_that_comes_twice_is_the_time_of_two_instances() -> None:
+    def find(at: str, kind: str = "timestamp", hours: int = 1) -> str:
+        export = ExportRecord(
+            datasource="shop",
+            table="orders",
+            load=LoadType.REPLACE,
+            instance_column="at",
+            pace=timedelta(hours=hours),
+        )
+        table, zone = [DatabaseColumn("at", kind, "TIMESTAMP", True)], ZoneInfo("Europe/Berlin")
+        columns = ExportColumns(export=export, dialect=DIALECTS["postgres"], table=table, timezone=zone)
+        found = columns.find_instance(parse_datetime(at), ZoneInfo("UTC"))
+        assert found is not None
+        return found.text
+
+    for at in ("2026-10-25T00:00Z", "2026-10-25T01:00Z"):
+        with pytest.raises(ExportRefusedError, match="two instances have the same at, since 02:00 comes twice"):
+            find(at)
+    assert find("2026-10-25T02:00Z") == "2026-10-25 03:00:00"
+    assert find("2026-10-25T00:00Z", hours=2) == "2026-10-25 02:00:00"
+    assert find("2026-10-25T01:00Z", "timestamptz") == "2026-10-25 01:00:00 UTC"
 
 
 def test_times_are_those_of_the_datasource_whatever_the_machine_has(export: _Export) -> None:
