@@ -6,9 +6,6 @@ from dataclasses import dataclass
 
 from feed_assets.operation import Does
 
-VIA = " via "
-"""Between who is asked for and who asks, in the author of what is done; no name has it."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
@@ -25,12 +22,8 @@ class Principal:
 
     @property
     def author(self) -> str:
-        """The author of what is done: both names, if somebody asks on behalf of another.
-
-        >>> Principal(name="ann", asked_by="loader").author
-        'ann via loader'
-        """
-        return f"{self.name}{VIA}{self.asked_by}" if self.asked_by else self.name
+        """The author of what is done: both names, as `ann via loader`, if one asks on behalf of another."""
+        return f"{self.name} via {self.asked_by}" if self.asked_by else self.name
 
 
 NOBODY = Principal(name="")

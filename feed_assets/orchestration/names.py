@@ -25,6 +25,7 @@ TAG_REQUEST = PREFIX + "request"
 TAG_QUEUE = PREFIX + "queue"
 TAG_BATCH = PREFIX + "batch"
 TAG_LATE = PREFIX + "late"
+TAG_USER = PREFIX + "user"
 
 META_FEED = PREFIX + "feed"
 META_PROCESS = PREFIX + "process"

@@ -78,12 +78,7 @@ class Issuer:
         return str(self._open_client(redirect_uri).create_authorization_url(endpoint, **told)[0])
 
     def redeem(self, redirect_uri: str, code: str, secret: str) -> Principal:
-        """Return who has logged in with the browser that has the secret.
-
-        Raises:
-            RequestRefusedError: the code or what it is redeemed for is not right.
-            ServiceAwayError: the issuer is away.
-        """
+        """Return who has logged in with the browser that has the secret. Raises as `find_holder`."""
         told = {"grant_type": "authorization_code", "code": code, "code_verifier": derive(secret, "")}
         try:
             endpoint = self._endpoints["token_endpoint"]
@@ -153,21 +148,15 @@ class Issuer:
             self._endpoints, self._fault = endpoints, None
         except FeedAssetsError as exc:
             self._fault = exc
-        except _MALFORMED as exc:
+        except (OSError, *_MALFORMED) as exc:
             self._fault = self._away(exc)
 
     def _get(self, address: str) -> Mapping[str, Any]:
-        try:
-            with requests.get(address, timeout=_PATIENCE, allow_redirects=False, stream=True) as answer:
-                if 300 <= answer.status_code < 500:
-                    raise self._wrong(f"{address} answers {answer.status_code}")
-                answer.raise_for_status()
-                document = parse_json(answer.raw.read(_LARGEST, decode_content=True))
-        except (requests.RequestException, OSError, ValueError, RecursionError) as exc:
-            raise self._away(exc) from None
-        if not isinstance(document, dict):
-            raise self._wrong(f"{address} has no JSON object")
-        return document
+        with requests.get(address, timeout=_PATIENCE, allow_redirects=False, stream=True) as answer:
+            if 300 <= answer.status_code < 500:
+                raise self._wrong(f"{address} answers {answer.status_code}")
+            answer.raise_for_status()
+            return dict(parse_json(answer.raw.read(_LARGEST, decode_content=True)))
 
     def _away(self, error: Exception | None) -> ServiceAwayError:
         reason = f"it does not answer as an issuer does ({type(error).__name__})"

@@ -13,7 +13,6 @@ from feed_assets.server.errors import RequestRefusedError
 from feed_assets.server.tokens import Tokens, is_name
 
 DO_AS = "doAs"
-_ANYBODY = "*"
 
 
 def take_names(scope: Scope) -> list[str]:
@@ -43,7 +42,7 @@ def ask_on_behalf(keeper: Keeper, asker: Principal, names: list[str], client: st
     address, told = address_of(client), f"{asker.name!r} may not ask on behalf of "
     if rule is None or address is None or not any(address in each for each in rule.hosts):
         told += f"others from {client}." if rule else "others."
-    elif {name, _ANYBODY}.isdisjoint(rule.users) and {*person.groups, _ANYBODY}.isdisjoint(rule.groups):
+    elif {name, "*"}.isdisjoint(rule.users) and {*person.groups, "*"}.isdisjoint(rule.groups):
         nobody = " Nobody of this name has a valid token or is logged in, so that no group is known."
         told += f"{name!r}.{'' if known else nobody}"
     else:

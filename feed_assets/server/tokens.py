@@ -6,10 +6,11 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import Column, Connection, Index, delete
 
-from feed_assets.access.principals import VIA, Principal
+from feed_assets.access.principals import Principal
 from feed_assets.command_lines import command_line
 from feed_assets.context.errors import VerbRefusedError
 from feed_assets.errors import WrongUsageError
@@ -27,7 +28,7 @@ from feed_assets.timing.dates import render_datetime
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,79}")  # loader, ann@example.com
 _BYTES = 32
 SESSION = timedelta(hours=10)
-_NOT_IN_NAMES = (",", VIA, "\N{REPLACEMENT CHARACTER}")  # two names, or bytes that are no UTF-8
+_NOT_IN_NAMES = (",", " via ", "\N{REPLACEMENT CHARACTER}")  # two names, or bytes that are no UTF-8
 LONGEST_NAME = 200
 
 tokens = define_table(
@@ -109,9 +110,9 @@ class Tokens(TableStore):
     def find_person(self, name: str, now: datetime) -> Principal | None:
         """Return what is proven of a person by the newest log-in, else by a token of that name; None without one."""
         is_proof = (tokens.c.session_of == name) | (tokens.c.name == name) & tokens.c.session_of.is_(None)
-        found = _ROWS.find(self._connection, _ROWS.select.where(is_proof).order_by(tokens.c.created_at.desc()))
-        valid = [each for each in found if each.is_valid(now)]
-        return max(valid, key=lambda each: each.session_of is not None).principal if valid else None
+        newest = _ROWS.select.where(is_proof).order_by(tokens.c.session_of.is_(None), tokens.c.created_at.desc())
+        found = _ROWS.find(self._connection, newest)
+        return next((each.principal for each in found if each.is_valid(now)), None)
 
     def all(self) -> list[Token]:
         """Return the newest token of each name."""
@@ -119,11 +120,7 @@ class Tokens(TableStore):
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text is the name of a person or a group.
-
-    >>> [is_name(each) for each in ("ann@example.org", "Data Team", "a,b", " a", "")]
-    [True, True, False, False, False]
-    """
+    """Return whether a text is the name of a person or a group."""
     is_plain = text.isprintable() and text == text.strip() and not any(each in text for each in _NOT_IN_NAMES)
     return is_plain and 0 < len(text) <= LONGEST_NAME
 
@@ -143,8 +140,9 @@ def create_token(
     author: str,
     now: datetime,
     dry_run: bool,
+    session_of: str | None = None,
 ) -> Token:
-    """Make a token, in place of one of its name that is not valid any more.
+    """Make a token, in place of one of its name that is not valid any more. Sessions that have expired are forgotten.
 
     Raises:
         WrongUsageError: the name, the rights, the groups or the end are wrong.
@@ -160,8 +158,8 @@ def create_token(
         raise WrongUsageError(f"A token of {name!r} would have expired. Give a time after {render_datetime(now)}.")
     token = f"{TOKEN_PREFIX}{secrets.token_hex(_BYTES)}"
     rights = tuple(each for each in Does if each in may)
-    of = tuple(dict.fromkeys(groups))
-    made = Token(name=name, may=rights, groups=of, until=until, author=author, created_at=now, digest=_digest_of(token))
+    of: dict[str, Any] = {"session_of": session_of, "groups": tuple(dict.fromkeys(groups)), "may": rights}
+    made = Token(name=name, until=until, author=author, created_at=now, digest=_digest_of(token), **of)
     with database.begin() as connection:
         before = _find_locked(connection, name)
         if before is not None and before.is_valid(now):
@@ -169,36 +167,10 @@ def create_token(
             raise VerbRefusedError(subject=f"the token of {name!r}", reason="it is valid", next_step=next_step)
         if dry_run:
             return made
-        _write(connection, made, "token create", author, now)
+        connection.execute(delete(tokens).where(tokens.c.session_of.is_not(None), tokens.c.until <= now))
+        _write(connection, made, "log in" if session_of else "token create", author, now)
     reveal(token)
     return replace(made, bearer=token)
-
-
-def begin_session(database: Database, principal: Principal, client: str, now: datetime) -> str:
-    """Begin the session of a browser, and return its token."""
-    token = f"{TOKEN_PREFIX}{secrets.token_hex(_BYTES)}"
-    made = Token(
-        name=f"session-{_digest_of(token)[:16]}",
-        session_of=principal.name,
-        may=principal.may,
-        groups=tuple(sorted(principal.groups)),
-        until=now + SESSION,
-        author=principal.name,
-        created_at=now,
-        digest=_digest_of(token),
-    )
-    with database.begin() as connection:
-        _write(connection, made, "log in", principal.name, now, client)
-        connection.execute(delete(tokens).where(tokens.c.session_of.is_not(None), tokens.c.until <= now))
-    return token
-
-
-def end_session(database: Database, token: str, now: datetime) -> None:
-    """End the session of a browser, if the token is that of one."""
-    with database.begin() as connection:
-        found = Tokens(connection).find_valid(token, now)
-        if found is not None and (name := found.session_of) is not None:
-            _write(connection, replace(found, revoked_at=now, revoked_by=name), "log out", name, now)
 
 
 def revoke_token(database: Database, name: str, *, author: str, now: datetime, dry_run: bool) -> Token:
@@ -216,7 +188,7 @@ def revoke_token(database: Database, name: str, *, author: str, now: datetime, d
         said = f"{'would end' if dry_run else 'ended'} the token of {name!r}"
         revoked = replace(token, revoked_at=now, revoked_by=author, said=said)
         if not dry_run:
-            _write(connection, revoked, "token revoke", author, now)
+            _write(connection, revoked, "log out" if author == token.session_of else "token revoke", author, now)
     return revoked
 
 
@@ -225,9 +197,8 @@ def _find_locked(connection: Connection, name: str) -> Token | None:
     return _ROWS.find_one(connection, _ROWS.select.where(tokens.c.name == name))
 
 
-def _write(connection: Connection, token: Token, action: str, author: str, now: datetime, client: str = "") -> None:
-    details = {"from": client} if client else {}
-    details |= {"may": ", ".join(token.may)} | ({"groups": ", ".join(token.groups)} if token.groups else {})
+def _write(connection: Connection, token: Token, action: str, author: str, now: datetime) -> None:
+    details = {"may": ", ".join(token.may)} | ({"groups": ", ".join(token.groups)} if token.groups else {})
     details |= {"until": render_datetime(token.until)} if token.until else {}
     target = f"token {token.name}"
     entry = AuditEntry(recorded_at=now, author=author, action=action, target=target, details=details)

@@ -120,6 +120,7 @@ def test_a_run_says_what_it_has_and_why(harness: LocationHarness) -> None:
                 set(ProcessInstanceStatus),
                 status=ProcessInstanceStatus.READY,
                 cause=cause,
+                cause_detail="run again by ann via loader" if cause is Cause.COMMAND else None,
                 attempt=number,
                 request_key=None,
                 requested_at=None,
@@ -128,6 +129,7 @@ def test_a_run_says_what_it_has_and_why(harness: LocationHarness) -> None:
     (request,) = harness.tick().run_requests or ()
     span = "2026-01-01T04:00Z to 2026-01-01T05:00Z"  # what is new comes after them
     assert request.tags["feed_assets"] == f"1 rerun, 1 late: {span} of summing"
+    assert request.tags["feed_assets/user"] == "ann via loader"
 
 
 def test_neighbours_share_a_run(harness: LocationHarness) -> None:

@@ -115,7 +115,7 @@ class LaunchRequest:
 
     `process` is the current declaration, `record` the definition that governs these instances; `indices` are indices in
     its sequence. `late` maps the nominal times of late re-runs to the inputs whose late data they process; `reasons`
-    counts the instances by why they run.
+    counts the instances by why they run, and `users` have asked for it by a command.
     """
 
     process: ProcessRecord
@@ -125,6 +125,7 @@ class LaunchRequest:
     priority: int
     late: Mapping[datetime, tuple[str, ...]] = field(default_factory=dict)
     reasons: Mapping[str, int] = field(default_factory=dict)
+    users: tuple[str, ...] = ()
 
     def describe(self) -> str:
         """Return what the run has: how many instances and why they run, the first and the last one, the process.
@@ -348,7 +349,9 @@ def find_median(connection: Connection, process: Key) -> timedelta | None:
 def _with_reasons(connection: Connection, request: LaunchRequest) -> LaunchRequest:
     """Add why the instances run, and the inputs whose late data the run processes."""
     rows = ProcessInstances(connection).get_many([(*request.process.key, time) for time in request.nominal_times])
-    request = replace(request, reasons=Counter(_reason(row) for _, row in sorted(rows.items())))
+    by_command = (row.cause_detail or "" for row in rows.values() if row.cause is Cause.COMMAND)
+    users = tuple(sorted({each.partition(" by ")[2] for each in by_command} - {""}))
+    request = replace(request, reasons=Counter(_reason(row) for _, row in sorted(rows.items())), users=users)
     if request.record.late is None:
         return request
     keys = [AgendaKey(AgendaKind.LATE_INPUTS, *request.process.key, time) for time in request.nominal_times]

@@ -208,6 +208,7 @@ def build_tags(request: LaunchRequest) -> dict[str, str]:
         names.TAG_CLUSTER: process.cluster,
         names.TAG_REQUEST: request.key,
         **({names.PRIORITY: str(request.priority)} if request.priority else {}),
+        **({names.TAG_USER: ", ".join(request.users)} if request.users else {}),
         **({names.TAG_QUEUE: process.queue} if process.queue else {}),
         **({names.TAG_BATCH: render_datetime(request.first)} if process.trigger is not None else {}),
         **names.late_tags(request.late),

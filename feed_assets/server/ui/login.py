@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import quote, unquote, urlencode
 
 from starlette.requests import Request
@@ -18,7 +18,7 @@ from starlette.types import Scope
 from feed_assets.server.callers import is_loopback
 from feed_assets.server.errors import RequestRefusedError
 from feed_assets.server.oidc import Issuer, derive, refused
-from feed_assets.server.tokens import SESSION, Tokens, begin_session, end_session
+from feed_assets.server.tokens import SESSION, Tokens, create_token, revoke_token
 from feed_assets.server.ui.addresses import FILES, HOME, OPERATIONS
 from feed_assets.server.ui.records import COOKIE, Asked, View
 from feed_assets.sql.errors import StateError
@@ -98,18 +98,22 @@ def log_in(asked: Asked) -> View | Response:
     return response
 
 
-def lead_to_issuer(asked: Asked) -> Response:
+def lead_to_issuer(asked: Asked) -> Response | str:
     """Let a browser log in at the issuer. Raises ServiceAwayError if it is away."""
-    issuer, secret = _require_issuer(asked), secrets.token_hex(32)
+    if (issuer := _find_issuer(asked)) is None:
+        return LOGIN
+    secret = secrets.token_hex(32)
     response = RedirectResponse(issuer.find_address(_find_return(asked), secret), HTTPStatus.SEE_OTHER)
     kept = f"{secret}.{quote(lead_on(asked.one('next')), safe='')}"
     _keep(response, asked, (_LOG_IN_COOKIE, kept, _LOG_IN_SECONDS), LOGIN)
     return response
 
 
-def end_log_in(asked: Asked) -> View | Response:
+def end_log_in(asked: Asked) -> View | Response | str:
     """Begin the session of who was led back by the issuer, and lead on."""
-    issuer, request = _require_issuer(asked), asked.request
+    if (issuer := _find_issuer(asked)) is None:
+        return LOGIN
+    request = asked.request
     secret, _, address = request.cookies.get(_LOG_IN_COOKIE, "").partition(".")
     address, client = lead_on(unquote(address)), request.client.host if request.client else ""
     try:
@@ -122,8 +126,11 @@ def end_log_in(asked: Asked) -> View | Response:
         with _for_everybody():
             asked.state["keeper"].note_refusal("log in", client, str(exc))
         return _ask_again(asked, address, str(exc))
+    told: dict[str, Any] = {"author": principal.name, "session_of": principal.name, "now": asked.now, "dry_run": False}
+    until, groups = asked.now + SESSION, sorted(principal.groups)
     with _for_everybody():
-        token = begin_session(asked.door.database, principal, client, asked.now)
+        name = f"session-{secrets.token_hex(8)}"
+        token = create_token(asked.door.database, name, principal.may, until, groups, **told).bearer or ""
     response = RedirectResponse(address, HTTPStatus.SEE_OTHER)
     _keep(response, asked, (COOKIE, token, int(SESSION.total_seconds())), *_PATHS)
     response.delete_cookie(_LOG_IN_COOKIE, path=LOGIN, httponly=True)
@@ -140,19 +147,14 @@ def _for_everybody() -> Iterator[None]:
 
 
 def _ask_again(asked: Asked, address: str, wrong: str, status: HTTPStatus = HTTPStatus.UNAUTHORIZED) -> View:
-    keeper = asked.state.get("keeper")
-    host = keeper.issuer.host if keeper is not None and keeper.issuer is not None else None
     at_issuer = f"{AT_ISSUER}?{urlencode({'next': address})}"
-    parts = {"next": address, "wrong": wrong, "issuer": host, "at_issuer": at_issuer}
+    parts = {"next": address, "wrong": wrong, "issuer": _find_issuer(asked), "at_issuer": at_issuer}
     return View(template="login.html", title="Log in", parts=parts, status=status)
 
 
-def _require_issuer(asked: Asked) -> Issuer:
+def _find_issuer(asked: Asked) -> Issuer | None:
     keeper = asked.state.get("keeper")
-    if keeper is None or keeper.issuer is None:
-        raise RequestRefusedError(HTTPStatus.NOT_FOUND, "This server has no issuer. The setting oidc names one.")
-    issuer: Issuer = keeper.issuer
-    return issuer
+    return None if keeper is None else keeper.issuer
 
 
 def _find_return(asked: Asked) -> str:
@@ -171,9 +173,12 @@ def _keep(response: Response, asked: Asked, cookie: _Cookie, *paths: str, samesi
 
 def log_out(asked: Asked) -> Response:
     """Forget the cookie, and end the session."""
-    if token := asked.request.cookies.get(COOKIE):
-        with _for_everybody():
-            end_session(asked.door.database, token, asked.now)
+    database, now = asked.door.database, asked.now
+    with _for_everybody():
+        with database.read() as connection:
+            found = Tokens(connection).find_valid(asked.request.cookies.get(COOKIE, ""), now)
+        if found is not None and found.session_of:
+            revoke_token(database, found.name, author=found.session_of, now=now, dry_run=False)
     response = RedirectResponse(LOGIN, HTTPStatus.SEE_OTHER)
     for path in _PATHS:
         response.delete_cookie(COOKIE, path=path, httponly=True, samesite="strict")
