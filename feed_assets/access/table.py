@@ -53,6 +53,8 @@ ALL_OF_IT = frozenset({"export-falcon", "metadata export"})
 """They give everything, if no entity is named."""
 _CAUSES = frozenset({"entity dependency", "instance dependency", "instance triage", "lineage", "plan", "why"})
 """Groups and operations that say what hangs together."""
+_NAMES = ("name", "entity", "feed", "process", "target")
+"""Members of rows that name an entity."""
 _TARGET = re.compile(r"(cluster|datasource|feed|process)[ /]'?([^'/ ]+)")  # feed 'clicks', feed/clicks/column/user
 _ONLY_READ = frozenset({("entity clone", "name"), ("metadata copy", "entity")})
 """Entities that what changes others only reads."""
@@ -112,16 +114,14 @@ def _is_read(row: Any) -> bool:
 def _iter_named(row: Any) -> Iterator[EntityKey]:
     """Yield the entities that a row is about, by its kind and name, feed, process, entity or target."""
     kind = getattr(row, "kind", None)
-    for name in filter(None, (getattr(row, "name", None), getattr(row, "entity", None))):
-        if kind in list(Kind) and isinstance(name, str):
-            yield str(kind), name
-        elif isinstance(name, str) and "/" in name:
-            yield from keys_at(name)
-    for each in (Kind.FEED, Kind.PROCESS):
-        if isinstance(name := getattr(row, each.value, None), str):
-            yield each.value, name
-    if isinstance(target := getattr(row, "target", None), str) and (said := _TARGET.match(target)) is not None:
-        yield said[1], said[2]
+    told = {name: text for name in _NAMES if isinstance(text := getattr(row, name, None), str)}
+    for name, text in told.items():
+        if name in (Kind.FEED, Kind.PROCESS):
+            yield name, text
+        elif (said := _TARGET.match(text)) is not None:
+            yield said[1], said[2]
+        elif kind in list(Kind):
+            yield str(kind), text
     if (payload := getattr(row, "payload", None)) is not None:
         yield from _iter_named(payload)
 

@@ -8,6 +8,7 @@ import re
 
 from sqlalchemy import Connection
 
+from feed_assets.access.rights import find_hidden, require_reads
 from feed_assets.catalog.descriptions import COLUMN
 from feed_assets.catalog.writing import Target
 from feed_assets.entities.common import Kind
@@ -125,6 +126,8 @@ def _find_sequence(plan: Plan, kind: Kind, name: str, cluster: str) -> InstanceS
 
 
 def _require_run(connection: Connection, run_id: str) -> None:
+    if find_hidden():
+        require_reads(("process", each.key.process) for each in Attempts(connection).of_run(run_id))
     if not Attempts(connection).has_run(run_id):
         raise MetadataRefusedError(
             entity=f"{RUN}/{run_id}",

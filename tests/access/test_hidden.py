@@ -137,6 +137,12 @@ def test_pages_and_paths_by_name_are_refused(server: Served) -> None:
         assert [server.get(who, path).status_code for who in ("ann", "bob")] == [200, 403]
 
 
+def test_forms_are_for_who_may_act(server: Served) -> None:
+    pages = {who: server.get(who, "/ui/feed/clicks", headers={"Accept": "text/html"}).text for who in PEOPLE}
+    has_form = {who: 'action="/ui/do/' in page for who, page in pages.items()}
+    assert has_form == {"super": True, "adm": False, "ann": True, "gus": True, "bob": False}
+
+
 def test_plan_counts_what_has_no_acl_and_hides_what_is_hidden(server: Served) -> None:
     must_have = "entities without acl, which superusers alone may change: 2"
     whole = Path("entities/all.yaml").read_text()

@@ -132,9 +132,9 @@ class PlannedChanges:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The issues, and how many entities have no owner."""
+        """How many entities have no owner, and the issues."""
         unowned = f"entities without acl, which superusers alone may change: {self.unowned}"
-        return (*(issue.line for issue in self.issues), *([unowned] if self.unowned else []))
+        return (*([unowned] if self.unowned else []), *(issue.line for issue in self.issues))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,8 +56,11 @@ class Asked(records.Asked):
 
     @property
     def acts(self) -> bool:
-        """Whether who asks may act, and sees forms."""
-        return Does.ACTS in self.door.principal.may
+        """Whether who asks may act on the entity of the page, if it is of one, and sees forms."""
+        rights, key = self.door.rights, (self.values.get("kind"), self.values.get("name"))
+        return Does.ACTS in self.door.principal.may and (
+            rights is None or not all(key) or rights.acts((str(key[0]), str(key[1])))
+        )
 
     @property
     def address(self) -> str:
