@@ -3,6 +3,7 @@
 import hashlib
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -48,8 +49,8 @@ def jdbc_options(address: DatabaseAddress, own: Mapping[str, str]) -> dict[str, 
 
 
 def add_driver(spark: "SparkSession", address: DatabaseAddress) -> None:
-    """Let a session read and write a database by its driver, also on executors. A session on a Spark Connect server
-    gets the jars for itself; all others of a process share theirs, so that they have one version of a class.
+    """Let a session read and write a database by its driver, also on executors. All sessions of a process, or of a
+    Spark Connect server, share the jars, so that they have one version of a class.
 
     Raises:
         ServiceError: the session has the class of another jar, or does not take the jars.
@@ -58,7 +59,10 @@ def add_driver(spark: "SparkSession", address: DatabaseAddress) -> None:
         _add_to_process(spark, address)
         return
     _hide_secrets(spark)
-    spark.addArtifacts(*(str(jar.resolve()) for jar in address.jars))
+    # Not as artifacts: all sessions have the driver that the first has loaded, which can load no more once that ends.
+    with suppress(PySparkException):
+        for jar in address.spark_jars:
+            spark.sql(f"ADD JAR '{jar.replace(chr(39), '%27')}'")
     try:
         _ = spark.read.format("jdbc").options(driver=address.driver_class, **_NOWHERE).load().schema
     except PySparkException as exc:
