@@ -9,7 +9,9 @@ import pytest
 
 from feed_assets.engines.errors import EventRefusedError, UnknownFeedError
 from feed_assets.engines.port import Context, InputEvent
+from feed_assets.entities.content.event_messages import NO_ROWS
 from feed_assets.entities.process import Process
+from feed_assets.log.records import FeedInstanceStatus
 from feed_assets.triggers.apply_triggers import TriggerResult, apply_triggers
 from feed_assets.triggers.queues import show_batch, show_queue
 from tests.context.contexts import about, context_of
@@ -66,6 +68,16 @@ def test_af_30_those_who_take_the_event_of_an_output_see_what_the_function_has_s
     lifecycle.code = lambda context: read.extend(context.events["counts"])
     lifecycle.run("report", batch.nominal_time, AS_OF, "run-3")
     assert [(each.payload, each.marking) for each in read] == shown
+
+
+def test_an_increment_without_rows_is_there_and_wakes_nobody(lifecycle: LifecycleHarness) -> None:
+    said(lifecycle, lambda context: context.event("counts", marking=NO_ROWS))
+    assert (route(lifecycle).batches, show_queue(context_of(lifecycle, AS_OF), "report").events) == ((), ())
+    assert lifecycle.feed_statuses("counts") == {START: FeedInstanceStatus.AVAILABLE}
+    said(lifecycle, lambda context: context.event("counts", marking="1_DAILY_END"), hour=1)
+    (batch,) = route(lifecycle).batches
+    (taken,) = about(show_batch, context_of(lifecycle, AS_OF), *batch[::2]).events
+    assert taken.marking == "1_DAILY_END"
 
 
 @pytest.mark.parametrize(

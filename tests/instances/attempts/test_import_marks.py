@@ -9,9 +9,11 @@ from pyspark.sql import SparkSession
 
 from feed_assets.definitions.datasources.marks import list_marks
 from feed_assets.engines.errors import EarlierUnreadError
+from feed_assets.entities.content.event_messages import NO_ROWS
 from feed_assets.entities.datasource import Datasource
 from feed_assets.entities.feed import Feed
 from feed_assets.log.records import ProcessInstanceStatus
+from feed_assets.rebuild.rebuilding import rebuild_instances
 from tests.context.contexts import context_of
 from tests.instances.harness import START, LifecycleHarness, feed
 from tests.shops import PASSWORD, Shop, mariadb_port, postgres_port, shop_postgres
@@ -93,3 +95,25 @@ def test_an_instance_reads_after_the_one_before_and_its_stretch_stays(
     assert event.payload["stretch"] == '[null, "clock 2013-11-01T00:00:00"]'
     (told,) = list_marks(context_of(lifecycle, second), "orders")
     assert (told.nominal_time, told.above, told.upto, told.rows) == (START, None, "clock 2013-11-01T00:00:00", 2)
+
+
+def test_a_rebuilt_state_has_the_marks_and_an_instance_without_rows_keeps_them(
+    shop_postgres: Shop, spark: SparkSession, tmp_path: Path
+) -> None:
+    shop_postgres.run("CREATE TABLE orders (id serial primary key, at timestamp)")
+    shop_postgres.run("INSERT INTO orders (at) VALUES ('2013-11-01')")
+    second, mark = START + DAY, "clock 2013-11-01T00:00:00"
+    lifecycle = LifecycleHarness.of(tmp_path, *nightly(shop_postgres))
+    lifecycle.tick(START)
+    for time in (START, second):
+        if time is second:
+            lifecycle = LifecycleHarness.of(
+                tmp_path, *nightly(shop_postgres), state=f"sqlite:///{tmp_path / 'empty.db'}"
+            )
+            rebuild_instances(context_of(lifecycle, second), dry_run=False)
+            lifecycle.tick(second)
+        runner = replace(lifecycle.runner(second, f"run-{time.day}"), engines=None, session=lambda: spark)
+        runner.run(lifecycle.process(IMPORT), time, lambda _: None)
+    told = [(each.nominal_time, each.above, each.upto) for each in list_marks(context_of(lifecycle, second), "orders")]
+    assert told == [(second, mark, mark), (START, None, mark)]
+    assert [event.marking for event in lifecycle.events("orders")] == [None, NO_ROWS]
