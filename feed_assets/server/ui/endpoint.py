@@ -33,11 +33,12 @@ from feed_assets.server.calls import call, read_given
 from feed_assets.server.errors import RequestRefusedError
 from feed_assets.server.ui import addresses
 from feed_assets.server.ui.forms import page_token, seen_as
-from feed_assets.server.ui.login import LOGIN, is_page, lead_on, query_of
+from feed_assets.server.ui.login import LOGIN, OPEN, is_page, lead_on, query_of
 from feed_assets.server.ui.records import Asked, Page, View
 from feed_assets.server.ui.table import PAGES
 from feed_assets.server.ui.tables import as_fields
 from feed_assets.server.waiting import Threads
+from feed_assets.sql.errors import StateError
 from feed_assets.timing.dates import render_datetime
 
 _FOLDER = Path(__file__).parent / "templates"
@@ -83,6 +84,8 @@ class _PageEndpoint:
                 return RedirectResponse(view, HTTPStatus.SEE_OTHER)
             return _answer(view, asked)
         except Exception as exc:  # noqa: BLE001 - as what an operation raises
+            if isinstance(exc, StateError) and self.page.path in OPEN:  # for everybody: its text names the database
+                exc = RequestRefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "Who asks cannot be looked up now.")
             return _show_problem(request.method, refuse(exc), asked)
 
     def _require_kind(self, request: Request) -> None:

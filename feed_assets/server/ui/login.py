@@ -5,8 +5,6 @@ only has the token, or that of the session.
 import hmac
 import re
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any, Literal
 from urllib.parse import quote, unquote, urlencode
@@ -21,7 +19,6 @@ from feed_assets.server.oidc import Issuer, derive, refused
 from feed_assets.server.tokens import SESSION, Tokens, create_token, revoke_token
 from feed_assets.server.ui.addresses import FILES, HOME, OPERATIONS
 from feed_assets.server.ui.records import COOKIE, Asked, View
-from feed_assets.sql.errors import StateError
 
 LOGIN, LOGOUT = f"{HOME}/login", f"{HOME}/logout"
 AT_ISSUER, RETURNED = f"{LOGIN}/issuer", f"{LOGIN}/callback"
@@ -89,7 +86,7 @@ def show_login(asked: Asked) -> View:
 def log_in(asked: Asked) -> View | Response:
     """Keep a valid token in a cookie, and lead on."""
     token, address = asked.one("token").strip(), lead_on(asked.one("next"))
-    with _for_everybody(), asked.door.database.read() as connection:
+    with asked.door.database.read() as connection:
         found = Tokens(connection).find_valid(token, asked.now)
     if found is None:
         return _ask_again(asked, address, "This token is not valid.")
@@ -123,27 +120,16 @@ def end_log_in(asked: Asked) -> View | Response | str:
             raise refused(f"the issuer says {fault[:60]!r}")
         principal = issuer.redeem(_find_return(asked), asked.one("code"), secret)
     except RequestRefusedError as exc:
-        with _for_everybody():
-            asked.state["keeper"].note_refusal("log in", client, str(exc))
+        asked.state["keeper"].note_refusal("log in", client, str(exc))
         return _ask_again(asked, address, str(exc))
     told: dict[str, Any] = {"author": principal.name, "session_of": principal.name, "now": asked.now, "dry_run": False}
     until, groups = asked.now + SESSION, sorted(principal.groups)
-    with _for_everybody():
-        name = f"session-{secrets.token_hex(8)}"
-        token = create_token(asked.door.database, name, principal.may, until, groups, **told).bearer or ""
+    name = f"session-{secrets.token_hex(8)}"
+    token = create_token(asked.door.database, name, principal.may, until, groups, **told).bearer or ""
     response = RedirectResponse(address, HTTPStatus.SEE_OTHER)
     _keep(response, asked, (COOKIE, token, int(SESSION.total_seconds())), *_PATHS)
     response.delete_cookie(_LOG_IN_COOKIE, path=LOGIN, httponly=True)
     return response
-
-
-@contextmanager
-def _for_everybody() -> Iterator[None]:
-    """Everybody may ask, and the text of the error names the database."""
-    try:
-        yield
-    except StateError:
-        raise RequestRefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "Who asks cannot be looked up now.") from None
 
 
 def _ask_again(asked: Asked, address: str, wrong: str, status: HTTPStatus = HTTPStatus.UNAUTHORIZED) -> View:
@@ -174,11 +160,10 @@ def _keep(response: Response, asked: Asked, cookie: _Cookie, *paths: str, samesi
 def log_out(asked: Asked) -> Response:
     """Forget the cookie, and end the session."""
     database, now = asked.door.database, asked.now
-    with _for_everybody():
-        with database.read() as connection:
-            found = Tokens(connection).find_valid(asked.request.cookies.get(COOKIE, ""), now)
-        if found is not None and found.session_of:
-            revoke_token(database, found.name, author=found.session_of, now=now, dry_run=False)
+    with database.read() as connection:
+        found = Tokens(connection).find_valid(asked.request.cookies.get(COOKIE, ""), now)
+    if found is not None and found.session_of:
+        revoke_token(database, found.name, author=found.session_of, now=now, dry_run=False)
     response = RedirectResponse(LOGIN, HTTPStatus.SEE_OTHER)
     for path in _PATHS:
         response.delete_cookie(COOKIE, path=path, httponly=True, samesite="strict")
