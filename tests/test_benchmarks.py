@@ -58,6 +58,7 @@ NOT_THERE = {
     "extension list",
     "extension show",
     "import marks",
+    "import plan",
     "import new",
     "lineage run",
     "mirror new",

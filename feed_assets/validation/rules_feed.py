@@ -60,6 +60,14 @@ def check_producer(scope: Scope, feed: Feed) -> Iterator[Complaint]:
 def check_table_assets(scope: Scope, feed: Feed) -> Iterator[Complaint]:
     """The asset of a table, `[datasource, shop, orders]`, produces no feed: imports and exports say what it is."""
     for name, entry in feed.clusters.items():
+        used = [entry.import_.source.name] if entry.import_ is not None else []
+        used += [entry.export.target.name] if entry.export is not None else []
+        if "process" in used and scope.bundle.find_cluster(TABLE) is not None:
+            yield Complaint(
+                path=("clusters", name),
+                message=f"the tables of datasource 'process' and the processes on cluster {TABLE!r} have the same keys",
+                remedy="Give the datasource or the cluster another name.",
+            )
         asset = (entry.produced_by.asset if entry.produced_by is not None else feed.asset) or ()
         if asset[:1] == (TABLE,) and asset[1:] in set(_iter_tables(scope)):
             yield Complaint(

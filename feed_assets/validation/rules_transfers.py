@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
+from feed_assets.entities.content.columns import parse_columns
 from feed_assets.entities.datasource import (
     FETCH_SIZE,
     INPUT_NULL_OTHER,
@@ -21,6 +23,7 @@ from feed_assets.entities.datasource import (
     MergePolicy,
     find_argument,
 )
+from feed_assets.entities.errors import ColumnsError
 from feed_assets.entities.feed import ClusterRole, Feed
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.validation.scope import Complaint, Scope, column_names
@@ -30,6 +33,7 @@ _OF_EXPORTS = {MAPPERS: 64, UPDATE_KEY: None, INPUT_NULL_STRING: None, INPUT_NUL
 _WRITABLE = (DatasourceType.POSTGRES, DatasourceType.MYSQL)
 _AN = {ExtractType.FULL: "a full", ExtractType.INCREMENTAL: "an incremental"}
 _NUMBER = re.compile(r"0*[1-9][0-9]*", re.ASCII)  # 10000
+_OF_A_LENGTH = re.compile(r"(?i:var)?(?i:char|character)\b")  # varchar(10)
 
 
 def check_import(scope: Scope, feed: Feed) -> Iterator[Complaint]:
@@ -66,6 +70,8 @@ def check_import(scope: Scope, feed: Feed) -> Iterator[Complaint]:
                 remedy="Add interfaces.readonly to it.",
             )
         yield from _kind_complaints(scope, feed, name)
+        if feed.ddl is not None:
+            yield from _type_complaints(feed)
 
 
 def check_import_place(_: Scope, feed: Feed) -> Iterator[Complaint]:
@@ -96,6 +102,18 @@ def check_datasource_versions(scope: Scope, feed: Feed) -> Iterator[Complaint]:
                     message=f"version {version} of datasource {named!r} does not exist; "
                     f"the current one is {datasource.version}",
                     remedy="Leave the version out, or correct it.",
+                )
+
+
+def _type_complaints(feed: Feed) -> Iterator[Complaint]:
+    """Spark has texts of a length in tables only."""
+    with suppress(ColumnsError):  # another rule refuses it
+        for name, kind in parse_columns(feed.ddl or ""):
+            if _OF_A_LENGTH.match(kind):
+                yield Complaint(
+                    path=("schema",),
+                    message=f"column {name} is {kind}, and Spark writes files without the length of a text",
+                    remedy=f"Write {name} string.",
                 )
 
 

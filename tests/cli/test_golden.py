@@ -643,6 +643,7 @@ def test_every_command_that_prints_json_has_a_file() -> None:
         "datasource columns",
         "datasource tables",
         "import marks",
+        "import plan",
         "import new",
         "init",
         "try",

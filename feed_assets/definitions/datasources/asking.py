@@ -74,7 +74,7 @@ def check_datasource(context: OperationContext, name: str) -> CheckedDatasource:
     """Open a connection by each interface, and ask what its user may do."""
     record = context.datasource(name)
     with JavaMachine() as machine:
-        root = _root_of(context)
+        root = root_of(context)
         found = tuple(_check(machine, record, name, each, root) for name, each in record.interfaces)
     return CheckedDatasource(datasource=name, interfaces=found)
 
@@ -101,13 +101,13 @@ def _check(
 
 def list_tables(context: OperationContext, name: str, schema: str | None, like: str | None) -> TableList:
     """List the tables and views of a schema, by default that of the connection."""
-    with open_datasource(context.datasource(name), _root_of(context)) as connection:
+    with open_datasource(context.datasource(name), root_of(context)) as connection:
         return TableList(datasource=name, tables=connection.tables(schema, like))
 
 
 def list_columns(context: OperationContext, name: str, table: str) -> ColumnList:
     """List the columns of a table."""
-    with open_datasource(context.datasource(name), _root_of(context)) as connection:
+    with open_datasource(context.datasource(name), root_of(context)) as connection:
         keys = connection.unique_keys(table)
         columns = tuple(
             replace(each, ddl=each.read_as, keys=tuple(key.shown for key in keys if each.name in key.columns))
@@ -128,6 +128,6 @@ def open_datasource(record: DatasourceRecord, root: Path) -> Iterator[DatabaseCo
         yield connection
 
 
-def _root_of(context: OperationContext) -> Path:
+def root_of(context: OperationContext) -> Path:
     assert context.settings is not None, "commands have settings"
     return context.settings.root

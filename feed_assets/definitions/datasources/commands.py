@@ -10,6 +10,7 @@ from feed_assets.parameters import Force, Target
 if TYPE_CHECKING:
     from feed_assets.context.operation import OperationContext
     from feed_assets.definitions.datasources.asking import CheckedDatasource, ColumnList, TableList
+    from feed_assets.definitions.datasources.foreseeing import ImportPlan
     from feed_assets.definitions.datasources.marks import ImportedStretch
     from feed_assets.definitions.templates import Template
 
@@ -18,7 +19,7 @@ GROUPS = {
 
     DATASOURCE is one that is declared; its readonly interface is asked, or else its write interface.
     """,
-    "import": "Make feeds of tables of databases, and show how far imports have come.",
+    "import": "Make feeds of tables of databases, and show what imports will read and have read.",
 }
 
 Datasource = Annotated[str, Param("The datasource.", argument=True, of=(Kind.DATASOURCE,))]
@@ -92,6 +93,28 @@ def list_marks(
     from feed_assets.definitions.datasources.marks import list_marks
 
     return list_marks(context, feed)
+
+
+@operation(
+    "import plan",
+    table="column=name, type, type in Spark=ddl, schema",
+    rows="columns",
+    example="orders",
+)
+def plan(
+    context: "OperationContext",
+    *,
+    feed: Annotated[str, Param("The feed.", argument=True, of=(Kind.FEED,))],
+    cluster: Annotated[str | None, Param("Where it is imported, if on several.", of=(Kind.CLUSTER,))] = None,
+) -> "ImportPlan":
+    """Show what the next run of the import of FEED would read: columns, condition, marks and parts, as the database
+    says them now. It is asked for extremes, and no row is read.
+
+    The exit code is 1 if the columns are not those of the feed's schema.
+    """
+    from feed_assets.definitions.datasources.foreseeing import foresee_import
+
+    return foresee_import(context, feed, cluster)
 
 
 @operation(

@@ -54,5 +54,5 @@ def find_misfit(subject: str, exc: "AnalysisException") -> OutputMismatchError |
         next_step = "Cast it in the workflow, or in the query of an import, or change the schema."
     else:
         reason = f"column {column} may be null, but the schema says NOT NULL"
-        next_step = "Drop or fill the nulls in the workflow, or change the schema."
+        next_step = "Drop or fill the nulls in the workflow or query, or change the schema."
     return OutputMismatchError(subject=subject, reason=reason, next_step=next_step)

@@ -5,11 +5,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from datetime import datetime, timedelta
 from functools import partial
-from itertools import pairwise
-from math import floor
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -20,8 +17,8 @@ from feed_assets.engines.data.frames import fit_to_schema, parse_schema, read_in
 from feed_assets.engines.data.quality import column_named
 from feed_assets.engines.databases.connections import DatabaseColumn, DatabaseConnection
 from feed_assets.engines.databases.credentials import open_interface
-from feed_assets.engines.databases.dialects import Value
-from feed_assets.engines.databases.marks import Marks, Stretch, before_mark, parse_mark, render_mark
+from feed_assets.engines.databases.marks import KnownStretches, Marks, Stretch, before_mark, parse_mark, render_mark
+from feed_assets.engines.databases.parts import ALL, SPLIT, find_parts, literal
 from feed_assets.engines.databases.sessions import add_driver, jdbc_options
 from feed_assets.engines.errors import OutputMismatchError, ServiceError
 from feed_assets.engines.failures import reporting_failures
@@ -40,7 +37,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
-_SPLIT, _ALL = "feed_assets_split", "1 = 1"
 _CLOCK, _MOMENT = "timestamp_ntz", "timestamp"
 _OF_DATABASE = re.compile(r"(?:[\w$]+\.)+\w*SQL\w*Exception: ([^\n]+)")  # org.postgresql.util.PSQLException: ERROR: …
 _UNKNOWN, _LONGEST = "UnknownReason", 400
@@ -74,6 +70,16 @@ _READS: Mapping[str, _Reads] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ForeseenImport:
+    """What an import would read: the columns, the condition of an increment with its stretch, and those of parts."""
+
+    columns: Sequence[DatabaseColumn]
+    condition: str | None
+    stretch: Stretch | None
+    parts: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ImportEngine(Engine):
     """An engine that writes the rows of a table into the only output. `root` is the project's folder.
 
@@ -98,31 +104,28 @@ class ImportEngine(Engine):
             reporting_failures(work),
         ):
             start, source, subject = begin_moment(connection), self._source(connection), render_subject(target)
-            stretch, others = None, list[datetime]()
             known: Sequence[DatabaseColumn] = connection.describe(source, is_typed=False)  # refused before Spark starts
             with _refused(connection, [f"SELECT count(*) FROM ({source}) meant"]):
                 spark = open_session(session, work.run_id)
                 add_driver(spark, connection.address)
+                target, required = _without_constraints(target)
                 known = self._typed(spark, connection, source, known)
-            if (increment := self.record.increment) is not None:
-                (column,) = _find([increment.column], known, self.record.name, subject)
-                if self.marks is None:
-                    source += f" AND {self._window(connection, column, subject)}"
-                else:
-                    stretch, others = self._stretch(connection, source, column, self.marks, subject)
-                    source += f" AND {self._within(connection, column, stretch)}"
+            marked = self.marks.known() if self.marks is not None else None
+            condition, stretch = self._increment(connection, source, known, marked, subject)
+            source += f" AND {condition}"
+            if self.marks is not None and marked is not None and stretch is not None and marked.own is None:
+                self.marks.freeze(stretch)
             asked = [f"SELECT count(*) FROM ({source}) meant"]
             with _refused(connection, asked):
                 columns = self._columns(connection, known, target)
-                split = _find([self.record.split_by] if self.record.split_by else [], known, self.record.name, subject)
-                parts = find_parts(connection, split[0].name if split else None, self.record.parts, source)
+                split, parts = self._parts(connection, source, known, subject)
                 rows = _render_rows(connection, source, columns, split)
                 counted = ", ".join(f"count({connection.dialect.quoted(each.name)})" for each in columns)
                 asked[:] = [f"SELECT {counted} FROM {rows} WHERE {part}" for part in parts]
                 frame = self._frame(spark, connection, start, rows, columns, parts)
-                if others and self.marks is not None and increment is not None:
-                    frame = _without_known(frame, target, self.marks.rows_of(others), increment)
-                report, read = _write_counted(frame, target)
+                if stretch is not None and marked is not None:
+                    frame = self._without_others(frame, target, marked, stretch)
+                report, read = _write_counted(frame, target, required)
         written = report.rows if report.judged is None else report.judged.rows
         if read != written:
             reason = f"{read:,} rows were read of {self.record.name}, and {written or 0:,} written"
@@ -133,6 +136,49 @@ class ImportEngine(Engine):
             report = replace(report, notes={STRETCH: json.dumps(stretch)})
         details: dict[str, str | int | float] = {"read": self.record.name, "rows_read": read, "parts": len(parts)}
         return WorkReport(outputs=(report,), details=details)
+
+    def foresee(self, known: KnownStretches | None, subject: str) -> ForeseenImport:
+        """Ask the database what would be read now, by the `known` stretches if it is read by mark. Of the rows only
+        extremes are asked.
+
+        Raises:
+            ServiceError: it refuses.
+            OutputMismatchError: a column that the import names is not there.
+        """
+        own, readonly = self.datasource, self.datasource.readonly
+        with self.java() as machine, open_interface(own, readonly, self.root, lambda: machine) as connection:
+            begin_moment(connection)
+            source = self._source(connection)
+            columns = connection.describe(source)
+            condition, stretch = self._increment(connection, source, columns, known, subject)
+            _, parts = self._parts(connection, f"{source} AND {condition}", columns, subject)
+        chosen = self._chosen(columns, subject)
+        is_all = condition == ALL
+        return ForeseenImport(columns=chosen, condition=None if is_all else condition, stretch=stretch, parts=parts)
+
+    def _increment(
+        self,
+        connection: DatabaseConnection,
+        source: str,
+        columns: Sequence[DatabaseColumn],
+        known: KnownStretches | None,
+        subject: str,
+    ) -> tuple[str, Stretch | None]:
+        """Return the condition that a row is one of the increment, and its stretch if that is told by marks."""
+        if self.record.increment is None:
+            return ALL, None
+        (column,) = _find([self.record.increment.column], columns, self.record.name, subject)
+        if known is None:
+            return self._window(connection, column, subject), None
+        stretch = known.own or self._stretch(connection, source, column, known, subject)
+        return self._within(connection, column, stretch), stretch
+
+    def _parts(
+        self, connection: DatabaseConnection, source: str, known: Sequence[DatabaseColumn], subject: str
+    ) -> tuple[list[DatabaseColumn], list[str]]:
+        """Return the column that splits, if there is one, and the conditions of the parts."""
+        split = _find([self.record.split_by] if self.record.split_by else [], known, self.record.name, subject)
+        return split, find_parts(connection, split[0].name if split else None, self.record.parts, source)
 
     def _typed(
         self, spark: "SparkSession", connection: DatabaseConnection, source: str, found: Sequence[DatabaseColumn]
@@ -161,25 +207,28 @@ class ImportEngine(Engine):
         record = self.record
         query = (record.query or "").rstrip().removesuffix(";")
         rows = f"({query}\n) asked" if record.table is None else connection.quote(record.table)  # after a comment, too
-        return f"SELECT * FROM {rows} WHERE ({record.where or _ALL}\n)"
+        return f"SELECT * FROM {rows} WHERE ({record.where or ALL}\n)"
 
     def _stretch(
-        self, connection: DatabaseConnection, source: str, column: DatabaseColumn, marks: Marks, subject: str
-    ) -> tuple[Stretch, list[datetime]]:
-        """Return the stretch of the instance, frozen, and the other instances that may have rows of it."""
-        known, time, name = marks.known(), self.period[0], connection.dialect.quoted(column.name)
-        low, behind = known.around(time)
-        found = known.own
-        if found is None:
-            above = f" AND {name} > {self._literal(low)}" if low is not None else ""
-            ((value,),) = connection.query(f"SELECT max({name}) FROM ({source}{above}) meant")
-            if isinstance(value, str | bytes | bool):
-                reason = f"column {column.name} of {self.record.name} is {column.type}, and marks are numbers or times"
-                raise OutputMismatchError(subject=subject, reason=reason, next_step="Name another delta_column.")
-            high = behind.low if behind is not None else low if value is None else render_mark(value)
-            found = Stretch(low, high)
-            marks.freeze(found)
-        return found, [each for each, other in known.others.items() if self._meets(found, other)]
+        self, connection: DatabaseConnection, source: str, column: DatabaseColumn, known: KnownStretches, subject: str
+    ) -> Stretch:
+        """Return the stretch of an instance that has none yet: up to the maximum."""
+        name, (low, behind) = connection.dialect.quoted(column.name), known.around(self.period[0])
+        above = f" AND {name} > {self._literal(low)}" if low is not None else ""
+        ((value,),) = connection.query(f"SELECT max({name}) FROM ({source}{above}) meant")
+        if isinstance(value, str | bytes | bool):
+            reason = f"column {column.name} of {self.record.name} is {column.type}, and marks are numbers or times"
+            raise OutputMismatchError(subject=subject, reason=reason, next_step="Name another delta_column.")
+        return Stretch(low, behind.low if behind is not None else low if value is None else render_mark(value))
+
+    def _without_others(
+        self, frame: "DataFrame", target: OutputTarget, known: KnownStretches, stretch: Stretch
+    ) -> "DataFrame":
+        """Leave out the rows that other instances have, which may have some of this stretch."""
+        others = [each for each, other in known.others.items() if self._meets(stretch, other)]
+        if not others or self.marks is None or self.record.increment is None:
+            return frame
+        return _without_known(frame, target, self.marks.rows_of(others), self.record.increment)
 
     @property
     def _overlap(self) -> timedelta:
@@ -219,6 +268,10 @@ class ImportEngine(Engine):
         name = connection.dialect.quoted(column.name)
         return f"{name} >= {low} AND {name} < {high}"
 
+    def _chosen(self, known: Sequence[DatabaseColumn], subject: str) -> list[DatabaseColumn]:
+        _find(self.record.columns, known, self.record.name, subject)
+        return [each for each in known if self.record.takes(each.name)]
+
     def _columns(
         self, connection: DatabaseConnection, known: Sequence[DatabaseColumn], target: OutputTarget
     ) -> "list[_Read]":
@@ -228,8 +281,7 @@ class ImportEngine(Engine):
             OutputMismatchError: they are not those of the feed's schema, or one of `fields` is not there.
         """
         subject = render_subject(target)
-        _find(self.record.columns, known, self.record.name, subject)
-        chosen = [each for each in known if self.record.takes(each.name)]
+        chosen = self._chosen(known, subject)
         lowered = [each.name.lower() for each in chosen]
         if doubles := [each.name for each in chosen if lowered.count(each.name.lower()) > 1]:
             raise OutputMismatchError(
@@ -292,59 +344,6 @@ def begin_moment(connection: DatabaseConnection) -> str | None:
     return f"{same}; SET TRANSACTION SNAPSHOT '{snapshot}'"
 
 
-def find_parts(connection: DatabaseConnection, split_by: str | None, parts: int, source: str) -> list[str]:
-    """Return the conditions of parts of even size, by the real minimum and maximum of the column that splits.
-
-    Raises:
-        ServiceError: its values are neither numbers nor times.
-    """
-    if split_by is None or parts == 1:
-        return [_ALL]
-    column = connection.dialect.quoted(split_by)
-    ((low, high),) = connection.query(f"SELECT min({column}), max({column}) FROM ({source}) meant")
-    if low is None or high is None:
-        return [_ALL]
-    if isinstance(low, str | bytes | bool) or isinstance(high, str | bytes | bool):
-        raise ServiceError(
-            service=f"the database {connection.address.url}",
-            reason=f"its column {split_by} splits nothing: it has neither numbers nor times",
-            next_step="Name another column as --split-by, or write --num-mappers: 1.",
-        )
-    return parts_between(_SPLIT, low, high, parts, connection.address.type)
-
-
-def parts_between(column: str, low: Value, high: Value, parts: int, kind: str) -> list[str]:
-    """Return conditions that hold for one part of all rows each; nulls are in the first.
-
-    >>> parts_between("id", 1, 9, 2, "postgres")
-    ['id < 5 OR id IS NULL', 'id >= 5']
-    >>> parts_between("day", date(2024, 1, 1), date(2024, 1, 1), 4, "mysql")
-    ['1 = 1']
-    """
-    cuts = dict.fromkeys(cut for number in range(1, parts) if (cut := _cut(low, high, number, parts)) != low)
-    literals = [literal(cut, kind) for cut in cuts]
-    if not literals:
-        return [_ALL]
-    between = pairwise(literals)
-    first, last = f"{column} < {literals[0]} OR {column} IS NULL", f"{column} >= {literals[-1]}"
-    return [first, *(f"{column} >= {one} AND {column} < {other}" for one, other in between), last]
-
-
-def _cut(low: Value, high: Value, number: int, parts: int) -> Value:
-    match low, high:
-        case datetime(), datetime():
-            return low + timedelta(microseconds=(high - low) // timedelta(microseconds=1) * number // parts)
-        case date(), date():
-            return low + timedelta(days=(high - low).days * number // parts)
-        case int(), int():
-            return low + (high - low) * number // parts
-        case ((int() | float() | Decimal()), (int() | float() | Decimal())):
-            lowest, highest = Decimal(str(low)), Decimal(str(high))
-            return lowest + floor((highest - lowest) * number / parts * 1_000_000) / Decimal(1_000_000)
-        case _:
-            raise TypeError(f"{low!r} and {high!r} are no extremes of one column")
-
-
 def clock_at(moment: datetime, zone: ZoneInfo) -> datetime:
     """Return the earliest time on a clock that is not before a moment; of the hour that comes twice, the first counts.
 
@@ -354,31 +353,6 @@ def clock_at(moment: datetime, zone: ZoneInfo) -> datetime:
     while moment.astimezone(zone).fold:
         moment += timedelta(minutes=1)
     return moment.astimezone(zone).replace(tzinfo=None)
-
-
-def literal(value: Value, kind: str) -> str:
-    """Return a number or time as text of SQL, the same in every session.
-
-    >>> literal(datetime(2024, 3, 31, 0, 30, tzinfo=UTC), "postgres")
-    "TIMESTAMP WITH TIME ZONE '2024-03-31 00:30:00+00:00'"
-    >>> literal(date(2024, 3, 31), "mysql"), literal(7, "mysql")
-    ("DATE '2024-03-31'", '7')
-    """
-    match value:
-        case datetime(tzinfo=None):
-            return f"TIMESTAMP '{value.isoformat(' ')}'"
-        case datetime() if kind == "mysql":  # whose sessions are in UTC
-            return f"TIMESTAMP '{value.astimezone(UTC).replace(tzinfo=None).isoformat(' ')}'"
-        case datetime():
-            return f"TIMESTAMP WITH TIME ZONE '{value.astimezone(UTC).isoformat(' ')}'"
-        case date():
-            return f"DATE '{value.isoformat()}'"
-        case Decimal():
-            return f"{value:f}"
-        case int() | float():
-            return str(value)
-        case _:
-            raise TypeError(f"{value!r} is neither a number nor a time")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -420,11 +394,12 @@ def _read_of(
         return _Read(name=column.name, sql=as_text)
     if ddl == kind == "date" and reads.times_as_text:  # the driver makes another day of one that is none
         return _Read(name=column.name, sql=as_text, made=lambda text: text.try_cast("date"))
+    if ddl == f"array<{_CLOCK}>" and not _is_of_clocks(wanted):
+        return _Read(name=column.name, sql=name, made=partial(_each_moment, f" {zone}"))
     if ddl in (_CLOCK, _MOMENT) and not isinstance(wanted, st.TimestampNTZType):
         is_clock = kind.split("(")[0] not in connection.dialect.zoned
         if reads.knows_zones:
-            told = zone.replace("'", "")
-            return _Read(name=column.name, sql=f"{name} AT TIME ZONE '{told}'" if is_clock else name)
+            return _Read(name=column.name, sql=_first_moment(name, zone) if is_clock else name)
         if is_clock or reads.times_as_text:
             at = f" {zone if is_clock else 'UTC'}"
             return _Read(name=column.name, sql=as_text if reads.times_as_text else name, made=partial(_moment, at))
@@ -442,8 +417,36 @@ def _render_rows(
     """Return the table of a query that has the columns as they are read, and the one that splits."""
     quoted = connection.dialect.quoted
     selected = [f"{each.sql} AS {quoted(each.name)}" for each in columns]
-    selected += [f"{quoted(each.name)} AS {_SPLIT}" for each in split]
+    selected += [f"{quoted(each.name)} AS {SPLIT}" for each in split]
     return f"(SELECT {', '.join(selected)} FROM ({source}) meant) imported"
+
+
+def _first_moment(name: str, zone: str) -> str:
+    """Return the moment of a time on a clock in SQL of PostgreSQL, which takes the second of an hour that comes twice:
+    the first has the offset of the day before.
+
+    >>> _first_moment("at", "UTC")
+    "at AT TIME ZONE 'UTC'"
+    """
+    told = zone.replace("'", "")
+    at = f"AT TIME ZONE '{told}'"
+    if zone == "UTC":
+        return f"{name} {at}"
+    first = f"(({name} - INTERVAL '1 day') {at} + INTERVAL '24 hours')"
+    return f"LEAST({name} {at}, CASE WHEN {first} {at} = {name} THEN {first} END)"
+
+
+def _is_of_clocks(kind: "DataType | None") -> bool:
+    from pyspark.sql.types import ArrayType, StringType, TimestampNTZType
+
+    return isinstance(kind, StringType) or (isinstance(kind, ArrayType) and kind.elementType == TimestampNTZType())
+
+
+def _each_moment(zone: str, clocks: "Column") -> "Column":
+    """Return the moments of an array of times that were read on a clock."""
+    from pyspark.sql import functions as sf
+
+    return sf.transform(clocks, partial(_moment, zone))
 
 
 def _moment(zone: str, clock: "Column") -> "Column":
@@ -468,13 +471,38 @@ def _without_known(
     return fitted.join(found, same, "left_anti")
 
 
-def _write_counted(frame: "DataFrame", target: OutputTarget) -> tuple[OutputReport, int]:
-    """Write rows, and return also how many were read, as the job that wrote them has counted."""
+def _without_constraints(target: OutputTarget) -> tuple[OutputTarget, list[str]]:
+    """Return an output whose schema has no NOT NULL, and the columns that had it: Spark takes each column of a database
+    for one that may be null.
+    """
+    from pyspark.sql.types import StructField, StructType
+
+    fields = [] if target.columns is None else parse_schema(target.columns).fields
+    required = [each.name for each in fields if not each.nullable]
+    if not required:
+        return target, []
+    plain = StructType([StructField(each.name, each.dataType, metadata=each.metadata) for each in fields])
+    return replace(target, columns=plain.toDDL()), required
+
+
+def _write_counted(frame: "DataFrame", target: OutputTarget, required: Sequence[str]) -> tuple[OutputReport, int]:
+    """Write rows, and return also how many were read, as the job that wrote them has counted.
+
+    Raises:
+        OutputMismatchError: a required column is null in one of them.
+    """
     from pyspark.sql import Observation
     from pyspark.sql import functions as sf
 
-    observation = Observation()
-    report = write_output(frame.observe(observation, sf.count(sf.lit(1)).alias("rows")), target)
+    observation, there = Observation(), {name.lower(): column_named(frame, name) for name in frame.columns}
+    nulls = (sf.count_if(there.get(name.lower(), sf.lit(None)).isNull()) for name in required)
+    counts = (each.alias(f"null_{n}") for n, each in enumerate(nulls))
+    report = write_output(frame.observe(observation, sf.count(sf.lit(1)).alias("rows"), *counts), target)
+    for n, name in enumerate(required):
+        if found := int(observation.get[f"null_{n}"]):
+            reason = f"{found:,} rows have no {name}, but the schema says NOT NULL"
+            next_step = "Leave them out by where, or change the schema."
+            raise OutputMismatchError(subject=render_subject(target), reason=reason, next_step=next_step)
     lineage = ColumnLineage(unknown="its rows come from a database")
     return replace(report, lineage=lineage), int(observation.get["rows"])
 

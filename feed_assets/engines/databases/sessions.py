@@ -24,10 +24,11 @@ _VARIABLES = "sessionVariables"  # of MariaDB and MySQL
 _IN_URL = re.compile(rf"(?<=[?&]){_VARIABLES}=[^&]*")  # …?sessionVariables=wait_timeout=60&…
 _RESULT_THREADS = ("task-result-getter", "dispatcher-")
 _REDACTION = ("spark.sql.redaction.string.regex", "spark.redaction.string.regex")
-_SECRETS = (
-    r'(?<=key: "[^"]{0,60}(?i:url|secret|password|token|access[.]?key)[^"]{0,30}"\s{1,20}value: ")(?:[^"\\]|\\.)*+'
-)
-"""What the pages of Spark do not show of options, in the form in which Protobuf writes them."""
+_NAMED = r'key: "[^"]{0,60}(?i:url|[s]ecret|[p]assword|[t]oken|access[.]?key)[^"]{0,30}"\s{1,20}value: "'
+_SECRETS = rf'(?<={_NAMED})(?:[^"\\]|\\.)*+'
+"""What the pages of Spark do not show of options, in the form in which Protobuf writes them. A server tells no value of
+a setting that has one of the words in brackets.
+"""
 _NOWHERE: Mapping[str, str] = MappingProxyType({"url": "jdbc:feed-assets:nowhere", "dbtable": "nothing"})
 
 

@@ -7,6 +7,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
+from sqlalchemy import Connection
+
 from feed_assets.catalog.run_metadata import Facts
 from feed_assets.context.operation import AttemptContext
 from feed_assets.engines.databases.marks import KnownStretches, Marks, Stretch
@@ -23,6 +25,17 @@ from feed_assets.plan.records import FeedRecord
 from feed_assets.timing.dates import render_datetime
 
 
+def find_stretches(connection: Connection, key: ProcessKey, feed: FeedRecord) -> KnownStretches:
+    """Return the stretch that is recorded of an instance of an import, and those of the published others."""
+    facts = [each for each in Facts(connection).of(key) if each.category == STRETCH]
+    events = EventLog(connection).for_feed(*feed.key, FeedEventKind.PRODUCED)
+    told = {each.nominal_time: str(each.payload[STRETCH]) for each in events if STRETCH in each.payload}
+    if facts:
+        told[key.nominal_time] = facts[-1].value
+    found = {time: Stretch(*json.loads(text)) for time, text in told.items()}
+    return KnownStretches(own=found.pop(key.nominal_time, None), others=found)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedMarks(Marks):
     """The marks of one feed, for an attempt at one instance of its import."""
@@ -37,15 +50,10 @@ class RecordedMarks(Marks):
     def known(self) -> KnownStretches:
         with self.context.database.read() as connection:
             unread = find_unread(connection, [self.key[:2]]).get(self.key[:2])
-            facts = [each for each in Facts(connection).of(self.key) if each.category == STRETCH]
-            events = EventLog(connection).for_feed(*self.feed.key, FeedEventKind.PRODUCED)
+            found = find_stretches(connection, self.key, self.feed)
         if unread is not None and unread < self.key.nominal_time:
             raise EarlierUnreadError(process=self.key.process, nominal_time=self.key.nominal_time, earlier=unread)
-        told = {each.nominal_time: str(each.payload[STRETCH]) for each in events if STRETCH in each.payload}
-        if facts:
-            told[self.key.nominal_time] = facts[-1].value
-        found = {time: Stretch(*json.loads(text)) for time, text in told.items()}
-        return KnownStretches(own=found.pop(self.key.nominal_time, None), others=found)
+        return found
 
     def freeze(self, stretch: Stretch) -> None:
         with self.context.database.begin() as connection:

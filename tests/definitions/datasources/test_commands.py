@@ -92,3 +92,29 @@ def test_a_feed_of_a_table_is_written_with_the_types_of_the_database(ask: Ask, s
     assert ask("validate").exit_code == 0
     again = ask(*words)
     assert (again.exit_code, "feed 'orders' is already declared" in again.stderr) == (1, True)
+
+
+def test_a_plan_of_an_import_tells_what_the_next_run_would_read(ask: Ask, shop_postgres: Shop, tmp_path: Path) -> None:
+    def plan(source: dict[str, Any], schema: str, code: int = 0) -> Any:
+        what = {"source": {"name": "shop", "table": "orders", **source}}
+        arguments = {"--split-by": "id", "--num-mappers": "2"}
+        on = {"type": "source", "validity": {"start": "2013-11-03T00:00Z"}, "import": {**what, "arguments": arguments}}
+        feed = {"kind": "feed", "name": "orders", "frequency": "days(1)", "clusters": {"lake": on}, "schema": schema}
+        path = {"data": "/orders/${YEAR}-${MONTH}-${DAY}"}
+        (tmp_path / "entities/orders.yaml").write_text(json.dumps({**feed, "locations": path}))
+        result = ask("import", "plan", "orders", "--output", "json")
+        assert result.exit_code == code, result.output
+        return json.loads(result.stdout)
+
+    shop_postgres.run("INSERT INTO orders SELECT n, '2013-11-03', 'c' || n FROM generate_series(1, 9) n")
+    mark = {"type": "incremental", "delta_column": "id", "by": "mark"}
+    found = plan({"where": "id > 2", "extract": mark}, "id int, day date, customer string")
+    assert (found["where"], found["above"], found["upto"]) == ("id > 2", None, "number 9")
+    split = "feed_assets_split"
+    assert (found["condition"], found["parts"]) == ('"id" <= 9', [f"{split} < 6 OR {split} IS NULL", f"{split} >= 6"])
+    assert found["columns"][0] == {"name": "id", "type": "int4", "ddl": "INT", "schema": "int"}
+    window = {"type": "incremental", "delta_column": "day", "by": "window"}
+    fields = {"fields": {"includes": ["id", "day"]}}
+    found = plan({"extract": window, **fields}, "id int, customer string", code=1)
+    assert found["differences"] == ["missing: customer", "not declared: day"]
+    assert found["condition"].startswith('"day" >= TIMESTAMP \'')

@@ -14,7 +14,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from feed_assets.engines.databases.dialects import Value
-from feed_assets.engines.databases.reading import ImportEngine, parts_between
+from feed_assets.engines.databases.parts import parts_between
+from feed_assets.engines.databases.reading import ImportEngine
 from feed_assets.engines.errors import OutputMismatchError, ServiceAwayError, ServiceError
 from feed_assets.engines.java.machine import JavaMachine
 from feed_assets.engines.port import OutputTarget, Work, WorkReport
@@ -164,6 +165,44 @@ def test_values_have_the_types_of_the_schema_and_times_their_moment(
     }
     read(shop, columns=("big",), excluded=True)  # which has more digits than a decimal of Spark
     assert dict(rows().dtypes)["clock"] == "timestamp"
+
+
+@pytest.mark.spark
+@pytest.mark.server
+def test_of_the_hour_that_comes_twice_the_first_counts_also_in_arrays(
+    shop: Shop, read: Read, rows: Callable[[], DataFrame]
+) -> None:
+    is_postgres = shop.type == "postgres"
+    shop.run(
+        f"CREATE TABLE orders (at {'timestamp, times timestamp[]' if is_postgres else 'datetime'})",
+        *(
+            f"INSERT INTO orders (at) VALUES ('2024-{time}')"
+            for time in ("10-27 02:30", "10-27 03:00", "10-28 02:30", "03-31 03:00")
+        ),
+    )
+    read(shop, columns=("at",))
+    first, *others = ("10-27 00:30", "10-27 02:00", "10-28 01:30", "03-31 01:00")
+    moments = [datetime.fromisoformat(f"2024-{time}") for time in (first, *others)]
+    assert {row.at for row in rows().collect()} == set(moments)
+    if is_postgres:
+        shop.run("UPDATE orders SET times = ARRAY[at, NULL]")
+        read(shop)
+        assert {row.at: row.times for row in rows().collect()} == {each: [each, None] for each in moments}
+        read(shop, schema="at timestamp_ntz, times array<timestamp_ntz>")
+        assert {tuple(row.times) for row in rows().collect()} >= {(datetime.fromisoformat("2024-10-27 02:30"), None)}
+
+
+@pytest.mark.spark
+@pytest.mark.server
+def test_a_column_that_must_not_be_null_is_written_or_refused_with_a_count(
+    shop_postgres: Shop, read: Read, rows: Callable[[], DataFrame]
+) -> None:
+    shop_postgres.run("CREATE TABLE orders (id int, name text)", "INSERT INTO orders VALUES (1, 'a'), (2, NULL)")
+    schema = "ID long NOT NULL COMMENT 'it', name string"
+    read(shop_postgres, schema=schema)
+    assert sorted(row.ID for row in rows().collect()) == [1, 2]
+    with pytest.raises(OutputMismatchError, match="1 rows have no name, but the schema says NOT NULL"):
+        read(shop_postgres, schema=f"{schema} NOT NULL")
 
 
 @pytest.mark.spark
