@@ -69,12 +69,13 @@ def find_need(operation: Operation, given: Mapping[str, Any]) -> Needs:
     return OF_OPERATIONS.get(operation.name, OF_DOES[operation.does])
 
 
-def require_rights(operation: Operation, given: Mapping[str, Any]) -> None:
+def require_rights(operation: Operation, given: dict[str, Any]) -> None:
     """Require that who asks may do what an operation does with the entities that it names.
 
     Args:
         operation: what is asked for.
-        given: all its parameters, by name.
+        given: all its parameters, by name. Of a question, the kind is added if of several entities with the name the
+            others are hidden.
 
     Raises:
         AccessRefusedError: something is not allowed.
@@ -83,6 +84,11 @@ def require_rights(operation: Operation, given: Mapping[str, Any]) -> None:
         return
     need = find_need(operation, given)
     named = list(find_named(operation, given, need))
+    if operation.does is Does.READS and "kind" in given and given["kind"] is None:
+        kinds = {kind for (kind, name), _ in named if rights.find_acl((kind, name)) and rights.reads(kind, name)}
+        if len(kinds) == 1:
+            given["kind"] = Kind(kinds.pop())
+            named = list(find_named(operation, given, need))
     acts = operation.does in (Does.NOTIFIES, Does.ACTS) and need is Needs.OWNER
     if acts and operation.name not in SELECTS and not any(needs is Needs.OWNER for _, needs in named):
         need = Needs.SUPERUSER

@@ -71,6 +71,7 @@ def entities(folder: Path) -> list[dict[str, Any]]:
         feed("clicks", acl=PUBLIC),
         feed("zqfeed", acl=HIDDEN, tags={"zqtag": "x"}),
         feed("totals", acl=PUBLIC),
+        feed("counts", acl=HIDDEN),
         feed("zqtotals", acl=HIDDEN),
         process("counts", "zqfeed", "totals", acl=PUBLIC),
         process("zqprocess", "clicks", "zqtotals", acl=HIDDEN),

@@ -45,9 +45,9 @@ def list_rows(server: Served, who: str, operation: str, rows: str, **given: str)
 @pytest.mark.parametrize(
     ("operation", "rows", "given", "all_of_it", "of_bob"),
     [
-        ("entity list", "entities", {}, 10, 6),
-        ("entity list", "entities", {"num_results": "2"}, 10, 6),
-        ("entity summary", "entities", {"kind": "feed"}, 5, 3),
+        ("entity list", "entities", {}, 11, 6),
+        ("entity list", "entities", {"num_results": "2"}, 11, 6),
+        ("entity summary", "entities", {"kind": "feed"}, 6, 3),
         ("search", "results", {"text": "steward:*"}, 2, 1),
         ("keys list", "keys", {"beginning": "steward"}, 1, 1),
         ("admin audit", "audit", {}, None, None),
@@ -135,6 +135,15 @@ def test_pages_and_paths_by_name_are_refused(server: Served) -> None:
         assert UNREAD in answers["bob"].text
     for path in ("/api/entities/definition/feed/zqfeed", "/api/entities/status/process/zqprocess"):
         assert [server.get(who, path).status_code for who in ("ann", "bob")] == [200, 403]
+
+
+def test_of_two_with_one_name_the_hidden_one_is_as_if_it_was_not_there(server: Served) -> None:
+    for operation, given in (("entity status", {}), ("why", {"instance": START}), ("entity definition", {})):
+        asked = find_operation(operation), {"name": "counts", **given}
+        found = {who: server.ask(who, *asked) for who in ("ann", "bob")}
+        assert found["bob"].status_code == 200, found["bob"].text
+        assert operation == "why" or found["ann"].status_code == 400
+        assert server.ask("bob", asked[0], {**asked[1], "kind": "feed"}).status_code == 403
 
 
 def test_forms_are_for_who_may_act(server: Served) -> None:
