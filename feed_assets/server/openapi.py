@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 
 from feed_assets.cli.door import PROBLEM
+from feed_assets.cli.options import ListType
 from feed_assets.json_form import VERSION
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.operation import Operation, Parameter
@@ -226,9 +227,10 @@ def _example_of(operation: Operation, asked: Mapping[str, Mapping[str, Any]]) ->
     """Return the parameters that the example of the command gives."""
     command = command_of(operation)
     told, _, _ = command.make_parser(click.Context(command)).parse_args(shlex.split(operation.example))
-    given = {name: told.get(str(each.name)) for name, each in list_parameters(operation).items()}
+    parameters = list_parameters(operation)
+    given = {name: told.get(str(each.name)) for name, each in parameters.items()}
     return {
-        name: _read_example(value, asked[name])
+        name: _read_example(",".join(value) if parameters[name].type.name == ListType.name else value, asked[name])
         for name, value in given.items()
         if isinstance(value, str | list | tuple | bool)
     }
