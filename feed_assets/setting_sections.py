@@ -99,7 +99,6 @@ WebAddress = Annotated[str, AfterValidator(_check_address)]
 
 ANYWHERE = ("0.0.0.0/0", "::/0")
 Networks = Annotated[tuple[IPvAnyNetwork, ...], BeforeValidator(lambda told: ANYWHERE if told == ["*"] else told)]
-"""Addresses and networks; `["*"]` is all of them."""
 
 
 class ProxyUserSettings(BaseModel):

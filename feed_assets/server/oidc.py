@@ -31,14 +31,12 @@ from feed_assets.setting_sections import OidcSettings
 
 ALGORITHMS = tuple(f"{family}{bits}" for family in ("RS", "PS", "ES") for bits in (256, 384, 512))
 """Signatures that are checked by a public key; who knows a shared one could sign for others."""
-_LEEWAY = 60
-"""Seconds by which two clocks may differ."""
+_LEEWAY = 60  # seconds by which two clocks may differ
 _KEPT, _AGAIN, _AT_LOG_IN = 3600.0, 30.0, 5.0
 """Seconds after which the issuer is asked anew: always, after a fault or for a new key, and for who logs in."""
 _PATIENCE = (3.0, 5.0)
 _LARGEST = 1 << 20
 _MALFORMED = (JoseError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
-"""What reading a token or a key raises, whoever has made it."""
 
 
 class Issuer:
@@ -91,11 +89,8 @@ class Issuer:
         return self._read(found.get("id_token"), self._settings.client_id, CodeIDToken, params)
 
     def find_holder(self, bearer: str) -> Principal:
-        """Return who holds a token that the issuer has signed for this server.
-
-        Raises:
-            RequestRefusedError: the issuer has not signed it, or for another server, or it is not valid now.
-            ServiceAwayError: the keys of the issuer are not known, and it is away.
+        """Return who holds a token that the issuer has signed for this server. Raises RequestRefusedError of another,
+        and ServiceAwayError if no key is known.
         """
         return self._read(bearer, self._settings.audience or self._settings.client_id, JWTClaims, {})
 

@@ -26,11 +26,7 @@ def take_names(scope: Scope) -> list[str]:
 
 def ask_on_behalf(keeper: Keeper, asker: Principal, names: list[str], client: str) -> Principal:
     """Return who is asked for, with the rights of that person, as far as who asks has them. What is refused is in the
-    audit. Who asks for himself asks as always.
-
-    Raises:
-        RequestRefusedError: it is no one name, or who asks may not ask on behalf of it.
-        StateError: the state cannot be asked.
+    audit, and raises RequestRefusedError. Who asks for himself asks as always.
     """
     if len(names) != 1 or not is_name(name := names[0]):
         raise RequestRefusedError(HTTPStatus.BAD_REQUEST, f"{DO_AS} is one name, of whom it is asked for.")

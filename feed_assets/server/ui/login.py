@@ -22,12 +22,10 @@ from feed_assets.server.ui.records import COOKIE, Asked, View
 
 LOGIN, LOGOUT = f"{HOME}/login", f"{HOME}/logout"
 AT_ISSUER, RETURNED = f"{LOGIN}/issuer", f"{LOGIN}/callback"
-"""From where a browser is led to the issuer, and where the issuer leads it back."""
 OPEN = (LOGIN, LOGOUT, AT_ISSUER, RETURNED, *FILES)
 """What a browser is shown without knowing who asks."""
 _KEPT_SECONDS = 30 * 86_400
-_LOG_IN_COOKIE, _LOG_IN_SECONDS = "feed-assets-log-in", 600
-"""What a browser keeps until the issuer has led it back: a secret of this log-in, and where it leads on."""
+_LOG_IN_COOKIE, _LOG_IN_SECONDS = "feed-assets-log-in", 600  # a secret of this log-in, and where it leads on
 _PATHS = (HOME, OPERATIONS)
 """To what is there or below a browser sends its cookie."""
 _OWN = re.compile(rf"(?:{'|'.join(_PATHS)})(?:[/?][^\\\s]*)?")  # /ui/feed/clicks?x=1, but neither //host nor /uix
