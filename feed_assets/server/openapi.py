@@ -230,7 +230,12 @@ def _example_of(operation: Operation, asked: Mapping[str, Mapping[str, Any]]) ->
     parameters = list_parameters(operation)
     given = {name: told.get(str(each.name)) for name, each in parameters.items()}
     return {
-        name: _read_example(",".join(value) if parameters[name].type.name == ListType.name else value, asked[name])
+        name: _read_example(
+            ",".join(value)
+            if isinstance(value, list | tuple) and parameters[name].type.name == ListType.name
+            else value,
+            asked[name],
+        )
         for name, value in given.items()
         if isinstance(value, str | list | tuple | bool)
     }
