@@ -71,7 +71,7 @@ def postgres_port() -> Iterator[int]:
     if not POSTGRES_JAR.exists():
         pytest.skip("the driver of PostgreSQL is not installed: apt-get install libpostgresql-jdbc-java")
     with run_tcp_postgres() as port:
-        _run_postgres(port, "postgres", f"CREATE ROLE shop LOGIN PASSWORD '{PASSWORD}'")
+        run_postgres(port, "postgres", f"CREATE ROLE shop LOGIN PASSWORD '{PASSWORD}'")
         yield port
 
 
@@ -86,14 +86,14 @@ def mariadb_port() -> Iterator[int]:
 @pytest.fixture
 def shop_postgres(postgres_port: int) -> Shop:
     schema = f"shop_{next(_numbers)}"
-    _run_postgres(postgres_port, "postgres", f"CREATE SCHEMA {schema} AUTHORIZATION shop")
+    run_postgres(postgres_port, "postgres", f"CREATE SCHEMA {schema} AUTHORIZATION shop")
     return Shop(
         type="postgres",
         schema=schema,
         url=f"jdbc:postgresql://127.0.0.1:{postgres_port}/postgres?currentSchema={schema}",
         driver="org.postgresql.Driver",
         jar=POSTGRES_JAR,
-        run=lambda *sql: _run_postgres(postgres_port, "shop", f"SET search_path = {schema}", *sql),
+        run=lambda *sql: run_postgres(postgres_port, "shop", f"SET search_path = {schema}", *sql),
     )
 
 
@@ -144,7 +144,7 @@ def run_mariadb() -> Iterator[int]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _run_postgres(port: int, user: str, *statements: str) -> list[tuple[Any, ...]]:
+def run_postgres(port: int, user: str, *statements: str) -> list[tuple[Any, ...]]:
     from psycopg2 import connect
 
     with closing(connect(host="127.0.0.1", port=port, user=user, dbname="postgres")) as connection:

@@ -20,6 +20,7 @@ from feed_assets.definitions.verbs.context import open_entity_context
 from feed_assets.definitions.verbs.schedules import settle_releases
 from feed_assets.engines.port import STRETCH
 from feed_assets.entities.common import Kind
+from feed_assets.entities.content.event_messages import MARKING
 from feed_assets.entities.triggers import StartFrom
 from feed_assets.instances.arrival.arrival_notices import look_for_vanished
 from feed_assets.instances.arrival.polling import decide_poll_result, record_poll_results
@@ -457,6 +458,7 @@ def _events(context: OperationContext, record: FeedRecord, found: FoundInstance)
         files=content.files,
         payload={"path": found.look.path, "process": content.extra.get(PROCESS, ""), **told},
         recorded_at=context.as_of,
+        marking=content.extra.get(MARKING),
     )
     copies = []
     for edge in record.outputs_of:

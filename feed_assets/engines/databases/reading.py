@@ -1,7 +1,6 @@
 """Read rows of a database into a feed: in parts, at one moment, with the columns and types that the feed declares."""
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from feed_assets.engines.databases.connections import DatabaseColumn, DatabaseCo
 from feed_assets.engines.databases.credentials import open_interface
 from feed_assets.engines.databases.marks import KnownStretches, Marks, Stretch, before_mark, parse_mark, render_mark
 from feed_assets.engines.databases.parts import ALL, SPLIT, find_parts, literal
-from feed_assets.engines.databases.sessions import add_driver, jdbc_options
+from feed_assets.engines.databases.sessions import add_driver, find_words, jdbc_options
 from feed_assets.engines.errors import OutputMismatchError, ServiceError
 from feed_assets.engines.failures import reporting_failures
 from feed_assets.engines.java.machine import JavaMachine
@@ -29,7 +28,6 @@ from feed_assets.entities.content.column_lineage import ColumnLineage
 from feed_assets.entities.content.event_messages import NO_ROWS, EventMessage
 from feed_assets.entities.datasource import DatasourceType
 from feed_assets.entities.maps import EMPTY
-from feed_assets.errors import shorten
 from feed_assets.plan.datasources import DatasourceRecord
 from feed_assets.plan.transfers import ImportRecord, IncrementRecord
 
@@ -38,8 +36,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 _CLOCK, _MOMENT = "timestamp_ntz", "timestamp"
-_OF_DATABASE = re.compile(r"(?:[\w$]+\.)+\w*SQL\w*Exception: ([^\n]+)")  # org.postgresql.util.PSQLException: ERROR: …
-_UNKNOWN, _LONGEST = "UnknownReason", 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -347,6 +343,7 @@ def begin_moment(connection: DatabaseConnection) -> str | None:
 def clock_at(moment: datetime, zone: ZoneInfo) -> datetime:
     """Return the earliest time on a clock that is not before a moment; of the hour that comes twice, the first counts.
 
+    >>> from datetime import UTC
     >>> clock_at(datetime(2024, 10, 27, 1, 15, tzinfo=UTC), ZoneInfo("Europe/Berlin"))
     datetime.datetime(2024, 10, 27, 3, 0)
     """
@@ -519,13 +516,12 @@ def _refused(connection: DatabaseConnection, asked: Sequence[str]) -> Iterator[N
     try:
         yield
     except (PySparkException, Py4JError) as exc:
-        found = _OF_DATABASE.search(str(exc))
-        if found is None and _UNKNOWN not in str(exc):
+        words, service = find_words(exc), f"the database {connection.address.url}"
+        if words is None:
             raise
-        for query in ["SELECT 1"] if found is not None else asked:
+        for query in ["SELECT 1"] if words else asked:
             connection.query(query)
-        if found is None:
+        if not words:
             raise
-        service, words = f"the database {connection.address.url}", shorten(found[1].strip(), _LONGEST)
         next_step = "Check the declared table, query, where and fields, and what its user may do."
         raise ServiceError(service=service, reason=f"it refuses: {words}", next_step=next_step) from exc

@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from feed_assets.engines.databases.connections import DatabaseAddress
 from feed_assets.engines.databases.dialects import spark_url
 from feed_assets.engines.errors import ServiceError
+from feed_assets.errors import shorten
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 _NOT_FOUND, _NOT_CONNECTED = "ClassNotFoundException", "FAILED_JDBC"
 _VARIABLES = "sessionVariables"  # of MariaDB and MySQL
 _IN_URL = re.compile(rf"(?<=[?&]){_VARIABLES}=[^&]*")  # …?sessionVariables=wait_timeout=60&…
+_WORDS = re.compile(r"[\w$]\.(?!Spark)\w*(?:SQL\w*|DataTruncation)Exception: ([^\n]+)")
+"""`org.postgresql.util.PSQLException: FATAL: …`, and no `org.apache.spark.SparkSQLException: …`."""
+_UNKNOWN, _LONGEST = "UnknownReason", 400
 _RESULT_THREADS = ("task-result-getter", "dispatcher-")
 _REDACTION = ("spark.sql.redaction.string.regex", "spark.redaction.string.regex")
 _NAMED = r'key: "[^"]{0,60}(?i:url|[s]ecret|[p]assword|[t]oken|access[.]?key)[^"]{0,30}"\s{1,20}value: "'
@@ -73,6 +77,15 @@ def add_driver(spark: "SparkSession", address: DatabaseAddress) -> None:
             raise
 
 
+def find_words(exc: BaseException) -> str | None:
+    """Return what a database has said last, of which Spark has made an error; None if it has said nothing. Where only
+    its driver knows the reason, what is said is an empty text.
+    """
+    told = f"{exc}\n{getattr(exc, '_stackTrace', None) or ''}"  # which has the causes
+    words = _WORDS.findall(told)
+    return shorten(words[-1].strip(), _LONGEST) if words else "" if _UNKNOWN in told else None
+
+
 def check_remote_driver(url: str, address: DatabaseAddress) -> None:
     """Ask a Spark Connect server, in a session of its own, whether it can have a driver. Raises as `add_driver`."""
     from pyspark.sql.connect.session import SparkSession
@@ -110,6 +123,9 @@ def _add_to_process(spark: "SparkSession", address: DatabaseAddress) -> None:
             reason=f"the Spark session has it from {found}, and driver.jars names {named} with another content",
             next_step="Name the same jar in both places; a session has one version of a class.",
         )
+    assert spark._jvm is not None
+    thread = spark._jvm.java.lang.Thread.currentThread()  # another one than that which has added the jars
+    thread.setContextClassLoader(spark._jsparkSession.sharedState().jarClassLoader())
 
 
 def _let_errors_be_told(spark: "SparkSession") -> None:

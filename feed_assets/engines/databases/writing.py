@@ -6,7 +6,6 @@ committed, so that a worker that was overtaken writes nothing. A repetition give
 """
 
 import hashlib
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from feed_assets.engines.databases.connections import DatabaseAddress, DatabaseC
 from feed_assets.engines.databases.dialects import Value
 from feed_assets.engines.databases.export_columns import ExportColumns, InstanceValue
 from feed_assets.engines.databases.moving import Move, Staged, drop_staging, open_move
-from feed_assets.engines.databases.sessions import add_driver, jdbc_options
+from feed_assets.engines.databases.sessions import add_driver, find_words, jdbc_options
 from feed_assets.engines.errors import ServiceError
 from feed_assets.engines.failures import reporting_failures
 from feed_assets.engines.port import Engine, Work, WorkReport
@@ -44,12 +43,6 @@ _DRIVER_PROPERTIES: Mapping[str, Mapping[str, str]] = MappingProxyType(
     }
 )
 """So texts become whatever type a column has, and what does not fit is refused."""
-
-_REFUSAL = re.compile(
-    r"\.\w*(?:SQL\w*|DataTruncation)Exception: ([^\n]+)"
-)  # org.postgresql.util.PSQLException: ERROR: …
-
-_UNTOLD = "UnknownReason"
 
 _logger = get_logger(__name__)
 
@@ -203,13 +196,12 @@ def _telling_refusals(address: DatabaseAddress) -> Iterator[None]:
     try:
         yield
     except Exception as exc:
-        words = _REFUSAL.findall(str(exc))
-        if not words and _UNTOLD not in str(exc):
+        if (words := find_words(exc)) is None:
             raise
         next_step = "Correct the rows or the table, and run the instance again."
-        words = words or ["its words are in the log of Spark, whose driver does not know its exceptions"]
+        words = words or "its words are in the log of Spark, whose driver does not know its exceptions"
         service = f"the database {address.url}"
-        raise ServiceError(service=service, reason=f"it refuses: {words[-1].strip()}", next_step=next_step) from exc
+        raise ServiceError(service=service, reason=f"it refuses: {words}", next_step=next_step) from exc
 
 
 def _write(frame: "DataFrame", address: DatabaseAddress, table: str, connections: int) -> int:

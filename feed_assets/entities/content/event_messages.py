@@ -10,6 +10,8 @@ PAYLOAD_AT_MOST = 65_536
 """The bytes of a payload's JSON."""
 
 LONGEST_MARKING = 200
+MARKING = "marking"
+"""The note of a manifest that has the marking of the event, so that a state that is rebuilt has it, too."""
 NO_ROWS = "(no rows)"
 """The marking of an event that brings nothing new: an empty increment. It wakes no trigger."""
 PAYLOAD_REMEDY = 'Write the content into the data, and a hint here: a JSON object such as {"rows": 12}.'
@@ -22,6 +24,11 @@ class EventMessage:
 
     payload: Mapping[str, object] = field(default_factory=dict)
     marking: str | None = None
+
+    @property
+    def notes(self) -> Mapping[str, str]:
+        """What the manifest keeps of it."""
+        return {MARKING: self.marking} if self.marking else {}
 
 
 def find_payload_fault(payload: object) -> str | None:

@@ -311,7 +311,8 @@ class InstanceRunner:
             own = None if target.is_adopted else target.find_report(reports)
             if own is not None and own.judged is not None:
                 target.keep(own.judged)
-            notes, tell = own.notes if own is not None else {}, self.on_step
+            message = own.message if own is not None else EventMessage()
+            notes, tell = {**(own.notes if own is not None else {}), **message.notes}, self.on_step
             manifest = publish_target(self.context, leased, target, process, nominal_time, tell, task.events, notes)
             done = Published(
                 record=target.record,
@@ -333,7 +334,7 @@ class InstanceRunner:
                 attempt=task.attempt,
                 seconds=(self.context.real_clock.now() - finished.began).total_seconds(),
                 events=task.events,
-                message=own.message if own else EventMessage(),
+                message=message,
                 verdict=verdicts.get(target.edge.name),
                 facts=report.reported.facts,
                 column_set=find_column_set(process, target.edge, own.lineage if own else None),

@@ -23,7 +23,7 @@ from feed_assets.entities.content.event_messages import NO_ROWS
 from feed_assets.entities.datasource import IncrementBy
 from feed_assets.plan.datasources import DatabaseInterface, DatasourceRecord
 from feed_assets.plan.transfers import ImportRecord, IncrementRecord
-from tests.shops import PASSWORD, Shop
+from tests.shops import PASSWORD, Shop, run_postgres
 from tests.spark_session import spark
 
 __all__ = ["spark"]
@@ -281,6 +281,18 @@ def test_the_database_says_why_a_value_is_none_and_columns_equal_but_for_case_ar
         read(shop_postgres, query="SELECT 1 / (id - 2) AS half FROM orders")
     with pytest.raises(OutputMismatchError, match="equal but for case: Id, id"):
         read(shop_postgres, query='SELECT id AS "Id", id FROM orders')
+
+
+@pytest.mark.spark
+@pytest.mark.server
+def test_a_database_without_a_connection_left_says_so(shop_postgres: Shop, postgres_port: int, read: Read) -> None:
+    shop_postgres.run("CREATE TABLE orders (id integer)")
+    run_postgres(postgres_port, "postgres", "ALTER ROLE shop CONNECTION LIMIT 1")
+    try:
+        with pytest.raises(ServiceError, match='it refuses: FATAL: too many connections for role "shop"'):
+            read(shop_postgres)
+    finally:
+        run_postgres(postgres_port, "postgres", "ALTER ROLE shop CONNECTION LIMIT -1")
 
 
 @pytest.mark.spark

@@ -1,3 +1,4 @@
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,17 @@ def test_a_session_that_runs_reads_and_writes_a_database_by_its_driver(spark: Sp
     assert sorted(row.id for row in orders.collect()) == [1, 2]
     orders.write.format("jdbc").options(dbtable="copies", **options).save()
     assert [str(row[0]) for row in shop.run("SELECT count(*) FROM copies")] == ["2"]
+
+
+def test_all_threads_of_a_session_have_its_drivers(spark: SparkSession, shop_postgres: Shop) -> None:
+    def read() -> int:
+        add_driver(spark, shop_postgres.address)
+        options = {"url": spark_url(shop_postgres.url), "user": "shop", "password": PASSWORD}
+        rows = spark.read.format("jdbc").options(driver=shop_postgres.driver, query="SELECT 7 AS id", **options)
+        return int(rows.load().collect()[0].id)
+
+    with ThreadPoolExecutor(1) as pool:
+        assert [read(), pool.submit(read).result()] == [7, 7]
 
 
 def test_a_session_has_one_version_of_a_driver(spark: SparkSession, shop_postgres: Shop, tmp_path: Path) -> None:

@@ -105,15 +105,19 @@ def test_a_rebuilt_state_has_the_marks_and_an_instance_without_rows_keeps_them(
     second, mark = START + DAY, "clock 2013-11-01T00:00:00"
     lifecycle = LifecycleHarness.of(tmp_path, *nightly(shop_postgres))
     lifecycle.tick(START)
+
+    def lose_state(name: str) -> LifecycleHarness:
+        rebuilt = LifecycleHarness.of(tmp_path, *nightly(shop_postgres), state=f"sqlite:///{tmp_path / name}")
+        rebuild_instances(context_of(rebuilt, second), dry_run=False)
+        return rebuilt
+
     for time in (START, second):
         if time is second:
-            lifecycle = LifecycleHarness.of(
-                tmp_path, *nightly(shop_postgres), state=f"sqlite:///{tmp_path / 'empty.db'}"
-            )
-            rebuild_instances(context_of(lifecycle, second), dry_run=False)
+            lifecycle = lose_state("empty.db")
             lifecycle.tick(second)
         runner = replace(lifecycle.runner(second, f"run-{time.day}"), engines=None, session=lambda: spark)
         runner.run(lifecycle.process(IMPORT), time, lambda _: None)
     told = [(each.nominal_time, each.above, each.upto) for each in list_marks(context_of(lifecycle, second), "orders")]
     assert told == [(second, mark, mark), (START, None, mark)]
-    assert [event.marking for event in lifecycle.events("orders")] == [None, NO_ROWS]
+    for known in (lifecycle, lose_state("new.db")):
+        assert [event.marking for event in known.events("orders")] == [None, NO_ROWS]
