@@ -12,8 +12,8 @@ from tests.documents.markdown import ROOT
 PAGE = (ROOT / "docs" / "dagster.md").read_text()
 
 
-def test_keys_of_metadata_exist() -> None:
-    known = {value for name, value in vars(names).items() if name.startswith("META_")}
+def test_keys_of_metadata_and_tags_exist() -> None:
+    known = {value for name, value in vars(names).items() if name.startswith(("META_", "TAG_"))}
     assert set(re.findall(r"`(feed_assets/\w+)`", PAGE)) <= known
 
 

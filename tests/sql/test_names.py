@@ -51,7 +51,7 @@ NAMES_NOTHING = {
     "fa_sweeps": "sweep_id cluster state author origin digest obstacles approved_by note",
     "fa_taken_files": "name cluster checksum",
     "fa_tick_failures": "cluster step reason",
-    "fa_tokens": "name digest may author revoked_by",
+    "fa_tokens": "name digest may author revoked_by groups session_of",
     "fa_totals": "kind cluster label",
     "fa_trigger_inputs": "cluster input feed_cluster",
     "fa_triggers": "cluster sign",
