@@ -12,7 +12,7 @@ from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import Cause, ProcessInstanceStatus, ProcessKey
 from feed_assets.settings import load_settings
 from feed_assets.sql.database import open_database
-from feed_assets.timing.dates import NEVER
+from feed_assets.timing.dates import NEVER, render_datetime
 from feed_assets.triggers.apply_triggers import apply_triggers
 from feed_assets.triggers.queue.tables import batches
 from tests.cli.project import must, run, shown
@@ -209,7 +209,7 @@ def test_why_and_the_list_name_the_newest_batch_that_has_failed(project: Path) -
             assert ProcessInstances(connection).transition(
                 key, {ProcessInstanceStatus.READY}, updated_at=key.nominal_time, **failed
             )
-        said = f"batch {names[-1]} is FAILED (no rows){told}"
+        said = f"batch {render_datetime(key.nominal_time)} is FAILED (no rows){told}"
         assert said in must("why", "load").stdout
         assert said in must("queue", "list").stdout
 
