@@ -75,9 +75,10 @@ def redact(content: bytes, rights: Rights, *, by_line: bool = False) -> bytes:
     text = content.decode("utf-8", "surrogateescape")
     if by_line:
         is_told = re.compile("|".join(forms)).search
-        return "".join(each for each in text.splitlines(keepends=True) if not is_told(each)).encode()
-    for form in forms:
-        text = re.sub(form, lambda found: found[1] + said[found[2]], text)
+        text = "\n".join(each for each in text.split("\n") if not is_told(each))
+    else:
+        for form in forms:
+            text = re.sub(form, lambda found: found[1] + said[found[2]], text)
     return text.encode("utf-8", "surrogateescape")
 
 
