@@ -44,6 +44,7 @@ FeedAssetsError
 │   ├── PlanOutdatedError         the definitions or the state changed after the plan was made
 │   └── SafeModeError
 ├── ArrivalRefusedError       a reported arrival is wrong: no data have arrived, or a process writes them
+├── AuditChainError           the chain of the audit has another secret, or was changed
 ├── ListenRefusedError        nothing can be served at an address
 ├── RequestRefusedError       a request to a server is refused with a status of its own
 ├── InstanceQueryError        an invalid range, filter, order or page of instances
@@ -253,6 +254,7 @@ class SettingsError(FeedAssetsError):
     """A setting is missing or wrong; `tried` lists the sources that were read, the strongest first."""
 
     def __init__(self, *, setting: str, reason: str, tried: tuple[str, ...], next_step: str) -> None:
+        self.reason, self.next_step = reason, next_step
         places = f" Tried in this order: {', '.join(tried)}." if tried else ""
         super().__init__(f"setting {setting!r}: {reason}. {next_step}{places}")
 

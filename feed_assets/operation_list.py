@@ -10,7 +10,12 @@ from feed_assets.operation import DECLARATION, Operation, Parameter, operation
 
 MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "admin": ("feed_assets.context.commands", "feed_assets.orchestration.commands", "feed_assets.operation_list"),
+        "admin": (
+            "feed_assets.context.commands",
+            "feed_assets.orchestration.commands",
+            "feed_assets.server.commands",
+            "feed_assets.operation_list",
+        ),
         "apply": ("feed_assets.definitions.commands",),
         "batch": ("feed_assets.triggers.commands", "feed_assets.external_work.commands"),
         "bundle": ("feed_assets.definitions.bundles.commands",),

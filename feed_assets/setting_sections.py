@@ -146,6 +146,18 @@ class AccessSettings(BaseModel):
     admins: tuple[str, ...] = ()
 
 
+class AuditSettings(BaseModel):
+    """With which `secret` the rows of the audit are chained, and which one chained older rows, the `former_secret`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    secret: str | None = Field(default=None, repr=False)
+    former_secret: str | None = Field(default=None, repr=False)
+
+
+NO_SECRET = AuditSettings()
+
+
 def _check_issuer(url: str) -> str:
     parts = urlsplit(_check_address(url))
     if parts.scheme != "https" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):

@@ -13,6 +13,7 @@ The project is the folder of this file; without a file, the first folder in whic
 """
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -25,9 +26,11 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
 
 from feed_assets.errors import SettingsError
+from feed_assets.masking import remember
 from feed_assets.receivers import NAME, Channel, MailSettings, ReceiverSettings
 from feed_assets.setting_sections import (
     AccessSettings,
+    AuditSettings,
     Authorization,
     CleanupSettings,
     DemoSettings,
@@ -71,6 +74,8 @@ _EXPECTED = {
     "model": "a map",
 }
 """The expected form of a value, by pydantic's error code or the beginning of it."""
+
+_REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")  # ${env:HOOK_SECRET}
 
 DEFAULT = "the default"
 NAMESPACE = "^[a-z][a-z0-9_]{0,39}$"
@@ -116,7 +121,7 @@ class Settings(BaseModel):
     reload changed definitions. `notify` are the receivers of messages by name, and `mail` is the server for mails.
     `actions` is where records of actions go: `off`, `stderr` or a file, relative to `root`; None means a file beside
     the state. `cleanup` is how long captured logs are kept. `server` and `oidc` say who asks a server, and
-    `authorization` whether `acl` and `access` say what they may.
+    `authorization` whether `acl` and `access` say what they may; `audit` has the secret that chains what was done.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
@@ -139,6 +144,7 @@ class Settings(BaseModel):
     server: ServerSettings = ServerSettings()
     authorization: Authorization = Authorization.OFF
     access: AccessSettings = AccessSettings()
+    audit: AuditSettings = AuditSettings()
     oidc: OidcSettings | None = None
     webserver: WebAddress | None = None
     actions: str | None = None
@@ -281,6 +287,26 @@ def _read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
         others = {name: text for name, text in values.get("variables", {}).items() if name not in lowered}
         values["variables"] = {**others, **named}
     return values
+
+
+def resolve_references(
+    setting: str, text: str | None, environ: Mapping[str, str], tried: tuple[str, ...] = ()
+) -> str | None:
+    """Return a text with the values of the variables that it names, which are hidden from now on.
+
+    Raises:
+        SettingsError: the environment lacks one.
+    """
+
+    def value_of(found: re.Match[str]) -> str:
+        name = found[1]
+        if name not in environ:
+            reason, next_step = f"the environment has no {name}", "Set the variable, or write another."
+            raise SettingsError(setting=setting, reason=reason, tried=tried, next_step=next_step)
+        remember(environ[name], name)
+        return environ[name]
+
+    return None if text is None else _REFERENCE.sub(value_of, text)
 
 
 def find_settings_file(folder: Path) -> Path | None:

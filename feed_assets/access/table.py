@@ -29,6 +29,7 @@ OF_DOES: Mapping[Does, Needs] = MappingProxyType(
 OF_OPERATIONS: Mapping[str, Needs] = MappingProxyType(
     {
         **dict.fromkeys(("notify test", "notify send", "notify retry", "token list"), Needs.ADMIN),
+        **dict.fromkeys(("admin audit verify", "admin users"), Needs.ADMIN),
         "entity update-cluster-dependents": Needs.SUPERUSER,
     }
 )

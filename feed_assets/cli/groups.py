@@ -122,9 +122,17 @@ def _no_command(error: click.NoSuchCommand, alike: list[str]) -> str | None:
 
 
 class Verbs(click.Group):
-    """A group that lists its commands with their first sentences."""
+    """A group that lists its commands with their first sentences. If one is the `default`, it needs no name: `keys own`
+    is `keys list own`.
+    """
 
     command_class = Verb
+    default: str | None = None
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the default before what is no command and no question for help."""
+        is_named = self.default is None or (args[:1] and (args[0] in self.commands or args[0] in ctx.help_option_names))
+        return super().parse_args(ctx, args if is_named else [str(self.default), *args])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -146,15 +154,9 @@ class Verbs(click.Group):
             formatter.write_dl([(name, command.get_short_help_str(_SENTENCE)) for name, command in commands if command])
 
 
-class _KeysGroup(Verbs):
-    """A group whose command `list` needs no name: `keys own` is `keys list own`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put `list` before what is no command and no question for help."""
-        is_named = args[:1] and (args[0] in self.commands or args[0] in ctx.help_option_names)
-        return super().parse_args(ctx, args if is_named else ["list", *args])
-
-
-@click.group(cls=_KeysGroup)
+@click.group(cls=Verbs)
 def keys() -> None:
     """List the names of properties, and show the values of one; without a command, list."""
+
+
+keys.default = "list"

@@ -68,6 +68,7 @@ class TickStep(StrEnum):
     UPDATES = "updates"  # a process
     REQUESTS = "requests"  # a process
     NOTICES = "notices"  # a process
+    AUDIT = "audit"  # its rows
     REPORTS = "reports"  # a feed
     PARTITIONS = "partitions"  # a grid
     POOLS = "pools"  # the pools of the cluster

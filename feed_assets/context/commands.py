@@ -1,6 +1,6 @@
 """What can be asked and switched for all who use a state: safe mode, the audit, and the messages for other programs."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from time import sleep
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,12 +12,16 @@ from feed_assets.receivers import Topic
 from feed_assets.settings import load_settings
 
 if TYPE_CHECKING:
+    from feed_assets.context.audit_chain import ChainProof
     from feed_assets.context.safe_mode import SafeMode
     from feed_assets.log.definitions.records import AuditEntry
     from feed_assets.log.messages.records import OutboxMessage
     from feed_assets.sql.database import Database
 
-GROUPS = {"admin": "Manage safe mode, show the audit and the messages for other programs, and clean up after runs."}
+GROUPS = {
+    "admin": "Manage safe mode, show the audit and the messages for other programs, and clean up after runs.",
+    "admin audit": "Show who changed what, and prove that no row was changed; without a command, show.",
+}
 MESSAGES = 1_000
 FOLLOW_SECONDS = 1.0
 
@@ -26,6 +30,7 @@ Reason = Annotated[str | None, Param("The reason, shown in refusals.")]
 After = Annotated[int, Param("Only messages with a larger seq.", least=0)]
 Oldest = Annotated[int, Param("How many, oldest first.", least=1)]
 OnlyTopic = Annotated[Topic | None, Param("Only messages of this topic.")]
+Noted = Annotated[str | None, Param("What an earlier proof had to be noted, as ROW:DIGEST.")]
 Follow = Annotated[bool, Param("Go on with new messages, until somebody ends it; one line each.", local=True)]
 
 
@@ -63,6 +68,18 @@ def audit(database: "Database", *, limit: Limit = 50) -> "Page[AuditEntry]":
     with database.read() as connection:
         found = Audit(connection)
         return Page(items=tuple(found.newest(limit, hidden)), total=found.count(limit, hidden), what="entries")
+
+
+@operation("admin audit verify", table="first, last, fault", rows="faults", long=True)
+def verify_audit(database: "Database", *, noted: Noted = None, progress: Callable[..., None]) -> "ChainProof":
+    """Prove that no row of the audit was changed, removed or put in; exit with 1 if one was.
+
+    Ticks chain the rows by the secret in the setting audit.secret. The proof says up to which row that is done. Note
+    its last words where nobody can change them: with --noted a later proof finds what was chained again.
+    """
+    from feed_assets.context.audit_chain import verify_chain
+
+    return verify_chain(database, load_settings(), noted, progress)
 
 
 @operation(

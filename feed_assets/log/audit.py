@@ -1,18 +1,48 @@
-"""Store who did what and when: one row for each command that changes something, never changed."""
+"""Store who did what and when: one row for each command that changes something, never changed but for names."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from itertools import takewhile
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, delete, func, insert, or_, select
+from sqlalchemy import BigInteger, ColumnElement, bindparam, delete, func, insert, or_, select, type_coerce, update
+from sqlalchemy import Text as PlainText
 
 from feed_assets.log.definitions.records import AuditEntry
 from feed_assets.log.tables import audit
 from feed_assets.sql.database import lock_definitions
-from feed_assets.sql.rows import RowMapper, TableStore, count_rows
+from feed_assets.sql.rows import KEY_ROWS, RowMapper, TableStore, count_rows, key_rows, render_rows
 
 _T = audit.c
 _ROWS = RowMapper(audit, AuditEntry)
+
+
+class StoredEntry(NamedTuple):
+    """An entry as the database has it; `digest` is None if it is not chained (see `context.audit_chain`)."""
+
+    seq: int
+    recorded_at: int
+    author: str
+    action: str
+    target: str | None
+    details: str | None
+    digest: str | None
+
+
+_STORED = (
+    select(
+        _T.seq,
+        type_coerce(_T.recorded_at, BigInteger),
+        _T.author,
+        _T.action,
+        _T.target,
+        type_coerce(_T.details, PlainText),
+        _T.digest,
+    )
+    .where(_T.seq > bindparam("after"))
+    .order_by(_T.seq)
+    .limit(bindparam("at_most"))
+)
 
 
 class Audit(TableStore):
@@ -25,7 +55,7 @@ class Audit(TableStore):
     def append_many(self, entries: Sequence[AuditEntry]) -> int:
         """Add entries, in the given order; return the number of the newest."""
         lock_definitions(self._connection)
-        last: int = self._connection.scalar(select(func.max(_T.seq))) or 0
+        last = self.last_seq()
         if entries:
             rows = [_ROWS.values(entry) | {"seq": seq} for seq, entry in enumerate(entries, last + 1)]
             self._connection.execute(insert(audit), rows)
@@ -41,20 +71,42 @@ class Audit(TableStore):
         """Return how many entries there are (see `count_rows`)."""
         return count_rows(self._connection, select(_T.seq).where(*_is_other(without)), end)
 
-    def find_old(self, before: datetime, as_of: datetime, limit: int) -> list[int]:
-        """Return at most `limit` numbers from the beginning, of entries that are older than `before`; never the newest,
-        so that numbers are not used again. Those that were recorded after `as_of`, by a wrong clock, are passed over.
+    def find_old_end(self, before: datetime, as_of: datetime, limit: int, up_to: int | None = None) -> int:
+        """Return the number of the last entry, of `limit` at most from the beginning, up to which all are older than
+        `before`, 0 if none is; never the newest, so that numbers are not used again, and none behind `up_to`. One with
+        a time after `as_of`, by a wrong clock, is as old as those behind it.
         """
         statement = select(_T.seq, _T.recorded_at).where(_T.recorded_at <= as_of).order_by(_T.seq).limit(limit + 1)
         oldest = self._connection.execute(statement).all()[:-1]
-        return [row.seq for row in takewhile(lambda row: row.recorded_at < before, oldest)]
+        old = [row.seq for row in takewhile(lambda row: row.recorded_at < before, oldest)]
+        return max((seq for seq in old if up_to is None or seq <= up_to), default=0)
 
-    def remove_old(self, before: datetime, as_of: datetime, limit: int) -> int:
-        """Remove what `find_old` finds; return how many."""
-        found = self.find_old(before, as_of, limit)
-        if found:
-            self._connection.execute(delete(audit).where(_T.seq <= found[-1], _T.recorded_at < before))
-        return len(found)
+    def count_up_to(self, end: int) -> int:
+        """Return how many entries there are up to a number."""
+        return self._connection.scalar(select(func.count()).where(_T.seq <= end)) or 0
+
+    def remove_up_to(self, end: int) -> int:
+        """Remove the entries up to a number; return how many."""
+        return self._connection.execute(delete(audit).where(_T.seq <= end)).rowcount if end else 0
+
+    def last_seq(self) -> int:
+        """Return the number of the newest entry; 0 without one."""
+        return self._connection.scalar(select(func.max(_T.seq))) or 0
+
+    def stored(self, after: int, limit: int) -> list[StoredEntry]:
+        """Return the next entries after a number as they are stored."""
+        return [StoredEntry(*row) for row in self._connection.execute(_STORED, {"after": after, "at_most": limit})]
+
+    def put_digests(self, digests: Collection[tuple[int, str]]) -> None:
+        """Write the digests of entries, by their numbers, in one statement."""
+        made = key_rows(self._dialect, ("seq", "digest"))
+        statement = update(audit).where(_T.seq == made.c.seq).values(digest=made.c.digest)
+        self._connection.execute(statement, {KEY_ROWS: render_rows(digests)})
+
+    def of_action(self, action: str) -> list[Any]:
+        """Return the number, the target and the details of the entries about an action, newest first."""
+        statement = select(_T.seq, _T.target, _T.details).where(_T.action == action).order_by(_T.seq.desc())
+        return list(self._connection.execute(statement))
 
 
 def _is_other(targets: Collection[str]) -> list[ColumnElement[bool]]:

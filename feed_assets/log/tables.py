@@ -126,4 +126,5 @@ audit = Table(
     Column("action", Text, nullable=False),
     Column("target", Text, info=names(labels_in, *NAMES_PATH[NAMES])),
     Column("details", Payload),
+    Column("digest", Text),
 )

@@ -23,7 +23,10 @@ from sqlalchemy import Connection
 
 from feed_assets.alerts.delivery.store import ReceiverStates
 from feed_assets.clock import TimeBudget
+from feed_assets.context.audit_chain import count_old, remove_old
+from feed_assets.context.errors import AuditChainError
 from feed_assets.context.tick import Tick
+from feed_assets.errors import SettingsError
 from feed_assets.log.audit import Audit
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.events import EventLog
@@ -38,8 +41,8 @@ from feed_assets.masking import get_logger
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import Plan
 from feed_assets.retention.rules.clock_witness import find_clock_obstacle
-from feed_assets.setting_sections import CleanupSettings
-from feed_assets.sql.database import Database, lock_definitions, lock_log
+from feed_assets.setting_sections import NO_SECRET, AuditSettings, CleanupSettings
+from feed_assets.sql.database import Database, lock_log
 from feed_assets.timing.sequence import Frequency, Unit, parse_frequency
 from feed_assets.triggers.apply_triggers import routed_cursor
 from feed_assets.triggers.queue.inputs import TriggerInputs
@@ -52,7 +55,7 @@ def is_history_due(connection: Connection, before: datetime, as_of: datetime) ->
     """Return whether something is older than a time; a few queries."""
     first = EventLog(connection).heads(_history_position(connection), 1, as_of)
     is_old = bool(first) and first[0].recorded_at < before
-    return is_old or bool(find_old_chunks(connection, before, 1) or Audit(connection).find_old(before, as_of, 1))
+    return is_old or bool(find_old_chunks(connection, before, 1) or Audit(connection).find_old_end(before, as_of, 1))
 
 
 def find_readers(connection: Connection, told: Mapping[str, int]) -> dict[str, int]:
@@ -324,9 +327,12 @@ def apply_history_cleanup(
     as_of: datetime,
     budget: TimeBudget,
     *,
+    audit: AuditSettings = NO_SECRET,
     dry_run: bool = False,
 ) -> list[CleanedUp]:
-    """Remove what is older than `history` and nobody needs, by a believed clock. `told` is how far Dagster was told."""
+    """Remove what is older than `history` and nobody needs, by a believed clock. `told` is how far Dagster was told.
+    `audit` has the secrets that chain the audit; while they cannot be read, its rows stay.
+    """
     before = as_of - times.history.as_duration()
 
     def remove_items(connection: Connection) -> tuple[int, bool]:
@@ -335,8 +341,11 @@ def apply_history_cleanup(
         return sum(chunks.values()), len(chunks) < CHUNKS_A_STEP
 
     def remove_audit(connection: Connection) -> tuple[int, bool]:
-        lock_definitions(connection)
-        removed = Audit(connection).remove_old(before, as_of, MESSAGES_A_STEP)
+        try:
+            removed = remove_old(connection, audit, before, as_of, MESSAGES_A_STEP)
+        except (SettingsError, AuditChainError) as exc:
+            _logger.warning("no row of the audit is removed: %s", exc)
+            return 0, True
         return removed, removed < MESSAGES_A_STEP
 
     def remove_events(connection: Connection) -> tuple[int, bool]:
@@ -344,7 +353,7 @@ def apply_history_cleanup(
 
     steps: dict[Leftover, tuple[Callable[[Connection], int], Callable[[Connection], tuple[int, bool]]]] = {
         Leftover.SWEEP_ITEMS: (lambda c: sum(find_old_chunks(c, before, MOST_COUNTED).values()), remove_items),
-        Leftover.AUDIT: (lambda c: len(Audit(c).find_old(before, as_of, MOST_COUNTED)), remove_audit),
+        Leftover.AUDIT: (lambda c: count_old(c, audit, before, as_of, MOST_COUNTED), remove_audit),
         Leftover.EVENTS: (lambda c: count_evicted(c, before, as_of), remove_events),
     }
     with database.read() as connection:

@@ -11,7 +11,9 @@ from feed_assets.server.records import Address
 from feed_assets.settings import load_settings
 
 if TYPE_CHECKING:
+    from feed_assets.context.operation import OperationContext
     from feed_assets.server.tokens import Token
+    from feed_assets.server.users import KnownUser
     from feed_assets.sql.database import Database
 
 GROUPS = {"token": "Manage the tokens with which others ask a server: what they may, and until when."}
@@ -36,6 +38,19 @@ def serve(database: "Database", *, address: Address) -> Iterator[Address]:
     from feed_assets.server import serving
 
     return serving.serve(load_settings(), database, address, author_of(None))
+
+
+@operation(
+    "admin users", none="nobody is known by name", table="name, what, roles, may, groups, entities", rows="users"
+)
+def list_users(context: "OperationContext") -> "Page[KnownUser]":
+    """List users and groups with their roles: in the settings, with valid tokens or log-ins, and as owners of entities.
+
+    Who logs in by a proxy or an issuer, and is named nowhere, is not among them.
+    """
+    from feed_assets.server.users import find_users
+
+    return Page.of(find_users(context))
 
 
 @operation("token create", does=Does.ADMINISTERS, safe=True, text="sentence", answers=201, example=_LOADER)

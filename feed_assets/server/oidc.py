@@ -19,8 +19,6 @@ from joserfc.jwk import JWKRegistry, KeySet
 from joserfc.jws import JWSRegistry
 
 from feed_assets.access.principals import Principal
-from feed_assets.alerts.delivery.errors import ReceiverError
-from feed_assets.alerts.delivery.receivers import resolve_references
 from feed_assets.engines.errors import ServiceAwayError
 from feed_assets.errors import FeedAssetsError, SettingsError
 from feed_assets.json_form import parse_json
@@ -28,6 +26,7 @@ from feed_assets.masking import remember_unnamed
 from feed_assets.server.errors import RequestRefusedError
 from feed_assets.server.tokens import is_name
 from feed_assets.setting_sections import OidcSettings
+from feed_assets.settings import resolve_references
 
 ALGORITHMS = tuple(f"{family}{bits}" for family in ("RS", "PS", "ES") for bits in (256, 384, 512))
 """Signatures that are checked by a public key; who knows a shared one could sign for others."""
@@ -49,11 +48,7 @@ class Issuer:
         self._fault: FeedAssetsError | None = None
         self._endpoints: Mapping[str, Any] = {}
         self._keys = KeySet([])
-        try:
-            self._secret = resolve_references("oidc.client_secret", settings.client_secret, os.environ)
-        except ReceiverError as exc:
-            told = {"reason": exc.reason, "next_step": exc.next_step}
-            raise SettingsError(setting="oidc.client_secret", tried=tried, **told) from exc
+        self._secret = resolve_references("oidc.client_secret", settings.client_secret, os.environ, tried)
         if self._secret:
             remember_unnamed(self._secret)
 

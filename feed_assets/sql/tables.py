@@ -13,7 +13,7 @@ from sqlalchemy.schema import CreateIndex
 
 from feed_assets.sql.column_types import Text
 
-SCHEMA_REVISION = "0023-bc5ad326"
+SCHEMA_REVISION = "0023-148267fd"
 VERSION_TABLE = "feed_assets_alembic_version"  # where Alembic looks for it, once there are migrations
 
 TABLE_MODULES = (

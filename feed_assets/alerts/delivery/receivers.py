@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 from feed_assets.alerts.delivery.errors import ReceiverError
 from feed_assets.alerts.delivery.store import FORGOTTEN_AFTER, ReceiverState, ReceiverStates
 from feed_assets.entities.common import Occasion
+from feed_assets.errors import SettingsError
 from feed_assets.issues import EntityKey
 from feed_assets.log.messages.outbox import MessageHead, Outbox
 from feed_assets.log.messages.payloads import InstanceOperation, InstancePayload
 from feed_assets.log.messages.records import OutboxMessage
-from feed_assets.masking import remember, remember_credentials, remember_unnamed
+from feed_assets.masking import remember_credentials, remember_unnamed
 from feed_assets.plan.facts import EntityFacts, NotificationRecord
 from feed_assets.plan.records import Plan
 from feed_assets.receivers import (
@@ -29,13 +30,12 @@ from feed_assets.receivers import (
     find_fault,
     split_addresses,
 )
-from feed_assets.settings import Settings
+from feed_assets.settings import Settings, resolve_references
 from feed_assets.sql.database import Database
 
 ANY_VALUE = "*"
 _ONLY_NAMED = frozenset({Topic.ARRIVAL, Topic.LINEAGE})  # nobody else gets them
 
-_REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")  # ${env:HOOK_SECRET}
 _TOKEN = re.compile(r"(?=[^/?&=]*\d)[^/?&=]{12,}")  # T0123ABCDEFG of https://hooks.example.com/T0123ABCDEFG
 _SHORTEST_SECRET = 8
 _SEEN_EVERY = FORGOTTEN_AFTER / 24
@@ -123,7 +123,7 @@ def read_receivers(settings: Settings, plan: Plan, environ: Mapping[str, str] | 
     faults: dict[str, ReceiverError] = {}
     mail = settings.mail
     try:
-        mail = mail.model_copy(update={"password": resolve_references("mail.password", mail.password, environ)})
+        mail = mail.model_copy(update={"password": _resolve("mail.password", mail.password, environ)})
     except ReceiverError as exc:
         faults["mail"] = exc
     remember_credentials(mail.model_dump(mode="json"), environ)
@@ -143,11 +143,11 @@ def read_receivers(settings: Settings, plan: Plan, environ: Mapping[str, str] | 
 def _read_setting(
     name: str, found: ReceiverSettings, plan: Plan, mail: MailSettings, environ: Mapping[str, str]
 ) -> list[Receiver]:
-    address = resolve_references(f"notify.{name}.url", found.url, environ) or ""
+    address = _resolve(f"notify.{name}.url", found.url, environ) or ""
     fault = find_fault(found.channel, address)
     if fault is not None:
         raise ReceiverError(name=name, reason=fault, next_step=f"Correct notify.{name}.url in the settings.")
-    secret = resolve_references(f"notify.{name}.secret", found.secret, environ)
+    secret = _resolve(f"notify.{name}.secret", found.secret, environ)
     _hide(found.channel, address, secret)
     addresses = split_addresses(address) if found.channel is Channel.EMAIL else (address,)
     receiver = Receiver(
@@ -206,19 +206,11 @@ def _with_tags(facts: Mapping[EntityKey, EntityFacts], wanted: Mapping[str, str]
     return frozenset(key for key, found in facts.items() if has_tags(found))
 
 
-def resolve_references(setting: str, text: str | None, environ: Mapping[str, str]) -> str | None:
-    """Return a text with the values of the variables that it names."""
-
-    def value_of(found: re.Match[str]) -> str:
-        name = found[1]
-        if name not in environ:
-            raise ReceiverError(
-                name=setting, reason=f"the environment has no {name}", next_step="Set the variable, or write another."
-            )
-        remember(environ[name], name)
-        return environ[name]
-
-    return None if text is None else _REFERENCE.sub(value_of, text)
+def _resolve(setting: str, text: str | None, environ: Mapping[str, str]) -> str | None:
+    try:
+        return resolve_references(setting, text, environ)
+    except SettingsError as exc:
+        raise ReceiverError(name=setting, reason=exc.reason, next_step=exc.next_step) from exc
 
 
 def _hide(channel: Channel, address: str, secret: str | None) -> None:

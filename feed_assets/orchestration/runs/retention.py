@@ -378,7 +378,7 @@ def run_cleanup(runtime: Runtime, cluster: str, context: dg.OpExecutionContext) 
     if bulkheads.has_failed(step, UNIT):
         context.log.warning(f"the clean-up has failed, and goes on tomorrow: {bulkheads.reason(step, UNIT)}")
     told = _find_told(DagsterLogs(context.instance), database, tick.plan)
-    history = apply_history_cleanup(database, told, times, as_of, budget)
+    history = apply_history_cleanup(database, told, times, as_of, budget, audit=runtime.settings.audit)
     for each in [*done, apply_message_cleanup(database, times, as_of, budget), *history]:
         if each.count or not each.is_complete:
             context.log.info(describe_cleaned(each))
@@ -416,7 +416,7 @@ def clean_up(
         told = _find_told(logs, context.database, context.plan)
     database, as_of, ample = context.database, context.as_of, TimeBudget.ample()
     done.append(apply_message_cleanup(database, times, as_of, ample, dry_run=dry_run))
-    done += apply_history_cleanup(database, told, times, as_of, ample, dry_run=dry_run)
+    done += apply_history_cleanup(database, told, times, as_of, ample, audit=settings.audit, dry_run=dry_run)
     if not dry_run and any(each.count for each in done):
         counts = {f"{each.leftover} {each.cluster or ''} {each.unit or ''}".strip(): each.count for each in done}
         removed = {name: count for name, count in counts.items() if count}

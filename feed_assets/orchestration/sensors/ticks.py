@@ -13,6 +13,7 @@ import dagster as dg
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 
 from feed_assets.alerts.deadlines.checks import note_looked
+from feed_assets.context.audit_chain import apply_audit_chain
 from feed_assets.context.bulkheads import TickStep
 from feed_assets.context.errors import NotAskedError
 from feed_assets.context.heartbeat import note_tick
@@ -215,6 +216,7 @@ class _SensorTick:
         updated = apply_updates(tick)
         if arrivals.is_complete and readiness.is_complete:
             note_looked(tick.database, tick.cluster, tick.as_of)
+        apply_audit_chain(tick, self.runtime.settings)
         explained = report_overdue(tick, layout, instance)
         requests: Sequence[LaunchRequest] = ()
         if not self.active.is_restored:

@@ -1,0 +1,208 @@
+"""The chain of the audit: what was changed by hand is named, and what people and the clean-up do is not."""
+
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from feed_assets.clock import TimeBudget
+from feed_assets.context import audit_chain
+from feed_assets.context.audit_chain import BrokenRows, ChainFault, ChainProof, apply_audit_chain, verify_chain
+from feed_assets.context.errors import AuditChainError
+from feed_assets.entities.common import Kind
+from feed_assets.errors import SettingsError, WrongUsageError
+from feed_assets.log.audit import Audit
+from feed_assets.log.definitions.records import AuditEntry
+from feed_assets.retention.cleanup import KeepingTimes, apply_history_cleanup
+from feed_assets.setting_sections import CleanupSettings
+from feed_assets.settings import Settings
+from feed_assets.sql.database import Database
+from feed_assets.sql.names import Renaming, rename_everywhere
+from tests.instances.harness import LifecycleHarness
+from tests.log.samples import hour
+
+pytestmark = pytest.mark.both_databases
+
+SECRET, OTHER = "correct horse battery", "staple battery horse"
+KEYED = Settings.model_validate({"audit": {"secret": SECRET}})
+
+
+@pytest.fixture
+def lifecycle(tmp_path: Path, state_url: str, monkeypatch: pytest.MonkeyPatch) -> LifecycleHarness:
+    monkeypatch.setattr(audit_chain.ChainHandler, "at_once", 4)
+    monkeypatch.setattr(audit_chain, "_READ_AT_ONCE", 3)
+    return LifecycleHarness.of(tmp_path, state=state_url)
+
+
+def write(database: Database, *targets: str | None, at: int = 0) -> None:
+    entries = [
+        AuditEntry(recorded_at=hour(at), author="änn", action="touch", target=each, details={"a": [1, None]})
+        for each in targets
+    ]
+    with database.begin() as connection:
+        Audit(connection).append_many(entries)
+
+
+def chain(lifecycle: LifecycleHarness, settings: Settings = KEYED) -> None:
+    apply_audit_chain(lifecycle.open_tick(hour(9)), settings)
+
+
+def verify(database: Database, settings: Settings = KEYED, noted: str | None = None) -> ChainProof:
+    return verify_chain(database, settings, noted, lambda *_: None)
+
+
+def run(database: Database, *statements: str) -> None:
+    with database.begin() as connection:
+        for each in statements:
+            connection.execute(text(each))
+
+
+def broken(database: Database, settings: Settings = KEYED) -> list[tuple[int, int, ChainFault]]:
+    return [(each.first, each.last, each.fault) for each in verify(database, settings).faults]
+
+
+@pytest.fixture
+def chained(lifecycle: LifecycleHarness) -> LifecycleHarness:
+    """Rows 1 to 10, and 11, which says that the chain has begun."""
+    write(lifecycle.database, *["feed 'clicks'", "feed/clicks/column/user", "process/clicks@east", None, "x"] * 2)
+    chain(lifecycle)
+    assert verify(lifecycle.database).summary.startswith("rows 1 to 11 are chained, all as they were written; 0 not")
+    return lifecycle
+
+
+CHANGES: dict[str, tuple[str, list[tuple[int, int, ChainFault]]]] = {
+    **{
+        column: (f"UPDATE fa_audit SET {column} = {value} WHERE seq = 5", [(5, 5, ChainFault.CHANGED)])
+        for column, value in (
+            ("author", "'eve'"),
+            ("action", "'x'"),
+            ("target", "NULL"),
+            ("details", "NULL"),
+            ("recorded_at", "recorded_at + 1"),
+        )
+    },
+    "removed": ("DELETE FROM fa_audit WHERE seq IN (4, 5)", [(4, 5, ChainFault.MISSING)]),
+    "first": ("DELETE FROM fa_audit WHERE seq <= 2", [(1, 2, ChainFault.MISSING)]),
+    "last": ("DELETE FROM fa_audit WHERE seq >= 10", [(10, 11, ChainFault.MISSING)]),
+    "all": ("DELETE FROM fa_audit", [(1, 11, ChainFault.MISSING)]),
+    "inserted": (
+        "INSERT INTO fa_audit (seq, recorded_at, author, action) VALUES (0, 0, 'eve', 'x')",
+        [(0, 0, ChainFault.INSERTED)],
+    ),
+    "replaced": ("UPDATE fa_audit SET action = 'x', digest = NULL WHERE seq = 5", [(5, 5, ChainFault.INSERTED)]),
+    "digest": (
+        "UPDATE fa_audit SET digest = (SELECT digest FROM fa_audit WHERE seq = 2) WHERE seq = 5",
+        [(5, 6, ChainFault.CHANGED)],
+    ),
+    "foreign": ("UPDATE fa_audit SET digest = '0:1' WHERE seq = 11", [(11, 11, ChainFault.FOREIGN)]),
+    "moved": ("UPDATE fa_audit SET seq = 12 WHERE seq = 5", [(5, 5, ChainFault.MISSING), (12, 12, ChainFault.INSERTED)]),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_row_that_was_changed_by_hand_is_named(chained: LifecycleHarness, change: str) -> None:
+    statement, faults = CHANGES[change]
+    run(chained.database, statement)
+    assert broken(chained.database) == faults
+    assert verify(chained.database).has_failed
+
+
+def test_rows_wait_for_the_next_tick_and_nothing_is_chained_without_a_secret(lifecycle: LifecycleHarness) -> None:
+    write(lifecycle.database, "a")
+    chain(lifecycle, Settings())
+    assert verify(lifecycle.database, Settings()).summary == "nothing is chained: the settings have no audit.secret"
+    assert verify(lifecycle.database).summary == "no row is chained, 1 not yet chained; ticks do that"
+    chain(lifecycle)
+    write(lifecycle.database, "b", "c")
+    proof = verify(lifecycle.database)
+    assert (proof.first, proof.last, proof.waiting, proof.faults) == (1, 2, 2, ())
+    with pytest.raises(SettingsError, match=r"audit\.secret.*it is missing, but the audit is chained"):
+        verify(lifecycle.database, Settings())
+
+
+def test_another_secret_is_an_error_and_goes_on_beside_the_former_one(chained: LifecycleHarness) -> None:
+    alone = Settings.model_validate({"audit": {"secret": OTHER}})
+    both = Settings.model_validate({"audit": {"secret": OTHER, "former_secret": SECRET}})
+    with pytest.raises(AuditChainError, match="chained with another secret than those of the settings"):
+        verify(chained.database, alone)
+    write(chained.database, "later")
+    with pytest.raises(AuditChainError):
+        chain(chained, alone)
+    chain(chained, both)
+    assert (verify(chained.database, both).last, broken(chained.database, both)) == (12, [])
+    assert broken(chained.database, alone) == [(1, 11, ChainFault.FOREIGN)]
+
+
+def test_a_short_secret_and_one_that_the_environment_lacks_are_named(lifecycle: LifecycleHarness) -> None:
+    for secret, reason in (("short", "fewer than 16"), ("${env:NOT_THERE}", "the environment has no NOT_THERE")):
+        with pytest.raises(SettingsError, match=rf"'audit\.secret': .*{reason}"):
+            verify(lifecycle.database, Settings.model_validate({"audit": {"secret": secret}}))
+
+
+@pytest.mark.parametrize("value", ["'x'", "'[]'", "'[0,\"\",5,\"\",\"' || substr(value, -74, 8) || ':00\"]'"])
+def test_a_forged_record_of_the_chain_is_refused(chained: LifecycleHarness, value: str) -> None:
+    run(chained.database, f"UPDATE fa_cursors SET value = {value} WHERE name = 'audit/chain'")
+    for use in (lambda: verify(chained.database), lambda: chain(chained)):
+        with pytest.raises(AuditChainError, match="changed by hand|another secret"):
+            use()
+
+
+def test_a_chain_without_its_record_does_not_begin_anew(chained: LifecycleHarness) -> None:
+    run(chained.database, "DELETE FROM fa_cursors WHERE name = 'audit/chain'")
+    assert broken(chained.database) == [(1, 11, ChainFault.INSERTED)]
+    with pytest.raises(AuditChainError, match="the record of the chain is gone"):
+        chain(chained)
+
+
+def test_what_was_noted_finds_a_chain_that_was_made_anew(chained: LifecycleHarness) -> None:
+    noted = verify(chained.database).noted
+    assert noted is not None
+    assert verify(chained.database, noted=noted).faults == ()
+    run(
+        chained.database,
+        "UPDATE fa_audit SET digest = NULL, author = 'eve'",
+        "DELETE FROM fa_cursors WHERE name = 'audit/chain'",
+    )
+    chain(chained)
+    assert broken(chained.database) == []
+    assert verify(chained.database, noted=noted).faults == (BrokenRows(first=11, last=11, fault=ChainFault.REWRITTEN),)
+    with chained.database.read() as connection:
+        assert [each.action for each in Audit(connection).newest(2)] == ["audit chain"] * 2
+    for wrong in ("x", "5", "5:"):
+        with pytest.raises(WrongUsageError):
+            verify(chained.database, noted=wrong)
+
+
+def test_renames_change_targets_and_not_the_proof(chained: LifecycleHarness) -> None:
+    for old, new in (("clicks", "views"), ("views", "looks"), ("looks", "clicks")):
+        with chained.database.begin() as connection:
+            rename_everywhere(connection, Renaming(kind=Kind.FEED, old=old, new=new, clusters=("east",)))
+            entry = AuditEntry(recorded_at=hour(1), author="ann", action="rename", target=f"feed '{new}'")
+            Audit(connection).append(replaced(entry, former=old))
+        assert broken(chained.database) == []
+        write(chained.database, f"feed '{new}'", at=1)
+        chain(chained)
+    run(chained.database, "UPDATE fa_audit SET target = 'feed ''views''' WHERE seq IN (6, 17)")
+    assert broken(chained.database) == [(17, 17, ChainFault.CHANGED)]  # row 6 was called so once
+
+
+def replaced(entry: AuditEntry, **details: object) -> AuditEntry:
+    return AuditEntry(
+        recorded_at=entry.recorded_at, author=entry.author, action=entry.action, target=entry.target, details=details
+    )
+
+
+def clean(database: Database, settings: Settings) -> int:
+    now, times = hour(0) + timedelta(days=400), KeepingTimes.of(CleanupSettings())
+    dry, done = (
+        apply_history_cleanup(database, {}, times, now, TimeBudget.ample(), audit=settings.audit, dry_run=each)[1]
+        for each in (True, False)
+    )
+    assert dry.count == done.count
+    return done.count
