@@ -38,7 +38,7 @@ AT_ONCE = 1_000
 STEPS_A_TICK = 20
 MOST_FAULTS = 1_000
 _READ_AT_ONCE = 5_000
-_SHORTEST = 16
+_SHORTEST, _BEFORE_ALL = 16, -(2**62)
 _NAME = "audit/chain"
 _LABEL = re.compile(r"(\w+) '(.*)'")  # feed 'clicks'
 _render = json.JSONEncoder(separators=(",", ":")).encode
@@ -173,34 +173,27 @@ class ChainHandler(Handler[StoredEntry, int]):
         return [len(entries)]
 
 
-def count_old(connection: Connection, settings: AuditSettings, before: datetime, as_of: datetime, most: int) -> int:
-    """Return how many rows `remove_old` would remove. Raises as it does."""
-    return Audit(connection).count_up_to(_find_end(connection, Keys.open(settings), before, as_of, most)[0])
-
-
-def remove_old(connection: Connection, settings: AuditSettings, before: datetime, as_of: datetime, limit: int) -> int:
-    """Remove rows that are older than a time, and keep the digest of the last one. With a secret only those that are
-    chained go. Without one, no anchor is left, and rows that were chained are missing.
+def remove_old(
+    connection: Connection, settings: AuditSettings, before: datetime, as_of: datetime, limit: int, *, dry_run: bool
+) -> int:
+    """Remove rows that are older than a time, and keep the digest of the last one; return how many. With a secret only
+    those that are chained go. Without one, no digest is kept, and rows that were chained are missing.
 
     Raises:
         SettingsError: the secret cannot be read.
         AuditChainError: the chain has another secret.
     """
-    lock_definitions(connection)
+    if not dry_run:
+        lock_definitions(connection)
     keys = Keys.open(settings)
-    end, chain = _find_end(connection, keys, before, as_of, limit)
-    if end and chain is not None and keys is not None:
-        digest = Audit(connection).stored(end - 1, 1)[0].digest or ""
-        chain._replace(anchor=end, anchor_digest=digest).put(connection, keys)
-    return Audit(connection).remove_up_to(end)
-
-
-def _find_end(
-    connection: Connection, keys: Keys | None, before: datetime, as_of: datetime, limit: int
-) -> tuple[int, _Chain | None]:
     chain = None if keys is None else _Chain.find(connection, keys)
-    up_to = None if keys is None else chain.head if chain else 0
-    return Audit(connection).find_old_end(before, as_of, limit, up_to), chain
+    audit, up_to = Audit(connection), None if keys is None else chain.head if chain else 0
+    end = audit.find_old_end(before, as_of, limit, up_to)
+    if dry_run:
+        return audit.count_up_to(end)
+    if end and chain is not None and keys is not None:
+        chain._replace(anchor=end, anchor_digest=audit.stored(end - 1, 1)[0].digest or "").put(connection, keys)
+    return audit.remove_up_to(end)
 
 
 class ChainFault(StrEnum):
@@ -334,7 +327,7 @@ class _Walk:
             yield _broken(number, ChainFault.REWRITTEN)
 
     def _rows(self) -> Iterator[StoredEntry]:
-        after, done, last = 0, 0, Audit(self.connection).last_seq()
+        after, done, last = _BEFORE_ALL, 0, Audit(self.connection).last_seq()
         while found := Audit(self.connection).stored(after, _READ_AT_ONCE):
             yield from found
             after, done = found[-1].seq, done + len(found)

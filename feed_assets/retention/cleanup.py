@@ -23,7 +23,7 @@ from sqlalchemy import Connection
 
 from feed_assets.alerts.delivery.store import ReceiverStates
 from feed_assets.clock import TimeBudget
-from feed_assets.context.audit_chain import count_old, remove_old
+from feed_assets.context.audit_chain import remove_old
 from feed_assets.context.errors import AuditChainError
 from feed_assets.context.tick import Tick
 from feed_assets.errors import SettingsError
@@ -340,20 +340,20 @@ def apply_history_cleanup(
         remove_chunks(connection, chunks)
         return sum(chunks.values()), len(chunks) < CHUNKS_A_STEP
 
-    def remove_audit(connection: Connection) -> tuple[int, bool]:
+    def remove_audit(connection: Connection, at_most: int = MESSAGES_A_STEP) -> tuple[int, bool]:
         try:
-            removed = remove_old(connection, audit, before, as_of, MESSAGES_A_STEP)
+            removed = remove_old(connection, audit, before, as_of, at_most, dry_run=dry_run)
         except (SettingsError, AuditChainError) as exc:
             _logger.warning("no row of the audit is removed: %s", exc)
             return 0, True
-        return removed, removed < MESSAGES_A_STEP
+        return removed, removed < at_most
 
     def remove_events(connection: Connection) -> tuple[int, bool]:
         return remove_past(connection, find_readers(connection, told), before, as_of)
 
     steps: dict[Leftover, tuple[Callable[[Connection], int], Callable[[Connection], tuple[int, bool]]]] = {
         Leftover.SWEEP_ITEMS: (lambda c: sum(find_old_chunks(c, before, MOST_COUNTED).values()), remove_items),
-        Leftover.AUDIT: (lambda c: count_old(c, audit, before, as_of, MOST_COUNTED), remove_audit),
+        Leftover.AUDIT: (lambda c: remove_audit(c, MOST_COUNTED)[0], remove_audit),
         Leftover.EVENTS: (lambda c: count_evicted(c, before, as_of), remove_events),
     }
     with database.read() as connection:
