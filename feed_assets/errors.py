@@ -44,7 +44,6 @@ FeedAssetsError
 │   ├── PlanOutdatedError         the definitions or the state changed after the plan was made
 │   └── SafeModeError
 ├── ArrivalRefusedError       a reported arrival is wrong: no data have arrived, or a process writes them
-├── AuditChainError           the chain of the audit has another secret, or was changed
 ├── ListenRefusedError        nothing can be served at an address
 ├── RequestRefusedError       a request to a server is refused with a status of its own
 ├── InstanceQueryError        an invalid range, filter, order or page of instances

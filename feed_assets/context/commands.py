@@ -30,7 +30,6 @@ Reason = Annotated[str | None, Param("The reason, shown in refusals.")]
 After = Annotated[int, Param("Only messages with a larger seq.", least=0)]
 Oldest = Annotated[int, Param("How many, oldest first.", least=1)]
 OnlyTopic = Annotated[Topic | None, Param("Only messages of this topic.")]
-Noted = Annotated[str | None, Param("What an earlier proof had to be noted, as ROW:DIGEST.")]
 Follow = Annotated[bool, Param("Go on with new messages, until somebody ends it; one line each.", local=True)]
 
 
@@ -63,23 +62,26 @@ def audit(database: "Database", *, limit: Limit = 50) -> "Page[AuditEntry]":
     from feed_assets.access.rights import find_hidden
     from feed_assets.entities.common import label_of
     from feed_assets.log.audit import Audit
+    from feed_assets.log.definitions.store import Definitions
 
-    hidden = [text for key in find_hidden() for text in (label_of(key), "/".join(key))]
     with database.read() as connection:
+        keys = {*find_hidden()}
+        for each in reversed(Definitions(connection).renames() if keys else ()):  # rows keep the name that was
+            keys |= {(each.kind, each.former)} if (each.kind, each.name) in keys else set()
+        hidden = [text for key in keys for text in (label_of(key), "/".join(key))]
         found = Audit(connection)
         return Page(items=tuple(found.newest(limit, hidden)), total=found.count(limit, hidden), what="entries")
 
 
 @operation("admin audit verify", table="first, last, fault", rows="faults", long=True)
-def verify_audit(database: "Database", *, noted: Noted = None, progress: Callable[..., None]) -> "ChainProof":
+def verify_audit(database: "Database", *, progress: Callable[..., None]) -> "ChainProof":
     """Prove that no row of the audit was changed, removed or put in; exit with 1 if one was.
 
-    Ticks chain the rows by the secret in the setting audit.secret. The proof says up to which row that is done. Note
-    its last words where nobody can change them: with --noted a later proof finds what was chained again.
+    Ticks chain the rows by the secret in the setting audit.secret. The proof says up to which row that is done.
     """
     from feed_assets.context.audit_chain import verify_chain
 
-    return verify_chain(database, load_settings(), noted, progress)
+    return verify_chain(database, load_settings().audit, progress)
 
 
 @operation(

@@ -33,16 +33,6 @@ class InstanceQueryError(FeedAssetsError):
         super().__init__(f"{subject}: {reason}. {next_step}")
 
 
-class AuditChainError(FeedAssetsError):
-    """The chain of the audit cannot be read or gone on with."""
-
-    def __init__(self, *, reason: str) -> None:
-        super().__init__(
-            f"the audit: {reason}. Set the secret that has chained it as audit.secret, or beside a new one as "
-            "audit.former_secret; if it was not changed, somebody has changed the database"
-        )
-
-
 class ListenRefusedError(FeedAssetsError):
     """Nothing can be served at an address."""
 

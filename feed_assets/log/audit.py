@@ -1,11 +1,11 @@
-"""Store who did what and when: one row for each command that changes something, never changed but for names."""
+"""Store who did what and when: one row for each command that changes something, never changed."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, bindparam, delete, func, insert, or_, select, type_coerce, update
+from sqlalchemy import BigInteger, ColumnElement, Row, bindparam, delete, func, insert, or_, select, type_coerce, update
 from sqlalchemy import Text as PlainText
 
 from feed_assets.log.definitions.records import AuditEntry
@@ -17,28 +17,9 @@ _T = audit.c
 _ROWS = RowMapper(audit, AuditEntry)
 
 
-class StoredEntry(NamedTuple):
-    """An entry as the database has it; `digest` is None if it is not chained (see `context.audit_chain`)."""
-
-    seq: int
-    recorded_at: int
-    author: str
-    action: str
-    target: str | None
-    details: str | None
-    digest: str | None
-
-
+_STORED_AS = {"recorded_at": BigInteger, "details": PlainText}
 _STORED = (
-    select(
-        _T.seq,
-        type_coerce(_T.recorded_at, BigInteger),
-        _T.author,
-        _T.action,
-        _T.target,
-        type_coerce(_T.details, PlainText),
-        _T.digest,
-    )
+    select(*(type_coerce(each, _STORED_AS[each.name]) if each.name in _STORED_AS else each for each in _T))
     .where(_T.seq > bindparam("after"))
     .order_by(_T.seq)
     .limit(bindparam("at_most"))
@@ -93,20 +74,15 @@ class Audit(TableStore):
         """Return the number of the newest entry; 0 without one."""
         return self._connection.scalar(select(func.max(_T.seq))) or 0
 
-    def stored(self, after: int, limit: int) -> list[StoredEntry]:
-        """Return the next entries after a number as they are stored."""
-        return [StoredEntry(*row) for row in self._connection.execute(_STORED, {"after": after, "at_most": limit})]
+    def stored(self, after: int, limit: int) -> Sequence[Row[Any]]:
+        """Return the next rows after a number, with the values of all columns as they are stored, the digest last."""
+        return self._connection.execute(_STORED, {"after": after, "at_most": limit}).all()
 
     def put_digests(self, digests: Collection[tuple[int, str]]) -> None:
         """Write the digests of entries, by their numbers, in one statement."""
         made = key_rows(self._dialect, ("seq", "digest"))
         statement = update(audit).where(_T.seq == made.c.seq).values(digest=made.c.digest)
         self._connection.execute(statement, {KEY_ROWS: render_rows(digests)})
-
-    def of_action(self, action: str) -> list[Any]:
-        """Return the number, the target and the details of the entries about an action, newest first."""
-        statement = select(_T.seq, _T.target, _T.details).where(_T.action == action).order_by(_T.seq.desc())
-        return list(self._connection.execute(statement))
 
 
 def _is_other(targets: Collection[str]) -> list[ColumnElement[bool]]:

@@ -8,12 +8,9 @@ from feed_assets.entities.common import Kind
 from feed_assets.log.records import FeedEventKind, WatermarkKind
 from feed_assets.sql.column_types import Choice, Digest, Payload, Text, UtcDateTime
 from feed_assets.sql.names import (
-    NAMES,
     NAMES_FEED,
-    NAMES_PATH,
     Renaming,
     content_in,
-    labels_in,
     names,
     names_by,
     paths_in,
@@ -124,7 +121,7 @@ audit = Table(
     Column("recorded_at", UtcDateTime, nullable=False),
     Column("author", Text, nullable=False),
     Column("action", Text, nullable=False),
-    Column("target", Text, info=names(labels_in, *NAMES_PATH[NAMES])),
+    Column("target", Text),
     Column("details", Payload),
     Column("digest", Text),
 )

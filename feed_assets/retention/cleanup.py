@@ -24,7 +24,6 @@ from sqlalchemy import Connection
 from feed_assets.alerts.delivery.store import ReceiverStates
 from feed_assets.clock import TimeBudget
 from feed_assets.context.audit_chain import remove_old
-from feed_assets.context.errors import AuditChainError
 from feed_assets.context.tick import Tick
 from feed_assets.errors import SettingsError
 from feed_assets.log.audit import Audit
@@ -343,7 +342,7 @@ def apply_history_cleanup(
     def remove_audit(connection: Connection, at_most: int = MESSAGES_A_STEP) -> tuple[int, bool]:
         try:
             removed = remove_old(connection, audit, before, as_of, at_most, dry_run=dry_run)
-        except (SettingsError, AuditChainError) as exc:
+        except SettingsError as exc:
             _logger.warning("no row of the audit is removed: %s", exc)
             return 0, True
         return removed, removed < at_most

@@ -41,7 +41,7 @@ def serve(database: "Database", *, address: Address) -> Iterator[Address]:
 
 
 @operation(
-    "admin users", none="nobody is known by name", table="name, what, roles, may, groups, entities", rows="users"
+    "admin users", none="nobody is known by name", table="what, name, roles, may, groups, entities", rows="users"
 )
 def list_users(context: "OperationContext") -> "Page[KnownUser]":
     """List users and groups with their roles: in the settings, with valid tokens or log-ins, and as owners of entities.

@@ -1,9 +1,7 @@
 """Who is known by name: to the settings, by tokens and log-ins, and to the `acl` of entities; with their roles."""
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter
 from dataclasses import dataclass
-from enum import StrEnum
 
 from feed_assets.access.rights import find_rights, reads
 from feed_assets.context.operation import OperationContext
@@ -12,67 +10,46 @@ from feed_assets.server.tokens import Tokens
 from feed_assets.settings import load_settings
 
 
-class Role(StrEnum):
-    """What a user or a group is; who holds a token has its rights, and owns what says so."""
-
-    SUPERUSER = "superuser"
-    ADMIN = "admin"
-    PROXY = "asks for others"
-    HOLDER = "holds a token"
-    OWNER = "owns entities"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownUser:
-    """A user, or a group (`is_group`), with what tokens that are valid let it do, and how many entities it owns."""
+    """A user or a group, `what` says which, with its roles; what valid tokens let it do, and in which groups they put
+    it; and how many entities it owns.
+    """
 
+    what: str
     name: str
-    is_group: bool
-    roles: tuple[Role, ...]
-    may: tuple[Does, ...] = ()
-    groups: tuple[str, ...] = ()
-    entities: int = 0
-
-    @property
-    def what(self) -> str:
-        """What it is."""
-        return "group" if self.is_group else "user"
+    roles: tuple[str, ...]
+    may: tuple[Does, ...]
+    groups: tuple[str, ...]
+    entities: int
 
 
 def find_users(context: OperationContext) -> list[KnownUser]:
-    """Return who is known by name, users first. Entities that who asks may not read are not counted."""
+    """Return who is known by name, groups first. Entities that who asks may not read are not counted."""
     settings, rights = context.settings or load_settings(), find_rights()
     declared = rights.declared if rights else {key: facts.acl for key, facts in context.plan.facts.items()}
+    acls = [acl for key, acl in declared.items() if reads(*key)]
     with context.database.read() as connection:
         tokens = [each for each in Tokens(connection).all() if each.is_valid(context.as_of)]
-
-    def iter_roles() -> Iterator[tuple[bool, str | None, Role]]:
-        yield from ((False, name, Role.SUPERUSER) for name in settings.access.superusers)
-        yield True, settings.access.superuser_group, Role.SUPERUSER
-        yield from ((False, name, Role.ADMIN) for name in settings.access.admins)
-        yield from ((False, name, Role.PROXY) for name in settings.server.proxy_users)
-        for token in tokens:
-            yield False, token.principal.name, Role.HOLDER
-            yield from ((True, group, Role.HOLDER) for group in token.groups)
-        for acl in (acl for key, acl in declared.items() if reads(*key)):
-            yield False, acl.owner, Role.OWNER
-            yield True, acl.group, Role.OWNER
-
-    found: dict[tuple[bool, str], list[Role]] = defaultdict(list)
-    for is_group, name, role in iter_roles():
-        if name:
-            found[is_group, name].append(role)
-    users = []
-    for (is_group, name), roles in sorted(found.items()):
-        held = [each.principal for each in tokens if not is_group and each.principal.name == name]
-        users.append(
-            KnownUser(
-                name=name,
-                is_group=is_group,
-                roles=tuple(role for role in Role if role in roles),
-                may=tuple(does for does in Does if any(does in each.may for each in held)),
-                groups=tuple(sorted({group for each in held for group in each.groups})),
-                entities=roles.count(Role.OWNER),
-            )
+    held = [each.principal for each in tokens]
+    owned = Counter(("user", acl.owner) for acl in acls) + Counter(("group", acl.group) for acl in acls)
+    access, group_of_superusers = settings.access, settings.access.superuser_group
+    roles: dict[str, set[tuple[str, str | None]]] = {
+        "superuser": {*(("user", name) for name in access.superusers), ("group", group_of_superusers)},
+        "admin": {("user", name) for name in access.admins},
+        "asks for others": {("user", name) for name in settings.server.proxy_users},
+        "has a token": {("user", each.name) for each in held} | {("group", of) for each in held for of in each.groups},
+        "owner": {*owned},
+    }
+    return [
+        KnownUser(
+            what=what,
+            name=name,
+            roles=tuple(role for role, named in roles.items() if (what, name) in named),
+            may=tuple(does for does in Does if any(does in each.may for each in own)),
+            groups=tuple(sorted({group for each in own for group in each.groups})),
+            entities=owned[what, name],
         )
-    return users
+        for what, name in sorted((what, name) for what, name in set().union(*roles.values()) if name)
+        for own in [[each for each in held if (what, each.name) == ("user", name)]]
+    ]

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from sqlalchemy import Column, Connection, String, bindparam, delete, exists, func, literal, select, type_coerce, update
 from sqlalchemy import Text as PlainText
 
-from feed_assets.entities.common import Kind, label_of
+from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import Transfer, flow_name, transfer_name
 from feed_assets.entities.maps import EMPTY
 from feed_assets.sql.column_types import Entries, Payload
@@ -105,12 +105,6 @@ def tails_in(kind: Kind, *prefixes: str) -> Rule:
                 _replace(connection, column, text, f"{head}/{new}")
 
     return write
-
-
-def labels_in(connection: Connection, column: Column[Any], renaming: Renaming) -> None:
-    """Write new names into a column of labels, such as `feed 'clicks'`."""
-    old, new = (label_of((renaming.kind, name)) for name in (renaming.old, renaming.new))
-    _replace(connection, column, old, new)
 
 
 def content_in(change: Callable[[Content, Renaming], Content]) -> Rule:

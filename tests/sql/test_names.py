@@ -18,7 +18,7 @@ NAMES_NOTHING = {
     "fa_agenda": "kind cluster state",
     "fa_arrival_polls": "cluster found obstacle",
     "fa_attempts": "cluster run_id status reason cause_detail cause outputs",
-    "fa_audit": "author action details",
+    "fa_audit": "author action target details digest",
     "fa_batches": "cluster input feed_cluster use",
     "fa_changes": "change_id state author origin content",
     "fa_column_sets": "digest content",
@@ -65,8 +65,6 @@ PATH = ("KIND/old/column/id", "KIND/new/column/id")
 # What stands in a column before and after, and in others beside it. KIND is the kind of what is renamed.
 SAMPLES: list[tuple[str, str, tuple[str, str], dict[str, Any]]] = [
     ("fa_agenda", "name", PLAIN, {"kind": {Kind.FEED: "late feed", Kind.PROCESS: "late inputs"}}),
-    ("fa_audit", "target", ("KIND 'old'", "KIND 'new'"), {}),
-    ("fa_audit", "target", PATH, {}),
     ("fa_cursors", "name", ("ENDS/primary/old", "ENDS/primary/new"), {}),
     ("fa_cursors", "value", ('{"MANY":[["old","old@x"]]}', '{"MANY":[["new","old@x"]]}'), {}),
     ("fa_definitions", "name", PLAIN, {"kind": Kind}),

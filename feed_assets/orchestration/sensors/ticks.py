@@ -216,7 +216,7 @@ class _SensorTick:
         updated = apply_updates(tick)
         if arrivals.is_complete and readiness.is_complete:
             note_looked(tick.database, tick.cluster, tick.as_of)
-        apply_audit_chain(tick, self.runtime.settings)
+        apply_audit_chain(tick, self.runtime.settings.audit)
         explained = report_overdue(tick, layout, instance)
         requests: Sequence[LaunchRequest] = ()
         if not self.active.is_restored:

@@ -50,6 +50,7 @@ ZEBRA = changed(CLICKS, name="zebra")
 READING = changed(COUNTING, inputs={"clicks": {"feed": "zebra", "start": "now(0,0)", "end": "now(0,0)"}})
 HISTORY = {
     ("fa_audit", "details"),
+    ("fa_audit", "target"),
     ("fa_changes", "content"),  # the names of files
     ("fa_changes", "origin"),
     ("fa_definitions", "file"),
