@@ -23,8 +23,9 @@ SECONDS = 1.5
 FLATNESS = 1.5
 QUIET = 10
 COMMANDS: dict[str, tuple[str, ...]] = {
-    "admin audit": ("",),
+    "admin audit show": ("",),
     "admin cleanup": ("--dry-run",),
+    "admin users": ("",),
     "admin messages": ("", "--topic instance --limit 100"),
     "bundle export": ("process-0001 --to {folder}/exported.zip",),
     "batch list": ("",),

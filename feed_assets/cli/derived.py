@@ -38,10 +38,6 @@ DRAWN: Mapping[str, str] = MappingProxyType(
 """Functions that draw the results of operations for people by hand, as `module:function`, by the operation's name."""
 
 
-SHOW = "show"
-"""How a command is called among those below it: `admin audit` is `admin audit show`."""
-
-
 def derive_commands(name: str, by_hand: click.Group | None = None) -> click.Command:
     """Return the command of a name, or the group of that name with its commands, added to those that are there."""
     group = by_hand or Verbs(name, help=describe_group(name))
@@ -57,11 +53,7 @@ def _group_in(group: click.Group, words: list[str]) -> click.Group:
     for place, word in enumerate(words[1:], 2):
         inner = group.commands.get(word)
         if not isinstance(inner, click.Group):
-            made = Verbs(word, help=describe_group(" ".join(words[:place])))
-            if inner is not None:  # a command with others below it, which needs no name among them
-                made.default = SHOW
-                made.add_command(inner, SHOW)
-            group.add_command(inner := made)
+            group.add_command(inner := Verbs(word, help=describe_group(" ".join(words[:place]))))
         group = inner
     return group
 

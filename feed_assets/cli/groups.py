@@ -117,22 +117,27 @@ def find_given(ctx: click.Context) -> click.Context | None:
     return given
 
 
+_UNNAMED = {"audit": "show", "keys": "list"}
+"""By the name of a group, the command that is meant without a name."""
+
+
 def _no_command(error: click.NoSuchCommand, alike: list[str]) -> str | None:
     return f"{error.message} Did you mean {' or '.join(map(repr, alike))}?" if alike else None
 
 
 class Verbs(click.Group):
-    """A group that lists its commands with their first sentences. If one is the `default`, it needs no name: `keys own`
-    is `keys list own`.
+    """A group that lists its commands with their first sentences. One of some needs no name: `keys own` is `keys list
+    own`.
     """
 
     command_class = Verb
-    default: str | None = None
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the default before what is no command and no question for help."""
-        is_named = self.default is None or (args[:1] and (args[0] in self.commands or args[0] in ctx.help_option_names))
-        return super().parse_args(ctx, args if is_named else [str(self.default), *args])
+        """Put a command without a name before what is no command and no question for help."""
+        unnamed = _UNNAMED.get(self.name or "")
+        if unnamed is not None and not (args[:1] and (args[0] in self.commands or args[0] in ctx.help_option_names)):
+            args = [unnamed, *args]
+        return super().parse_args(ctx, args)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -157,6 +162,3 @@ class Verbs(click.Group):
 @click.group(cls=Verbs)
 def keys() -> None:
     """List the names of properties, and show the values of one; without a command, list."""
-
-
-keys.default = "list"

@@ -52,7 +52,7 @@ def safemode(
 
 
 @operation(
-    "admin audit",
+    "admin audit show",
     none="nobody has changed anything yet",
     table="at=recorded_at:seconds, author, action, target, details:pairs",
     rows="audit",

@@ -50,7 +50,7 @@ def list_rows(server: Served, who: str, operation: str, rows: str, **given: str)
         ("entity summary", "entities", {"kind": "feed"}, 6, 3),
         ("search", "results", {"text": "steward:*"}, 2, 1),
         ("keys list", "keys", {"beginning": "steward"}, 1, 1),
-        ("admin audit", "audit", {}, None, None),
+        ("admin audit show", "audit", {}, None, None),
         ("admin messages", "messages", {"topic": "metadata"}, None, None),
     ],
 )

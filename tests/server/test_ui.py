@@ -191,7 +191,7 @@ def test_what_is_not_all_on_a_page_leads_on_and_back(client: TestClient) -> None
     assert re.findall("<td>(.*?)</td>", client.get(before.replace("&amp;", "&")).text) == re.findall(
         "<td>(.*?)</td>", page
     )
-    (more,) = re.findall('href="([^"]+)">More', client.get("/ui/ask/admin/audit?limit=1").text.split("<main")[1])
+    (more,) = re.findall('href="([^"]+)">More', client.get("/ui/ask/admin/audit/show?limit=1").text.split("<main")[1])
     assert more.endswith("limit=5")
 
 

@@ -102,7 +102,7 @@ PAGES = (
 )
 MORE_PAGES = (
     "/ui/ask",
-    "/ui/ask/admin/audit",
+    "/ui/ask/admin/audit/show",
     "/ui/ask/hold/list",
     "/ui/ask/notify/list",
     "/ui/ask/replication/status",

@@ -267,7 +267,7 @@ def test_who_knows_that_an_instance_is_late_says_so_once(project: Database) -> N
     led = client.post("/ui/do/sla/ack", data=given)
     assert (led.status_code, led.headers["location"]) == (303, page)
     assert "sla/ack" not in client.get(page).text
-    assert "<td>sla ack</td>" in client.get("/ui/ask/admin/audit").text
+    assert "<td>sla ack</td>" in client.get("/ui/ask/admin/audit/show").text
 
 
 def test_forms_are_for_whoever_may_act_and_of_their_own_page(project: Database) -> None:

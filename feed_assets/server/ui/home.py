@@ -25,7 +25,7 @@ def show_home(asked: Asked) -> View:
         "Late": ("sla alerts", {"start": since}),
         "Queues": ("queue list", {}),
         "Sweeps": ("retention list", {"limit": _FEW}),
-        "Changes": ("admin audit", {"limit": _FEW}),
+        "Changes": ("admin audit show", {"limit": _FEW}),
     }
     found: dict[str, tuple[Table, str]] = {
         title: (_shorten(ask_table(asked, name, given)), question_address(name, given))
