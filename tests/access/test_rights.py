@@ -68,6 +68,33 @@ def test_a_rename_that_changes_what_is_of_others_is_refused(server: Served) -> N
     assert ask(server, "ann", "entity rename", kind="feed", name="clicks", new="taps") == 403
 
 
+def test_the_audit_of_what_is_hidden_stays_hidden_under_its_former_name(server: Served) -> None:
+    for each in ({"names": ["zqprocess"]}, {"names": ["counts"]}):
+        assert ask(server, "ann", "entity suspend", **each) == 200
+    assert ask(server, "ann", "entity rename", kind="process", name="zqprocess", new="zqnew") == 200
+    told = {who: server.ask(who, find_operation("admin audit show"), {}).text for who in ("ann", "bob")}
+    assert all(name in told["ann"] and name not in told["bob"] for name in ("zqprocess", "zqnew"))
+    assert "counts" in told["bob"]
+
+
+def test_bd_60_admins_see_who_has_which_role_and_of_hidden_entities_nothing(server: Served) -> None:
+    assert ask(server, "bob", "admin users") == 403
+    users = {(each["what"], each["name"]): each for each in said_users(server, "adm")}
+    assert users["user", "adm"]["roles"] == ["admin", "has a token"]
+    assert users["group", "wheel"]["roles"] == ["superuser", "has a token"]
+    ann, of_super = users["user", "ann"], {each["name"]: each for each in said_users(server, "super")}
+    assert (ann["roles"], len(ann["may"]), ann["groups"]) == (["has a token", "owner"], 5, [])
+    assert users["user", "gus"]["groups"] == ["etl"]
+    assert (ann["entities"], users["group", "etl"]["entities"], of_super["ann"]["entities"]) == (4, 4, 8)
+
+
+def said_users(server: Served, who: str) -> list[dict[str, Any]]:
+    answer = server.ask(who, find_operation("admin users"), {})
+    assert answer.status_code == 200, answer.text
+    found: list[dict[str, Any]] = answer.json()["users"]
+    return found
+
+
 def test_row_105_clusters_are_changed_by_superusers(server: Served) -> None:
     cluster = {"kind": "cluster", "name": "here", "storage": f"file://{Path.cwd()}/data", "acl": PUBLIC}
     assert ask(server, "super", "admin safemode", switch="on") == 200

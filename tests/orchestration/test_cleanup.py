@@ -34,11 +34,15 @@ from dagster._core.scheduler.instigation import (
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from feed_assets.clock import FrozenClock
-from feed_assets.context.bulkheads import TickFailures
+from feed_assets.context.audit_chain import verify_chain
+from feed_assets.context.bulkheads import TickFailures, TickStep
+from feed_assets.log.audit import Audit
+from feed_assets.log.definitions.records import AuditEntry
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.records import Attempt, ProcessInstanceStatus
 from feed_assets.orchestration.runs.retention import DagsterLogs
 from feed_assets.orchestration.sensors.tick_cursors import ReportedEvent, TickCursor
+from feed_assets.setting_sections import AuditSettings
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import NOON, LocationHarness
 from tests.orchestration.small import ENTITIES, START
@@ -205,3 +209,29 @@ def test_how_far_dagster_was_told_is_what_the_arrival_sensor_says(instance: Dags
     assert told() == {}
     assert told(reported.render()) == {"here": 9}
     assert DagsterLogs(instance).find_told(["there"]) == {}
+
+
+def test_ticks_chain_the_audit_and_the_clean_up_leaves_its_last_digest(
+    harness: LocationHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, audit = harness.runtime.database(harness.instance), AuditSettings(secret="${env:AUDIT_SECRET}")
+    harness.settings = harness.settings.model_copy(update={"audit": audit})
+    harness.reopen()
+    entry = AuditEntry(recorded_at=START, author="ann", action="touch")
+    with database.begin() as connection:
+        Audit(connection).append_many([entry] * 3)
+    harness.tick()
+    with database.read() as connection:
+        (failure,) = TickFailures(connection).all()
+    assert (failure.step, "the environment has no AUDIT_SECRET" in failure.reason) == (TickStep.AUDIT, True)
+    monkeypatch.setenv("AUDIT_SECRET", "correct horse battery")
+    harness.at(NOON + timedelta(minutes=1))
+    harness.tick()
+    assert verify_chain(database, audit, lambda *_: None).summary.startswith("rows 1 to 4 are chained, all as they")
+    with database.begin() as connection:
+        Audit(connection).append(replace(entry, recorded_at=START + 400 * DAY))
+    harness.at(START + 400 * DAY)
+    harness.tick()
+    clean_on(harness, 400)
+    proof = verify_chain(database, audit, lambda *_: None)
+    assert (proof.first, proof.last, proof.faults) == (5, 5, ())
