@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from itertools import islice
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row
@@ -151,7 +150,7 @@ def remove_old(
     if dry_run:
         return audit.count_up_to(end)
     if end and chain is not None:
-        chain._replace(anchor=end, anchor_digest=audit.stored(end - 1, 1)[0].digest).put(connection, keys[0])
+        chain._replace(anchor=end, anchor_digest=audit.stored(end - 1, 1)[0].digest or "").put(connection, keys[0])
     return audit.remove_up_to(end)
 
 
@@ -202,72 +201,53 @@ def verify_chain(database: Database, settings: AuditSettings, progress: Callable
     Raises:
         SettingsError: the secret cannot be read, is another one, or is missing, and rows are chained.
     """
-    keys = open_keys(settings)
+    keys, faults = open_keys(settings), list[BrokenRows]()
     with database.read() as connection:
         if not keys:
             if Cursors(connection).get(_NAME) is None:
                 return ChainProof()
             raise _wrong("it is missing, but the audit is chained")
-        chain = _Chain.find(connection, keys)
-        walk = _Walk(connection, keys, chain or _Chain(0, "", 0, ""), progress)
-        faults = tuple(islice(walk.find_broken(), MOST_FAULTS))
-    first, last = (chain.anchor + 1, chain.head) if chain else (None, None)
-    return ChainProof(faults=faults, first=first, last=last, waiting=walk.waiting)
+        known, audit = _Chain.find(connection, keys), Audit(connection)
+        chain = known or _Chain(0, "", 0, "")
+        for first, last, fault in _find_faults(audit, keys, chain, progress):
+            if faults and (faults[-1].fault, faults[-1].last + 1) == (fault, first):
+                faults[-1].last = last
+            elif len(faults) == MOST_FAULTS:
+                break
+            else:
+                faults.append(BrokenRows(first=first, last=last, fault=fault))
+        waiting = audit.count_up_to(audit.last_seq()) - audit.count_up_to(chain.head)
+    of = {"first": chain.anchor + 1, "last": chain.head} if known else {}
+    return ChainProof(faults=tuple(faults), waiting=waiting, **of)
 
 
-@dataclass
-class _Walk:
-    """A look at all rows, a batch at a time."""
-
-    connection: Connection
-    keys: Sequence[bytes]
-    chain: _Chain
-    progress: Callable[[str, int, int], None]
-    waiting: int = 0
-
-    def find_broken(self) -> Iterator[BrokenRows]:
-        """Yield what differs; neighbours with the same fault are one."""
-        last: BrokenRows | None = None
-        for first, to, fault in self._find_faults():
-            if last is not None and (last.fault, last.last + 1) == (fault, first):
-                last.last = to
-                continue
-            if last is not None:
-                yield last
-            last = BrokenRows(first=first, last=to, fault=fault)
-        if last is not None:
-            yield last
-
-    def _find_faults(self) -> Iterator[tuple[int, int, ChainFault]]:
-        due = self.chain.anchor + 1
-        before: str | None = self.chain.anchor_digest
-        for each in self._rows():
+def _find_faults(
+    audit: Audit, keys: Sequence[bytes], chain: _Chain, progress: Callable[[str, int, int], None]
+) -> Iterator[tuple[int, int, ChainFault]]:
+    """Yield the first and the last row with a fault, in the order of rows, a batch of which is read at a time."""
+    due, after, done, end = chain.anchor + 1, _BEFORE_ALL, 0, audit.last_seq()
+    before: str | None = chain.anchor_digest
+    while found := audit.stored(after, _READ_AT_ONCE):
+        for each in found:
             if each.seq > due:
                 yield due, each.seq - 1, ChainFault.MISSING
                 before = None
-            if (fault := self._judge(each, before)) is not None:
+            if (fault := _judge(each, before, keys, chain)) is not None:
                 yield each.seq, each.seq, fault
             if each.seq >= due:
                 due, before = each.seq + 1, each.digest
-        if due <= self.chain.head:
-            yield due, self.chain.head, ChainFault.MISSING
+        after, done = found[-1].seq, done + len(found)
+        progress("rows of the audit", done, done + end - after)
+    if due <= chain.head:
+        yield due, chain.head, ChainFault.MISSING
 
-    def _rows(self) -> Iterator[Row[Any]]:
-        audit = Audit(self.connection)
-        after, done, last = _BEFORE_ALL, 0, audit.last_seq()
-        while found := audit.stored(after, _READ_AT_ONCE):
-            yield from found
-            after, done = found[-1].seq, done + len(found)
-            self.progress("rows of the audit", done, done + last - after)
 
-    def _judge(self, each: Row[Any], before: str | None) -> ChainFault | None:
-        """Return what is wrong with a row; `before` is the digest of the one before, None if that is gone."""
-        chain = self.chain
-        if each.seq > chain.head:
-            self.waiting += 1
-            return ChainFault.INSERTED if each.digest else None
-        if each.seq <= chain.anchor or each.digest is None:
-            return ChainFault.INSERTED
-        is_other = each.seq == chain.head and each.digest != chain.digest
-        is_made = before is None or any(each.digest == _digest(key, before, each[:-1]) for key in self.keys)
-        return ChainFault.CHANGED if is_other or not is_made else None
+def _judge(each: Row[Any], before: str | None, keys: Sequence[bytes], chain: _Chain) -> ChainFault | None:
+    """Return what is wrong with a row; `before` is the digest of the one before, None if that is gone."""
+    if not chain.anchor < each.seq <= chain.head:
+        return ChainFault.INSERTED if each.digest or each.seq <= chain.anchor else None
+    if each.digest is None:
+        return ChainFault.INSERTED
+    is_other = each.seq == chain.head and each.digest != chain.digest
+    is_made = before is None or any(each.digest == _digest(key, before, each[:-1]) for key in keys)
+    return ChainFault.CHANGED if is_other or not is_made else None

@@ -226,3 +226,12 @@ def test_a_row_of_an_open_transaction_is_behind_no_chained_one(lifecycle: Lifecy
         assert [each.action for each in reversed(Audit(connection).newest(3))] == ["slow", "touch", "audit chain"]
     proof = verify(lifecycle.database)
     assert (slow, proof.last, proof.faults) == (2, 4, ())
+
+
+def test_a_clean_up_hides_no_change_behind_what_it_removes(chained: LifecycleHarness) -> None:
+    run(
+        chained.database,
+        "UPDATE fa_audit SET digest = NULL WHERE seq = 10",
+        "UPDATE fa_audit SET author = 'eve', recorded_at = recorded_at + 32832000000000 WHERE seq = 11",
+    )
+    assert (clean(chained.database), broken(chained.database)) == (10, [(11, 11, ChainFault.CHANGED)])
