@@ -42,8 +42,10 @@ def open_keys(settings: AuditSettings) -> tuple[bytes, ...]:
     Raises:
         SettingsError: the environment lacks one, or one is short.
     """
-    texts = {name: getattr(settings, name) for name in ("secret", "former_secret") if settings.secret is not None}
-    found = {f"audit.{name}": resolve_references(f"audit.{name}", text, os.environ) for name, text in texts.items()}
+    if settings.secret is None:
+        return ()
+    texts = {"audit.secret": settings.secret, "audit.former_secret": settings.former_secret}
+    found = {setting: resolve_references(setting, text, os.environ) for setting, text in texts.items()}
     for setting, text in found.items():
         remember_unnamed(text or "")
         if text is not None and len(text) < _SHORTEST:
