@@ -69,7 +69,7 @@ def test_a_rename_that_changes_what_is_of_others_is_refused(server: Served) -> N
 
 
 def test_the_audit_of_what_is_hidden_stays_hidden_under_its_former_name(server: Served) -> None:
-    for each in ({"names": ["zqprocess"]}, {"names": ["counts"]}):
+    for each in ({"kind": "process", "names": ["zqprocess"]}, {"kind": "process", "names": ["counts"]}):
         assert ask(server, "ann", "entity suspend", **each) == 200
     assert ask(server, "ann", "entity rename", kind="process", name="zqprocess", new="zqnew") == 200
     told = {who: server.ask(who, find_operation("admin audit show"), {}).text for who in ("ann", "bob")}
@@ -85,7 +85,7 @@ def test_bd_60_admins_see_who_has_which_role_and_of_hidden_entities_nothing(serv
     ann, of_super = users["user", "ann"], {each["name"]: each for each in said_users(server, "super")}
     assert (ann["roles"], len(ann["may"]), ann["groups"]) == (["has a token", "owner"], 5, [])
     assert users["user", "gus"]["groups"] == ["etl"]
-    assert (ann["entities"], users["group", "etl"]["entities"], of_super["ann"]["entities"]) == (4, 4, 8)
+    assert (ann["entities"], users["group", "etl"]["entities"], of_super["ann"]["entities"]) == (4, 4, 9)
 
 
 def said_users(server: Served, who: str) -> list[dict[str, Any]]:
