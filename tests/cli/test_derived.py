@@ -482,9 +482,9 @@ def test_the_history_of_facts_has_a_row_for_each_that_a_run_has_reported(submitt
     assert "no process" in run("facts", "history", "clicks").stderr
 
 
-SAYS_WHY = {"batch show", "entity lookup", "instance list", "instance logs", "instance params", "instance running"}
-SAYS_WHY |= {"instance search", "instance status", "instance steps", "keys list", "keys show", "metadata get"}
-SAYS_WHY |= {"queue show", "queue verify", "registration verify", "search"}
+SAYS_WHY = {"admin audit verify", "batch show", "entity lookup", "instance list", "instance logs", "instance params"}
+SAYS_WHY |= {"instance running", "instance search", "instance status", "instance steps", "keys list", "keys show"}
+SAYS_WHY |= {"metadata get", "queue show", "queue verify", "registration verify", "search"}
 """Results that have a sentence of their own for nothing, or say nothing if all is well."""
 NEVER_EMPTY = {"admin operations", "entity blame", "entity governing", "entity history", "entity status", "settings"}
 NEVER_EMPTY |= {"instance asset", "instance calendar", "instance summary", "mirror plan", "replication status"}
