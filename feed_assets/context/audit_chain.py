@@ -23,7 +23,7 @@ from feed_assets.errors import SettingsError
 from feed_assets.log.audit import Audit
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.definitions.records import AuditEntry
-from feed_assets.masking import remember_unnamed
+from feed_assets.masking import get_logger, remember_unnamed
 from feed_assets.setting_sections import AuditSettings
 from feed_assets.settings import resolve_references
 from feed_assets.sql.database import Database, lock_definitions
@@ -31,9 +31,10 @@ from feed_assets.sql.database import Database, lock_definitions
 AUTHOR = "feed-assets"
 MOST_FAULTS = 1_000
 _READ_AT_ONCE = 5_000
-_SHORTEST, _BEFORE_ALL = 16, -(2**62)
+_SHORTEST = 16
 _NAME = "audit/chain"
-_render = json.JSONEncoder(separators=(",", ":")).encode
+_logger = get_logger(__name__)
+_render = json.JSONEncoder(separators=(",", ":"), default=list).encode  # a blob, put in by hand, as its bytes
 
 
 def open_keys(settings: AuditSettings) -> tuple[bytes, ...]:
@@ -138,21 +139,24 @@ class ChainHandler(Handler[Row[Any], int]):
 def remove_old(
     connection: Connection, settings: AuditSettings, before: datetime, as_of: datetime, limit: int, *, dry_run: bool
 ) -> int:
-    """Remove rows that are older than a time, and keep the digest of the last one; return how many. With a secret only
-    those that are chained go. Without one, no digest is kept, and rows that were chained are missing.
+    """Remove rows that are older than a time; return how many. Once rows are chained, only those go that are, up to the
+    first that is not as it was written, and the digest of the last one is kept.
 
     Raises:
-        SettingsError: the secret cannot be read, or is another one.
+        SettingsError: the secret is missing, cannot be read, or is another one.
     """
     if not dry_run:
         lock_definitions(connection)
-    keys, audit = open_keys(settings), Audit(connection)
-    chain = _Chain.find(connection, keys) if keys else None
+    audit, (keys, chain) = Audit(connection), _open_chain(connection, settings)
     end = audit.find_old_end(before, as_of, limit, (chain.head if chain else 0) if keys else None)
-    if dry_run:
-        return audit.count_up_to(end)
-    if end and chain is not None:
-        chain._replace(anchor=end, anchor_digest=audit.stored(end - 1, 1)[0].digest or "").put(connection, keys[0])
+    if chain is not None and (fault := next(_find_faults(audit, keys, chain, end), None)) is not None:
+        _logger.warning("from row %d on the audit stays: %d to %d: %s", fault[0], *fault)
+        end = max(fault[0] - 1, 0)
+    if dry_run or not end:
+        return audit.count_up_to(end) if end else 0
+    if chain is not None:
+        digest = audit.stored(end - 1, 1)[0].digest or ""
+        chain._replace(anchor=end, anchor_digest=digest).put(connection, keys[0])
     return audit.remove_up_to(end)
 
 
@@ -203,51 +207,63 @@ def verify_chain(database: Database, settings: AuditSettings, progress: Callable
     Raises:
         SettingsError: the secret cannot be read, is another one, or is missing, and rows are chained.
     """
-    keys, faults = open_keys(settings), list[BrokenRows]()
+    faults = list[BrokenRows]()
     with database.read() as connection:
+        audit, (keys, known) = Audit(connection), _open_chain(connection, settings)
         if not keys:
-            if Cursors(connection).get(_NAME) is None:
-                return ChainProof()
-            raise _wrong("it is missing, but the audit is chained")
-        known, audit = _Chain.find(connection, keys), Audit(connection)
-        chain = known or _Chain(0, "", 0, "")
-        for first, last, fault in _find_faults(audit, keys, chain, progress):
+            return ChainProof()
+        chain, last = known or _Chain(0, "", 0, ""), audit.last_seq()
+        for first, end, fault in _find_faults(audit, keys, chain, max(chain.head, last), progress):
             if faults and (faults[-1].fault, faults[-1].last + 1) == (fault, first):
-                faults[-1].last = last
+                faults[-1].last = end
             elif len(faults) == MOST_FAULTS:
                 break
             else:
-                faults.append(BrokenRows(first=first, last=last, fault=fault))
-        waiting = audit.count_up_to(audit.last_seq()) - audit.count_up_to(chain.head)
+                faults.append(BrokenRows(first=first, last=end, fault=fault))
+        waiting = audit.count_up_to(last) - audit.count_up_to(chain.head)
     of = {"first": chain.anchor + 1, "last": chain.head} if known else {}
     return ChainProof(faults=tuple(faults), waiting=waiting, **of)
 
 
+def _open_chain(connection: Connection, settings: AuditSettings) -> tuple[tuple[bytes, ...], _Chain | None]:
+    """Return the secrets, and what is chained. Raises SettingsError if it cannot be known."""
+    if keys := open_keys(settings):
+        return keys, _Chain.find(connection, keys)
+    if Cursors(connection).get(_NAME) is None:
+        return (), None
+    raise _wrong("it is missing, but the audit is chained")
+
+
 def _find_faults(
-    audit: Audit, keys: Sequence[bytes], chain: _Chain, progress: Callable[[str, int, int], None]
+    audit: Audit,
+    keys: Sequence[bytes],
+    chain: _Chain,
+    end: int,
+    progress: Callable[[str, int, int], None] = lambda *_: None,
 ) -> Iterator[tuple[int, int, ChainFault]]:
-    """Yield the first and the last row with a fault, in the order of rows, a batch of which is read at a time."""
-    due, after, done, end = chain.anchor + 1, _BEFORE_ALL, 0, audit.last_seq()
-    before: str | None = chain.anchor_digest
-    while found := audit.stored(after, _READ_AT_ONCE):
+    """Yield the first and the last row with a fault, up to `end`, in the order of rows; reads a batch at a time."""
+    if (first := audit.first_seq()) is not None and first <= chain.anchor:
+        yield first, chain.anchor, ChainFault.INSERTED
+    after, before = chain.anchor, chain.anchor_digest
+    while after < end and (found := audit.stored(after, min(_READ_AT_ONCE, end - after))):
         for each in found:
-            if each.seq > due:
-                yield due, each.seq - 1, ChainFault.MISSING
+            if each.seq > after + 1:
+                yield after + 1, min(each.seq - 1, end), ChainFault.MISSING
                 before = None
+            if each.seq > end:
+                return
             if (fault := _judge(each, before, keys, chain)) is not None:
                 yield each.seq, each.seq, fault
-            if each.seq >= due:
-                due, before = each.seq + 1, each.digest
-        after, done = found[-1].seq, done + len(found)
-        progress("rows of the audit", done, done + end - after)
-    if due <= chain.head:
-        yield due, chain.head, ChainFault.MISSING
+            after, before = each.seq, each.digest
+        progress("rows of the audit", after - chain.anchor, end - chain.anchor)
+    if after < min(chain.head, end):
+        yield after + 1, min(chain.head, end), ChainFault.MISSING
 
 
 def _judge(each: Row[Any], before: str | None, keys: Sequence[bytes], chain: _Chain) -> ChainFault | None:
     """Return what is wrong with a row; `before` is the digest of the one before, None if that is gone."""
-    if not chain.anchor < each.seq <= chain.head:
-        return ChainFault.INSERTED if each.digest or each.seq <= chain.anchor else None
+    if each.seq > chain.head:
+        return ChainFault.INSERTED if each.digest else None
     if each.digest is None:
         return ChainFault.INSERTED
     is_other = each.seq == chain.head and each.digest != chain.digest

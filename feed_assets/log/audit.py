@@ -70,6 +70,10 @@ class Audit(TableStore):
         """Remove the entries up to a number; return how many."""
         return self._connection.execute(delete(audit).where(_T.seq <= end)).rowcount if end else 0
 
+    def first_seq(self) -> int | None:
+        """Return the number of the oldest entry; None without one."""
+        return self._connection.scalar(select(func.min(_T.seq)))
+
     def last_seq(self) -> int:
         """Return the number of the newest entry; 0 without one."""
         return self._connection.scalar(select(func.max(_T.seq))) or 0
