@@ -244,7 +244,8 @@ def _find_faults(
     """Yield the first and the last row with a fault, up to `end`, in the order of rows; reads a batch at a time."""
     if (first := audit.first_seq()) is not None and first <= chain.anchor:
         yield first, chain.anchor, ChainFault.INSERTED
-    after, before = chain.anchor, chain.anchor_digest
+    before: str | None = chain.anchor_digest
+    after = chain.anchor
     while after < end and (found := audit.stored(after, min(_READ_AT_ONCE, end - after))):
         for each in found:
             if each.seq > after + 1:

@@ -72,7 +72,8 @@ class Audit(TableStore):
 
     def first_seq(self) -> int | None:
         """Return the number of the oldest entry; None without one."""
-        return self._connection.scalar(select(func.min(_T.seq)))
+        found: int | None = self._connection.scalar(select(func.min(_T.seq)))
+        return found
 
     def last_seq(self) -> int:
         """Return the number of the newest entry; 0 without one."""
