@@ -181,7 +181,7 @@ def _keep(cache: Path | None, digest: str, location: Location) -> None:
     """
     if cache is None:
         return
-    from feed_assets.validation.rules_credentials import CLEAR_TEXT_CREDENTIAL  # a cached plan needs no validation
+    from feed_assets.validation.entities.credentials import CLEAR_TEXT_CREDENTIAL  # a cached plan needs no validation
 
     if any(issue.code == CLEAR_TEXT_CREDENTIAL for issue in location.issues):
         return

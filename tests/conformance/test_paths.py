@@ -14,7 +14,7 @@ from feed_assets.plan.compile import compile_plan
 from feed_assets.timing.dates import parse_datetime, parse_timezone, render_datetime
 from feed_assets.timing.errors import TableAddressError
 from feed_assets.timing.templates import parse_path_template, parse_table_address
-from feed_assets.validation.rules_paths import variables_of
+from feed_assets.validation.feeds.paths import variables_of
 from feed_assets.validation.scope import Scope
 
 Case = dict[str, Any]

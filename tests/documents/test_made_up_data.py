@@ -8,8 +8,8 @@ from feed_assets.engines import generate_engine
 from feed_assets.entities.content.made_up import MadeUpColumn, Making
 from feed_assets.entities.content.patterns import parse_pattern
 from feed_assets.entities.errors import PatternError
+from feed_assets.validation.processes.process import _FITTING, _NUMBERS
 from feed_assets.validation.rules import RULES
-from feed_assets.validation.rules_process import _FITTING, _NUMBERS
 from tests.documents.markdown import ROOT, codes, plain, tables_of
 
 DOCUMENT = "docs/made-up-data.md"

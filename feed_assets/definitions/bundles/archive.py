@@ -32,7 +32,7 @@ from feed_assets.entities.process import Process, iter_workflows
 from feed_assets.errors import Fault
 from feed_assets.issues import EntityKey
 from feed_assets.json_form import Hidden, ShownKey, parse_json, render_document
-from feed_assets.validation.rules_process import iter_files
+from feed_assets.validation.processes.process import iter_files
 
 ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, ValueError, IndexError, OverflowError)
 """What reading a zip in memory raises for any bytes, if `require_plain` has seen its parts."""

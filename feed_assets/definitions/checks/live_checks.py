@@ -48,7 +48,7 @@ from feed_assets.storage.registry import open_metastore, open_store
 from feed_assets.timing.dates import NEVER
 from feed_assets.timing.errors import TableAddressError
 from feed_assets.timing.templates import TableAddress, parse_table_address
-from feed_assets.validation.rules_process import iter_files
+from feed_assets.validation.processes.process import iter_files
 from feed_assets.validation.scope import Complaint
 
 if TYPE_CHECKING:

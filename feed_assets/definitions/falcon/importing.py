@@ -41,8 +41,8 @@ from feed_assets.loading.yaml_writer import render_yaml
 from feed_assets.log.definitions.records import DocumentFormat
 from feed_assets.storage.errors import StoreUnknownError
 from feed_assets.storage.registry import open_store
+from feed_assets.validation.entities.metadata import iter_without_effect
 from feed_assets.validation.rules import validate_bundle
-from feed_assets.validation.rules_metadata import iter_without_effect
 
 _WASB = re.compile(r"wasb(s?)://([^/]*?)(?:\.blob\.([^/]*))?(/.*)?")  # wasb://box@one.blob.core.windows.net/data
 _TOLD = ("engine-not-here", "no-effect", "storage-not-here")

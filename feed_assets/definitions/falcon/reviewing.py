@@ -16,7 +16,7 @@ from feed_assets.entities.feed import Feed, find_targets
 from feed_assets.entities.process import Process
 from feed_assets.entities.workflow import WorkflowEngine
 from feed_assets.issues import FieldPath
-from feed_assets.validation.rules_paths import variables_of
+from feed_assets.validation.feeds.paths import variables_of
 
 _LAST_YEAR = 2099
 """What Falcon's documents write for no end."""

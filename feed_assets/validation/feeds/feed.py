@@ -15,8 +15,8 @@ from feed_assets.timing.errors import TemplateError
 from feed_assets.timing.overlaps import Nesting, find_nesting
 from feed_assets.timing.sequence import Unit
 from feed_assets.timing.templates import parse_path_template
-from feed_assets.validation.rules_paths import REFUSED_SEGMENTS, default_place, listed, variables_of
-from feed_assets.validation.rules_retention import find_retention_period
+from feed_assets.validation.feeds.paths import REFUSED_SEGMENTS, default_place, listed, variables_of
+from feed_assets.validation.feeds.retention import find_retention_period
 from feed_assets.validation.scope import Complaint, Scope, complain, with_cluster
 
 

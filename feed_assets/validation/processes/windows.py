@@ -21,7 +21,7 @@ from feed_assets.timing.errors import ExpressionError, InstanceError, WindowErro
 from feed_assets.timing.expressions import DataDriven, TimeExpression, parse_time_expression
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.windows import Window, parse_window
-from feed_assets.validation.rules_retention import find_retention_period
+from feed_assets.validation.feeds.retention import find_retention_period
 from feed_assets.validation.scope import Complaint, Scope, Writer, complain
 
 _MOMENT = timedelta(microseconds=1)

@@ -25,7 +25,7 @@ from feed_assets.issues import FieldPath, Severity
 from feed_assets.timing.dates import parse_timezone, render_datetime
 from feed_assets.timing.errors import ExpressionError, TimingError
 from feed_assets.timing.text import TextContext, render_text
-from feed_assets.validation.rules_cluster import MASTER_REMEDY, is_spark_master, iter_unread_conf
+from feed_assets.validation.entities.cluster import MASTER_REMEDY, is_spark_master, iter_unread_conf
 from feed_assets.validation.scope import Complaint, Scope, column_names, complain
 
 TAKEN = ("spark", "context")
