@@ -61,13 +61,19 @@ _ONLY_READ = frozenset({("entity clone", "name"), ("metadata copy", "entity")})
 """Entities that what changes others only reads."""
 
 
+def find_does(operation: Operation, given: Mapping[str, Any]) -> Does:
+    """Return what an operation does with what is given: `status` only reads, and `--look` records what has come."""
+    if given.get("switch") == "status":
+        return Does.READS
+    needed = (each.param.needs for each in operation.parameters if each.param.needs and given.get(each.name))
+    return next(needed, operation.does)
+
+
 def find_need(operation: Operation, given: Mapping[str, Any]) -> Needs:
     """Return what an operation needs: of `OWNER`, for each entity that it names or selects."""
-    if given.get("switch") == "status":
-        return Needs.KNOWN
     if given.get("namespace"):  # entities of other projects say nothing here
         return Needs.SUPERUSER
-    return OF_OPERATIONS.get(operation.name, OF_DOES[operation.does])
+    return OF_OPERATIONS.get(operation.name, OF_DOES[find_does(operation, given)])
 
 
 def require_rights(operation: Operation, given: dict[str, Any]) -> None:
@@ -151,6 +157,8 @@ def find_named(operation: Operation, given: Mapping[str, Any], need: Needs) -> I
 def _kinds_of(parameter: Parameter, kind: Any, *, has_kind: bool) -> tuple[Kind, ...]:
     """Return the kinds of the entities that a parameter names; none if it names something else."""
     param = parameter.param
+    if param.proposes == "groups":
+        return (Kind.CLUSTER,) if kind == Kind.CLUSTER else ()
     is_name = param.of or param.proposes in ("names", "entities") or (parameter.name == "name" and has_kind)
     kinds = tuple(map(Kind, param.of)) or tuple(Kind)
     if not is_name:

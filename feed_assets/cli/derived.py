@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Literal, get_origin
 import click
 
 from feed_assets.access.rights import require_local
-from feed_assets.access.table import leave_out, require_rights
+from feed_assets.access.table import find_does, leave_out, require_rights
 from feed_assets.cli import options, state
 from feed_assets.cli.door import find_door
 from feed_assets.cli.exit_codes import DIFFERENT, FAILED
@@ -64,7 +64,7 @@ def derive_command(operation: Operation) -> click.Command:
     def run(output: str = "", **given: Any) -> None:
         author = given.get("author")
         context = _open(operation, given)
-        if operation.does is not Does.READS and find_door() is None:
+        if find_door() is None and find_does(operation, given) is not Does.READS:
             require_local(getattr(context, "settings", None) or state.current_settings(), author)
         finish(operation, context, _call(operation, context, given), output)
 

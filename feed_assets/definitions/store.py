@@ -296,7 +296,7 @@ class DefinitionStore:
         edited = {*puts, *(put.replaces for put in puts.values() if put is not None and put.replaces is not None)}
         _refuse_foreign(contents, puts, edited, jobs)
         _refuse_unreadable(after, puts)
-        _refuse_others(contents.loaded, after.loaded, edited)
+        require_declares(contents.loaded, {key: after.loaded.bundle.find(key) for key in edited})
         _refuse_side_effects(self._folder.location, contents, after, texts, edited)
         files = tuple(FileChange.of(name, _text_of(contents, name), texts[name]) for name in sorted(texts))
         return after, puts.keys(), files
@@ -321,7 +321,7 @@ class DefinitionStore:
             require_few_deleted(place, versions, declared, self._unconfirmed_deletions)
         if author is not None:
             keys = [(each.kind, each.name) for each in versions]
-            _refuse_others(None, contents.loaded, keys)
+            require_declares(None, {key: contents.loaded.bundle.find(key) for key in keys})
         if not versions:
             return []
         with self._database.begin() as connection:
@@ -422,8 +422,12 @@ def _refuse_foreign(
                 raise JobOwnedError(kind=key[0], name=key[1], job=job)
 
 
-def _refuse_others(before: LoadedBundle | None, after: LoadedBundle, keys: Iterable[EntityKey]) -> None:
-    """Refuse changes of what is not of who makes them: by what it says before, or has said last, and after them."""
+def require_declares(before: LoadedBundle | None, after: Mapping[EntityKey, AnyEntity | None]) -> None:
+    """Refuse changes of what is not of who makes them: by what it says before, or has said last, and after them.
+
+    Raises:
+        AccessRefusedError: one is of others.
+    """
     if (rights := find_rights()) is None:
         return
 
@@ -431,8 +435,8 @@ def _refuse_others(before: LoadedBundle | None, after: LoadedBundle, keys: Itera
         return None if entity is None else acl_of(entity)
 
     changed = list[tuple[EntityKey, AclRecord | None, AclRecord | None]]()
-    for key in sorted(keys):
-        new = after.bundle.find(key)
+    for key in sorted(after):
+        new = after[key]
         if before is None or key in before.broken:
             changed.append((key, rights.find_recorded(key), said(new)))
         elif (old := before.bundle.find(key)) != new:

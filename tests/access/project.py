@@ -1,4 +1,4 @@
-"""A project of several people, which a guarded server serves: `etl` are Ann's group, root the superusers'."""
+"""A project of several people, which a guarded server serves: `etl` are Ann's group, wheel the superusers'."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +19,8 @@ from feed_assets.server.records import Address
 from feed_assets.server.tokens import create_token
 from feed_assets.settings import load_settings
 from feed_assets.sql.database import Database, open_database
+from tests.cli.project import must
+from tests.definitions.extensions.samples import files_of, lay
 from tests.projects import declare, enter
 from tests.server.project import listen
 
@@ -27,12 +29,37 @@ PEOPLE = {"super": ("wheel",), "adm": (), "ann": (), "gus": ("etl",), "bob": ("o
 PUBLIC = {"owner": "ann", "group": "etl"}
 HIDDEN = {**PUBLIC, "permission": "0x750"}
 START = "2026-01-01T00:00Z"
-NAMES = {"feed": ("clicks", "zqfeed"), "process": ("counts", "zqprocess"), "datasource": ("shop", "zqsource")}
-"""By kind an entity that everybody reads, and one that is hidden from others."""
+_VALIDITY = {"validity": {"start": START, "end": "2026-01-02T00:00Z"}}
+NAMES = {
+    "cluster": ("there", "zqcluster"),
+    "datasource": ("shop", "zqsource"),
+    "feed": ("clicks", "zqfeed"),
+    "process": ("counts", "zqprocess"),
+    "copy": ("clicks@here", "zqfeed@here"),
+    "job": ("shown", "zqjob"),
+}
+"""By kind an entity that everybody reads, and one that is hidden from others; all are Ann's."""
+BEHALF = ("ann via portal", "bob via portal", "super via portal", "ann via adm")
+"""On whose behalf somebody asks: the latter two may not."""
+KEEPER, EXTENSION = "keeper", "one-feed"
+_RECIPE = "name: one-feed\nparameters: {name: {}, permission: {}, description: {default: none}}\n"
+_FEED = """\
+kind: feed
+name: ${param.name}
+description: ${param.description}
+frequency: hours(1)
+clusters: {here: {validity: {start: 2026-01-01T00:00Z, end: 2026-01-02T00:00Z}}}
+locations: {data: "/${param.name}/${YEAR}-${MONTH}-${DAY}-${HOUR}"}
+acl: {owner: ann, group: etl, permission: "${param.permission}"}
+"""
 
 
-def feed(name: str, **fields: Any) -> dict[str, Any]:
-    clusters = {"here": {"validity": {"start": START}}}
+def cluster(folder: Path, name: str, **fields: Any) -> dict[str, Any]:
+    return {"kind": "cluster", "name": name, "storage": f"file://{folder}/data/{name}", **fields}
+
+
+def feed(name: str, *targets: str, **fields: Any) -> dict[str, Any]:
+    clusters = {"here": _VALIDITY | {"type": "source"}, **{each: _VALIDITY | {"type": "target"} for each in targets}}
     of = {"kind": "feed", "name": name, "frequency": "hours(1)", "clusters": clusters}
     return {**of, "locations": {"data": f"/{name}/${{YEAR}}-${{MONTH}}-${{DAY}}-${{HOUR}}"}, **fields}
 
@@ -42,7 +69,7 @@ def process(name: str, reads: str, writes: str, **fields: Any) -> dict[str, Any]
         "kind": "process",
         "name": name,
         "frequency": "hours(1)",
-        "clusters": {"here": {"validity": {"start": START}}},
+        "clusters": {"here": _VALIDITY},
         "inputs": {"a": {"feed": reads, "start": "now(0,0)", "end": "now(0,0)"}},
         "outputs": {"b": {"feed": writes, "instance": "now(0,0)"}},
         "workflow": {"engine": "sql", "path": "count.sql"},
@@ -64,12 +91,14 @@ def source(name: str, **fields: Any) -> dict[str, Any]:
 
 def entities(folder: Path) -> list[dict[str, Any]]:
     return [
-        {"kind": "cluster", "name": "here", "storage": f"file://{folder}/data"},
+        cluster(folder, "here"),
+        cluster(folder, "there", acl=PUBLIC),
+        cluster(folder, "zqcluster", acl=HIDDEN),
         source("shop", acl=PUBLIC),
         source("zqsource", acl=HIDDEN),
         feed("nobodys"),
-        feed("clicks", acl=PUBLIC),
-        feed("zqfeed", acl=HIDDEN, tags={"zqtag": "x"}),
+        feed("clicks", "there", acl=PUBLIC),
+        feed("zqfeed", "there", acl=HIDDEN, tags={"zqtag": "x"}),
         feed("totals", acl=PUBLIC),
         feed("counts", acl=HIDDEN),
         feed("zqtotals", acl=HIDDEN),
@@ -98,9 +127,13 @@ class Served:
 @contextmanager
 def served(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[Served]:
     enter(folder, patch)
-    access = {"superuser_group": "wheel", "admins": ["adm"]}
+    patch.delenv("FEED_ASSETS_AUTHOR")
+    patch.setenv("LOGNAME", KEEPER)
+    access = {"superuser_group": "wheel", "superusers": [KEEPER], "admins": ["adm"]}
+    allowed = {"portal": {"hosts": ["127.0.0.1"], "users": ["ann", "bob"]}}
     (folder / "count.sql").write_text("select 1 as n")
-    declare(folder, *entities(folder), authorization="acl", access=access, actions="off")
+    others: dict[str, Any] = {"access": access, "server": {"proxy_users": allowed}, "actions": "off"}
+    declare(folder, *entities(folder), authorization="acl", **others)
     settings = load_settings()
     assert settings.state is not None
     database = open_database(settings.state, settings.namespace)
@@ -108,11 +141,25 @@ def served(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[Served]:
     now, until = open_clock(settings).now(), open_clock(settings).now() + timedelta(days=1)
     with listen(Guard(build_application(settings, database), keeper)) as url:
         clients = {"nobody": requests.Session()}
-        for name, groups in PEOPLE.items():
-            made = create_token(database, name, [*Does], until, groups, author="x", now=now, dry_run=False)
+        for name, groups in {**PEOPLE, "portal": (), "reader": ("etl",)}.items():
+            may = [Does.READS] if name == "reader" else [*Does]
+            made = create_token(database, name, may, until, groups, author="x", now=now, dry_run=False)
             clients[name] = requests.Session()
             clients[name].headers["Authorization"] = f"Bearer {made.bearer}"
+        for who in BEHALF:
+            name, _, asker = who.partition(" via ")
+            clients[who] = requests.Session()
+            clients[who].headers, clients[who].params = clients[asker].headers, {"doAs": name}
         yield Served(database, url, clients)
         for each in clients.values():
             each.close()
     database.close()
+
+
+def submit_jobs(folder: Path) -> None:
+    """Let an extension be known, and a job of each kind be there."""
+    must("extension", "register", str(lay(folder / EXTENSION, files_of(_RECIPE, _FEED))))
+    for name, permission in zip(NAMES["job"], ("*", HIDDEN["permission"]), strict=True):
+        given = {"name": f"{name}feed", "permission": permission}
+        words = [word for each in given.items() for word in ("--parameter", "=".join(each))]
+        must("extension", "job", "submit", EXTENSION, name, *words)

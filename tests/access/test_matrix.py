@@ -1,104 +1,172 @@
-"""Every operation with every kind of principal and of entity, as the table of docs/security.md says."""
+"""Every operation with every kind of principal and of entity, by each way, as the table of docs/security.md says."""
 
-from collections.abc import Iterator, Mapping
-from datetime import datetime
-from typing import Any
+import random
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
 
+import click
 import pytest
+import requests
+from starlette.routing import BaseRoute, Route
 
-from feed_assets.access.rights import Needs
-from feed_assets.access.table import SELECTS, find_named, find_need
-from feed_assets.entities.common import Kind
-from feed_assets.operation import Does, Operation, Parameter
-from feed_assets.operation_list import list_operations
-from tests.access.project import NAMES, PEOPLE, START, Served, served
-from tests.drills import sized
+from feed_assets.cli.main import main
+from feed_assets.log.audit import Audit
+from feed_assets.operation_list import find_operation, list_operations
+from feed_assets.server.application import build_application
+from feed_assets.server.routes import LOOKS
+from feed_assets.server.ui.addresses import FILES
+from feed_assets.server.ui.forms import page_token
+from feed_assets.server.ui.login import LOGIN
+from feed_assets.settings import load_settings
+from tests.access.cells import OPERATIONS, ROWS, WHO, Cell, fill, list_cells, words_of
+from tests.access.project import KEEPER, START, Served, served, submit_jobs
+from tests.cli.project import run
+from tests.documents.markdown import ROOT
+from tests.drills import IS_DRILL, drill_seed
 
-OPERATIONS = [each for each in list_operations().items if each.has_route]
-OWNERS = ("super", "ann", "gus")
-SAID = {each: each.value for each in Needs} | {Needs.OWNER: "owners and groups of what it names"}
+REFUSED = re.compile(
+    "may not change or act on|This is for |This is an entity of|It is not known who asks|may not ask on behalf|"
+    "This needs the right|only superusers change the state itself"
+)
+LOOKED_AT = {
+    "completion": ["completion", "bash"],
+    "metrics": ["metrics", "--once"],
+    "simulate": ["simulate", "--from", START, "--to", START],
+    "serve": ["serve", "--port", "-1"],
+    "try": ["try", "counts", "never"],
+}
+"""Words of commands that else have no end, or work."""
+T = TypeVar("T")
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with pytest.MonkeyPatch.context() as patch, served(tmp_path_factory.mktemp("people"), patch) as found:
-        yield found
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Path]]:
+    folder = tmp_path_factory.mktemp("people")
+    with pytest.MonkeyPatch.context() as patch, served(folder, patch) as found:
+        submit_jobs(folder)
+        yield found, folder
 
 
-def takes(operation: Operation, kind: str) -> bool:
-    """Whether an operation may name an entity of a kind, other than a cluster by which it selects."""
-    return any(each == (kind, "x") for each, _ in find_named(operation, fill(operation, kind, "x"), Needs.KNOWN))
+def choose(cells: Sequence[T], number: int) -> list[T]:
+    """All cells, or others in each run."""
+    return [*cells] if IS_DRILL else random.Random(drill_seed(moves=True)).sample(cells, number)
 
 
-def fill(operation: Operation, kind: str, name: str) -> dict[str, Any]:
-    """The parameters of a request about an entity: what names it, and what is required."""
-    given: dict[str, Any] = {"dry_run": True} if "dry_run" in operation.given else {}
-    for each in operation.parameters:
-        if each.param.file or each.param.local:
-            continue
-        value = _value(operation, each, kind, name)
-        if value is not None:
-            given[each.param.option.replace("-", "_") or each.name] = [value] if each.is_several else value
-    return given
+def ask(server: Served, cell: Cell, who: str) -> requests.Response:
+    body: dict[str, Any] = {"data": cell.body} if isinstance(cell.body, bytes) else {"json": cell.body}
+    if cell.way == "form":
+        body = {"data": {**cell.body, "page": page_token(who), "back": "/ui"}}
+    told: dict[str, Any] = {"params": {**server.clients[who].params, **cell.query}, "allow_redirects": False}
+    return server.clients[who].request(cell.method, f"{server.url}{cell.path}", **body, **told, timeout=60)
 
 
-def _value(operation: Operation, each: Parameter, kind: str, name: str) -> Any:
-    param = each.param
-    if each.type is Kind and each.name == "kind":
-        return kind if kind in (param.of or [*Kind]) else None
-    if param.proposes == "entities":
-        return f"{kind}/{name}"
-    is_named = param.proposes == "names" or (
-        each.name == "name" and any(of.type is Kind for of in operation.parameters)
-    )
-    if is_named and not param.of:
-        return name
-    if param.of and (kind in param.of or each.is_required):
-        return name if kind in param.of else "here"
-    if not each.is_required:
-        return None
-    known = {datetime: START, int: 1, bool: True, dict[str, str]: "a=b"}
-    return each.choices[0] if each.choices else known.get(each.type, "x")
-
-
-def may(who: str, need: Needs, *, is_hidden: bool) -> bool:
-    """As the page says."""
-    if need is Needs.ADMIN:
-        return who in ("super", "adm")
-    if need is Needs.SUPERUSER:
-        return who == "super"
-    return who in OWNERS or (need is Needs.KNOWN and not is_hidden)
-
-
-def need_of(operation: Operation, given: Mapping[str, Any]) -> Needs:
-    return find_need(operation, {**{each.name: each.default for each in operation.parameters}, **given})
-
-
-def find_cells() -> Iterator[tuple[Operation, dict[str, Any], str, bool]]:
-    """All requests: the operation, its parameters, who asks, and whether the table allows it."""
-    for operation in OPERATIONS:
-        kinds = [kind for kind in NAMES if takes(operation, kind)]
-        for kind, name in [(each, name) for each in kinds for name in NAMES[each]]:
-            given = fill(operation, kind, name)
-            need = need_of(operation, given)
-            yield from ((operation, given, who, may(who, need, is_hidden=name[:2] == "zq")) for who in PEOPLE)
-        if not kinds and not (operation.file and operation.file.is_required):
-            given = fill(operation, "none", "none")
-            need = need_of(operation, given)
-            if need is Needs.OWNER:  # of what it selects or changes, which is nothing here
-                is_all = operation.does in (Does.ACTS, Does.NOTIFIES) and operation.name not in SELECTS
-                need = Needs.SUPERUSER if is_all else Needs.KNOWN
-            yield from ((operation, given, who, may(who, need, is_hidden=False)) for who in PEOPLE)
+def list_changes(server: Served) -> list[object]:
+    with server.database.read() as connection:
+        return [each for each in Audit(connection).newest(100_000) if each.action != "do as"]
 
 
 @pytest.mark.sample
-def test_row_134_who_may_what_is_as_the_table_says(server: Served) -> None:
-    for operation, given, who, allowed in [*find_cells()][:: sized(7, 1)]:
-        answer = server.ask(who, operation, given)
-        assert (answer.status_code != 403) == allowed, (operation.name, who, given, answer.text)
-        assert allowed or "may" in answer.json()["detail"] or "is for" in answer.json()["detail"]
+def test_row_134_who_may_what_is_as_the_table_says(server: tuple[Served, Path]) -> None:
+    """What is refused changes nothing. It is asked first."""
+    served, folder = server
+    cells = choose([(cell, who) for cell in list_cells(folder) for who in WHO], 150)
+    before, wrong = list_changes(served), list[object]()
+    files = {path: path.read_text() for path in (folder / "entities").rglob("*.yaml")}
+    for cell, who in (each for each in cells if each[0].status_for(each[1]) != 200):
+        answer = ask(served, cell, who)
+        if answer.status_code != cell.status_for(who):
+            wrong.append((who, cell, answer.status_code, answer.text[:300]))
+    assert list_changes(served) == before
+    for cell, who in (each for each in cells if each[0].status_for(each[1]) == 200):
+        answer = ask(served, cell, who)
+        if answer.status_code in (401, 403) or (answer.status_code >= 500 and answer.status_code != 503):
+            wrong.append((who, cell, answer.status_code, answer.text[:300]))
+        for path, text in files.items():
+            if not path.exists() or path.read_text() != text:
+                path.write_text(text)
+    assert not wrong, wrong
 
 
-def test_row_133_nobody_may_anything(server: Served) -> None:
+@pytest.mark.sample
+def test_commands_that_ask_a_server_may_what_its_table_says(
+    server: tuple[Served, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served, folder = server
+    cells = [each for each in list_cells(folder) if each.way == "http" and each.row != "extension job validate"]
+    for cell, who in choose([(cell, who) for cell in cells for who in WHO], 40):
+        name, _, asker = who.partition(" via ")
+        token = str(served.clients[who].headers.get("Authorization", "")).removeprefix("Bearer ")
+        monkeypatch.setenv("FEED_ASSETS_TOKEN", token)
+        file = folder / ("body.json" if cell.row == "metadata import" else "body.yaml")
+        file.write_bytes(cell.body if isinstance(cell.body, bytes) else b"")
+        words = words_of(find_operation(cell.row), cell.given, file if isinstance(cell.body, bytes) else None)
+        told = run("--server", served.url, *(["--do-as", name] if asker else []), *words)
+        is_refused = REFUSED.search(told.output) is not None
+        assert is_refused == (cell.status_for(who) != 200), (who, words, told.output)
+        assert told.exit_code if is_refused else told.exit_code != 3, (who, words, told.output)
+
+
+def iter_commands(group: click.Command, context: click.Context, *words: str) -> Iterator[str]:
+    if not isinstance(group, click.Group):
+        yield " ".join(words)
+        return
+    for name in group.list_commands(context):
+        found = group.get_command(context, name)
+        assert found is not None
+        yield from iter_commands(found, click.Context(found, parent=context), *words, name)
+
+
+@pytest.mark.sample
+def test_commands_on_the_database_change_it_for_superusers_only(
+    server: tuple[Served, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What reads is for everybody there; what changes something is never done in the name of others."""
+    operations = {each.name: each for each in list_operations().items}
+    changing = {name for name, does, _ in ROWS if does != "reads"} | {"state rebuild"}
+    commands = [*iter_commands(main, click.Context(main))]
+    assert {*commands} - {"state rebuild", "simulate", "metrics", "completion"} == operations.keys()
+    (file := server[1] / "all.yaml").write_bytes(b"")
+    for name in choose(commands, 8):
+        operation = operations.get(name)
+        given = {} if operation is None else fill(operation).given
+        given |= {"switch": "on"} if name == "admin safemode" else {}
+        words = LOOKED_AT.get(name) or (words_of(operation, given, file) if operation else name.split(" "))
+        asked = [("ann", words, name in changing)]
+        if name in changing and (operation is None or "author" in operation.given):
+            asked.append((KEEPER, [*words, "--author", "bob"], True))
+        if operation is not None and any(each.name == "look" for each in operation.parameters):
+            asked.append(("ann", [*words, "--look"], True))
+        if "dry_run" in given or name not in changing:
+            asked.append((KEEPER, words, False))
+        for who, line, is_refused in asked:
+            monkeypatch.setenv("LOGNAME", who)
+            told = run(*line)
+            found = re.search("only superusers change the state itself|the author is who asks", told.output)
+            assert (found is not None) == is_refused, (who, line, told.output)
+
+
+def as_route(found: BaseRoute) -> Route:
+    assert isinstance(found, Route)
+    return found
+
+
+def test_every_route_page_and_path_has_a_cell_and_what_it_asks_a_row(server: tuple[Served, Path]) -> None:
+    served, folder = server
+    cells = list_cells(folder)
+    asked = {(each.method, each.rule) for each in cells}
+    routes = build_application(load_settings(), served.database).routes
+    found = {(method, each.path) for each in map(as_route, routes) for method in {*(each.methods or ())} - {"HEAD"}}
+    text = (ROOT / "docs/security.md").read_text()
+    named = {("GET", path) for path in LOOKS if f"`{path}`" in text} | {("GET", path) for path in FILES}
+    assert found - asked - named == {("POST", LOGIN), ("POST", f"{LOGIN[:-2]}out")}
+    rows = {name for name, *_ in ROWS}
+    assert rows == {each.name for each in list_operations().items}
+    assert {each.row for each in cells} - {""} <= rows
+    assert {each.row for each in cells if each.way == "http"} == {each.name for each in OPERATIONS}
+
+
+def test_row_133_nobody_may_anything(server: tuple[Served, Path]) -> None:
     for operation in OPERATIONS:
-        assert server.ask("nobody", operation, {}).status_code == 401
+        assert server[0].ask("nobody", operation, {}).status_code == 401

@@ -18,6 +18,8 @@ from feed_assets.server.ui.table import PAGES
 from tests.documents.markdown import ROOT
 
 PAGE = ROOT / "docs/security.md"
+FINDS = ("extension job show", "lineage run")
+"""They ask whether what they find may be read."""
 TABLE = re.compile(r"(<!-- rights -->\n).*?(<!-- end -->\n)", re.DOTALL)
 
 
@@ -27,12 +29,18 @@ def describe(operation: Operation) -> str:
         "namespace": None
     }
     given |= {each.name: ("x",) for each in operation.parameters if each.type is str and each.is_several}
-    given |= dict.fromkeys(("namespace", "switch", "kind"))
+    given |= dict.fromkeys(("namespace", "switch"))
+    given |= {each.name: False for each in operation.parameters if each.param.needs}
+    given["kind"] = next(("cluster" for each in operation.parameters if each.param.proposes == "groups"), None)
     need = find_need(operation, given)
     named = {needs for _, needs in find_named(operation, given, need)}
     required = {each.name: given[each.name] for each in operation.parameters if each.is_required}
+    if any(each.name == "switch" for each in operation.parameters):
+        return "admins; its status everybody who is known"
     if need in (Needs.ADMIN, Needs.SUPERUSER):
         return str(need)
+    if operation.name in FINDS:
+        return "who may read all that it finds"
     if operation.name in SELECTS:
         return "owners and groups of all that it finds"
     if operation.right is Does.DECLARES and operation.context == "EntityContext":

@@ -14,7 +14,7 @@ from feed_assets.context.operation import OperationContext, open_context
 from feed_assets.definitions.bundles.archive import BundleArchive, BundledEntity, iter_paths
 from feed_assets.definitions.edits import Put
 from feed_assets.definitions.folder import replace_file
-from feed_assets.definitions.store import Loaded
+from feed_assets.definitions.store import Loaded, require_declares
 from feed_assets.definitions.verbs.changes import is_declared, read_documents
 from feed_assets.definitions.verbs.context import EntityContext, require_reachable
 from feed_assets.definitions.verbs.planning import PlannedChanges, apply_planned, plan_edits, read_edits
@@ -122,6 +122,8 @@ def import_bundle(context: EntityContext, archive: BundleArchive, name: str) -> 
     documents = read_documents(context, files) if files else {}
     declared = {key: entity for key, (_, entity) in documents.items()}
     outcomes = {key: _outcome(loaded, key, put, declared[key]) for key, (put, _) in documents.items()}
+    changed = {key: declared[key] for key in outcomes if outcomes[key] is not ImportOutcome.UNCHANGED}
+    require_declares(loaded.bundle, changed)
     known = _Known.read(context, archive)
     brought = {path: _file_outcome(context.settings.root, path, each) for path, each in archive.files.items()}
     reasons = [*_collisions(context, loaded, archive, outcomes, known), *_foreign_metadata(archive, name)]
@@ -137,7 +139,7 @@ def import_bundle(context: EntityContext, archive: BundleArchive, name: str) -> 
         raise DefinitionsError(location=name, issues=errors, next_step="Nothing was changed. Correct these issues:")
     after = context.store.preview(edits, now=context.now).after
     if context.dry_run:
-        require_reachable(context, after, [key for key in outcomes if outcomes[key] is not ImportOutcome.UNCHANGED])
+        require_reachable(context, after, [*changed])
     operations = _operations_after(context, after)
     said = import_metadata(operations, name, archive.metadata, author=context.author, dry_run=True)
     result = BundleImport(

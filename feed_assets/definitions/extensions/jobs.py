@@ -165,6 +165,7 @@ def change_job(context: EntityContext, name: str, verb: EntityVerb) -> VerbResul
     loaded, view = context.load(), context.schedules()
     stored = _get(loaded, name)
     entities = _entities_of(loaded, stored)
+    require_acts(each.key for each in entities)
     if verb is EntityVerb.SCHEDULE:
         _find_enabled(context, stored.job.extension)
         return schedule_entities(context, loaded, entities)

@@ -16,7 +16,7 @@ from feed_assets.context.errors import EntityExistsError, EntityReferencedError,
 from feed_assets.context.safe_mode import require_update_mode
 from feed_assets.definitions.edits import Put, Remove, read_puts
 from feed_assets.definitions.folder import digest_as_written, find_entity
-from feed_assets.definitions.store import Check, Loaded
+from feed_assets.definitions.store import Check, Loaded, require_declares
 from feed_assets.definitions.verbs.context import (
     AppliedChange,
     EntityContext,
@@ -269,6 +269,7 @@ def update(context: EntityContext, files: Sequence[EntityFile]) -> VerbResult:
             raise EntityNotFoundError(kind=key[0], name=key[1], suggestions=suggestions)
         documents[key] = put, entity = with_next_version(put, before, entity, context.store.values)
         if not is_declared(loaded, key, put, entity):
+            require_declares(loaded.bundle, {key: entity})
             require_update_mode(context.database, is_cluster=entity.kind is Kind.CLUSTER)
             require_updatable(context, before, entity)
             changed.append(key)

@@ -330,6 +330,6 @@ FALCON = (
     _row("admin/version", "settings", _version),
     _row("admin/config/{type}", "settings", _configuration),
     _row("admin/getuser", "settings", lambda _, asked: asked.author),
-    _row("admin/stack", "admin safemode", _stack),
+    _row("admin/stack", "admin safemode", _stack, given={"switch": "on", "dry_run": True}),  # it is for admins, too
     _row("admin/setSafeMode/{mode}", "admin safemode", lambda told, _: str(told["is_on"]).lower(), given=_switch),
 )

@@ -76,9 +76,9 @@ def show_questions(_: Asked) -> View:
 
 
 def is_question(operation: Operation) -> bool:
-    """Return whether a page can ask an operation, as it does without files of the caller."""
-    takes_file = operation.file is not None and operation.file.is_required
-    return operation.has_route and operation.does is Does.READS and not takes_file
+    """Return whether a page can ask an operation, as it does for who only reads, without definitions of the caller."""
+    gives = operation.right is not Does.READS and any(each.is_required for each in operation.parameters)
+    return operation.has_route and operation.does is Does.READS and not gives
 
 
 @cache
