@@ -103,7 +103,7 @@ def test_commands_that_ask_a_server_may_what_its_table_says(
         file.write_bytes(cell.body if isinstance(cell.body, bytes) else b"")
         words = words_of(find_operation(cell.row), cell.given, file if isinstance(cell.body, bytes) else None)
         told = run("--server", served.url, *(["--do-as", name] if asker else []), *words)
-        is_refused = REFUSED.search(told.output) is not None
+        is_refused = REFUSED.search(told.stderr) is not None
         assert is_refused == (cell.status_for(who) != 200), (who, words, told.output)
         assert told.exit_code if is_refused else told.exit_code != 3, (who, words, told.output)
 
@@ -143,7 +143,7 @@ def test_commands_on_the_database_change_it_for_superusers_only(
         for who, line, is_refused in asked:
             monkeypatch.setenv("LOGNAME", who)
             told = run(*line)
-            found = re.search("only superusers change the state itself|the author is who asks", told.output)
+            found = re.search("only superusers change the state itself|the author is who asks", told.stderr)
             assert (found is not None) == is_refused, (who, line, told.output)
 
 

@@ -85,7 +85,7 @@ def test_bd_60_admins_see_who_has_which_role_and_of_hidden_entities_nothing(serv
     ann, of_super = users["user", "ann"], {each["name"]: each for each in said_users(server, "super")}
     assert (ann["roles"], len(ann["may"]), ann["groups"]) == (["has a token", "owner"], 5, [])
     assert users["user", "gus"]["groups"] == ["etl"]
-    assert (ann["entities"], users["group", "etl"]["entities"], of_super["ann"]["entities"]) == (4, 4, 9)
+    assert (ann["entities"], users["group", "etl"]["entities"], of_super["ann"]["entities"]) == (5, 5, 11)
 
 
 def said_users(server: Served, who: str) -> list[dict[str, Any]]:
