@@ -29,6 +29,7 @@ RULES: tuple[Rule, ...] = (
     Rule(code="datasource-interface", kind=Kind.DATASOURCE, check=cluster.check_interfaces),
     Rule(code="datasource-driver", kind=Kind.DATASOURCE, check=cluster.check_drivers),
     *(Rule(code=credentials.CLEAR_TEXT_CREDENTIAL, kind=kind, check=credentials.check_credentials) for kind in Kind),
+    *(Rule(code="acl-name", kind=kind, check=metadata.check_acl) for kind in Kind),
     *(Rule(code="metadata-name", kind=kind, check=metadata.check_names) for kind in Kind),
     *(Rule(code="metadata-tag", kind=kind, check=metadata.check_tags) for kind in Kind),
     *(Rule(code="metadata-twice", kind=kind, check=metadata.check_once) for kind in Kind),

@@ -270,6 +270,15 @@ class Scope:
         return found
 
     @cached_property
+    def owned(self) -> dict[str, list[str]]:
+        """Owner → the labels of what is theirs."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for entity in self.bundle.entities:
+            if entity.acl is not None and entity.acl.owner is not None:
+                found[entity.acl.owner].append(entity.label)
+        return found
+
+    @cached_property
     def writers(self) -> dict[tuple[str, str], list[Writer]]:
         """(feed, cluster) → the outputs that write it, or whose bad rows it takes."""
         found: dict[tuple[str, str], list[Writer]] = defaultdict(list)

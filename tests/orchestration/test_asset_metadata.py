@@ -150,11 +150,14 @@ def test_nothing_of_a_process_is_lost_in_its_feed() -> None:
         output("b"),
         description="Cleans.",
         tags={"owner": "platform", "tier": "2", "level": "gold"},
+        acl={"owner": "platform", "group": "etl"},
         pipelines=["nightly"],
     )
-    described = feed("b", description="Clean rows.", tags={"owner": "ops@firm.org", "level": "gold"})
+    described = feed(
+        "b", description="Clean rows.", tags={"owner": "ops@firm.org", "level": "gold"}, acl={"owner": "ann@firm.org"}
+    )
     spec = node_of(built(feed("a"), feed("c"), described, made), "here", "b")
-    assert spec.owners == ["ops@firm.org", "team:platform"]
+    assert spec.owners == ["team:platform", "team:etl"]
     assert {name: value for name, value in spec.tags.items() if not name.startswith("dagster/")} == {
         "owner": "ops_firm.org",
         "process/owner": "platform",

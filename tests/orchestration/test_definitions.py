@@ -249,6 +249,7 @@ def test_a_feed_tells_what_it_is() -> None:
         "a",
         description="What arrives.",
         tags={"owner": "ops", "level": "gold"},
+        acl={"owner": "ann@firm.org", "group": "ops"},
         groups=["raw"],
         availability_flag="_DONE",
         late_arrival={"cut_off": "hours(6)"},
@@ -256,7 +257,7 @@ def test_a_feed_tells_what_it_is() -> None:
     node = built(described).resolve_asset_graph().get(dg.AssetKey(["here", "a"]))
     assert (node.description or "").startswith("What arrives.\n\n- **Location**: `memory://shop/a/")
     assert node.group_name == "raw"
-    assert node.owners == ["team:ops"]
+    assert node.owners == ["ann@firm.org", "team:ops"]
     assert {"owner": "ops", "level": "gold"}.items() <= node.tags.items()
     assert node.kinds == {"feed", "csv"}
     texts = {name: getattr(value, "value", value) for name, value in node.metadata.items()}

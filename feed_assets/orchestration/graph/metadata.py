@@ -196,12 +196,6 @@ def describe_process(process: ProcessRecord, asset: Iterable[str], grid: Grid, p
     return mask("\n\n".join(parts))
 
 
-def owners_of(*facts: EntityFacts) -> list[str]:
-    """Return the owners of entities, each once: an address, or a team."""
-    owners = [each.owner if "@" in each.owner else f"team:{each.owner}" for each in facts if each.owner is not None]
-    return list(dict.fromkeys(owners))
-
-
 def tags_of(facts: EntityFacts, values: Values = EMPTY) -> dict[str, str]:
     """Return the tags of an entity, adapted to what Dagster allows: those with values, and those that are words."""
     words = {names.tag_text(key.name): "" for key in values if key.kind is MetadataKind.TAG}

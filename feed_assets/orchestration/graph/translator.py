@@ -20,7 +20,6 @@ from feed_assets.orchestration.graph.metadata import (
     describe_process,
     feed_metadata,
     feed_url,
-    owners_of,
     process_metadata,
     tags_of,
     values_of,
@@ -54,7 +53,7 @@ class FeedAssetsTranslatorData:
         makes_batches: whether the instances of the process, or of the process that makes the feed, are batches.
         asset_key: the asset key by default.
         asset_description: the description of the asset in Markdown, which begins with that of the entity.
-        asset_owners: the owners in Dagster's form, also those of the process that makes a feed.
+        asset_owners: the owner and group of `acl` in Dagster's form: of the process that makes a feed, else of the feed.
         asset_tags: the tags in Dagster's form, also those of the process that makes a feed.
         metadata: the metadata of the asset.
         partitions_def: the partitions of the asset, which are the instances.
@@ -136,7 +135,6 @@ def feed_data(
     if made_by is not None:
         of_process = values_of("process", made_by.process, made_by.facts, user_values)
         tags = with_process(tags, tags_of(made_by.facts, of_process))
-    facts = [each.facts for each in (record, made_by) if each is not None]
     return FeedAssetsTranslatorData(
         kind="feed",
         name=record.feed,
@@ -150,7 +148,7 @@ def feed_data(
         metadata=feed_metadata(record, made_by, references, user_values),
         partitions_def=grid.definition(),
         asset_description=describe_feed(record, made_by, grid, references.pointer if references is not None else None),
-        asset_owners=tuple(owners_of(*facts)),
+        asset_owners=(made_by or record).facts.acl.teams or record.facts.acl.teams,
         asset_tags=tags,
         **_declared(record.facts, record.sequence),
     )
@@ -180,7 +178,7 @@ def process_data(
         asset_description=describe_process(
             process, asset_key.path, grid, references.pointer if references is not None else None
         ),
-        asset_owners=tuple(owners_of(process.facts)),
+        asset_owners=process.facts.acl.teams,
         asset_tags=tags_of(process.facts, values_of("process", process.process, process.facts, user_values)),
         **_declared(process.facts, process.sequence),
     )

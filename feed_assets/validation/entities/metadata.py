@@ -27,6 +27,15 @@ def check_names(_: Scope, entity: Entity) -> Iterator[Complaint]:
             yield Complaint(path=entry.place, message=fault[0], remedy=fault[1])
 
 
+def check_acl(scope: Scope, entity: Entity) -> Iterator[Complaint]:
+    """A group has not the name of the owner of another entity: Dagster knows both as teams."""
+    group = entity.acl.group if entity.acl else None
+    found = [] if group is None else [each for each in scope.owned.get(group, ()) if each != entity.label]
+    if found:
+        message, remedy = f"acl.group {group!r} is the owner of {found[0]}", "Give the group another name."
+        yield Complaint(path=("acl", "group"), message=message, remedy=remedy)
+
+
 def check_tags(_: Scope, entity: Entity) -> Iterator[Complaint]:
     """Falcon's tags are properties, as far as metadata can have them; Dagster shows the others."""
     for entry in iter_metadata(entity):
