@@ -18,7 +18,8 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp
 
 from feed_assets.access.principals import find_machine_user
 from feed_assets.cli.door import CONSOLE, TERMINAL, Door, Screen
@@ -37,7 +38,7 @@ from feed_assets.server.openapi import describe_routes
 from feed_assets.server.page import POLICY, render_page
 from feed_assets.server.preconditions import call_if_match, has_tag, tag_of
 from feed_assets.server.problems import problem
-from feed_assets.server.routes import DOCUMENT, HEALTH, METRICS, PAGES, list_routes, refuse_unknown
+from feed_assets.server.routes import DOCUMENT, HEALTH, HOME, METRICS, PAGES, list_routes, refuse_unknown
 from feed_assets.server.ui.endpoint import mount_pages
 from feed_assets.server.ui.records import COOKIE
 from feed_assets.server.waiting import Threads
@@ -102,8 +103,8 @@ class Served:
         return _with_tag(request, answer(operation, outcome, given, self.notes))
 
 
-def build_application(settings: Settings, database: Database) -> Starlette:
-    """Return the application of a project, without a guard before it."""
+def build_application(settings: Settings, database: Database, dagster: ASGIApp | None = None) -> Starlette:
+    """Return the application of a project, with Dagster's webserver at `/` if that is given; no guard is before it."""
     served = Served(settings, database, KeptDefinitions(settings, database), _stamp_of(settings))
     document = _one_by_one(_tell_document)
     registry = build_registry(Scraper(settings, database, SERIES_LIMIT).scrape)
@@ -116,7 +117,8 @@ def build_application(settings: Settings, database: Database) -> Starlette:
             *mount_pages(served.open_door, served.threads),
             Route(HEALTH, _one_by_one(partial(_tell_health, database))),
             Route(METRICS, _one_by_one(partial(_tell_metrics, registry))),
-            *(Route(path, document) for path in PAGES),
+            *(Route(path, document) for path in PAGES if dagster is None or path != HOME),
+            *([Mount(HOME, dagster)] if dagster is not None else []),
         ],
         exception_handlers={HTTPStatus.NOT_FOUND: _miss, HTTPStatus.METHOD_NOT_ALLOWED: _miss},
     )

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from urllib.parse import quote, unquote
 
-from anyio import CapacityLimiter, fail_after, to_thread
-from starlette.responses import Response
+from anyio import CapacityLimiter, fail_after, move_on_after, to_thread
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from feed_assets.access.principals import Principal
@@ -25,12 +25,15 @@ from feed_assets.server.on_behalf import ask_on_behalf, take_names
 from feed_assets.server.problems import problem
 from feed_assets.server.routes import HEALTH, PAGES, find_rights, refuse_unknown
 from feed_assets.server.ui.endpoint import show_refused
-from feed_assets.server.ui.login import OPEN, find_bearer, is_page
+from feed_assets.server.ui.login import LOGIN, OPEN, find_bearer, is_page
+from feed_assets.server.with_dagster.asker import GRAPHQL, WEBSOCKET, find_all_rights, is_of_dagster
 from feed_assets.sql.errors import StateError
 
 _LOOKUPS = 8
 """How many callers are looked up at once: not by the threads of operations, which may all be at work."""
 _DIGITS = 20
+_GOING_AWAY, _POLICY = 1001, 1008
+"""Why a websocket is closed (RFC 6455, 7.4.1)."""
 _URL = re.compile(rb"https?://([^/]*)(/.*)?", re.IGNORECASE)  # http://127.0.0.1:3030/health
 _SHOWN = 200
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
@@ -50,8 +53,9 @@ class Guard:
 
     app: ASGIApp
     keeper: Keeper
-    rights: Callable[[Scope], tuple[Does, ...]] = find_rights
+    rights: Callable[[Scope], tuple[Does, ...]] | None = None
     body_seconds: float = 60.0
+    socket_seconds: float = 600.0
     lookups: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(_LOOKUPS))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -59,8 +63,7 @@ class Guard:
 
         async def tell(message: Message) -> None:
             if (status := message.get("status", 0)) in _REFUSED or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-                asked = f"{_client_of(scope) or '-'} {scope['method']} {quote(mask(scope['path']), safe='/*')[:_SHOWN]}"
-                _logger.warning(f"{open_clock(self.keeper.settings).now():%Y-%m-%dT%H:%M:%SZ} {asked} {status}")
+                self._log(scope, status)
             await send(message)
 
         if scope["type"] == "lifespan":
@@ -69,12 +72,43 @@ class Guard:
         scope = _in_origin_form(scope)
         if scope["type"] == "http" and scope["path"] == HEALTH:
             await self.app(scope, receive, tell)
+        elif scope["type"] == "websocket":
+            await self._connect(scope, receive, send)
         elif scope["type"] == "http":
             found = self._look(scope) or await self._ask(scope) or await self._read(scope, receive)
             if isinstance(found, Response):
-                await show_refused(scope, found)(scope, receive, tell)
+                await self._show(scope, found)(scope, receive, tell)
             elif found is not None:
                 await self.app(scope, _replaying(found, receive), tell)
+
+    async def _connect(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a websocket in, for some minutes: a page opens another one, and is asked again."""
+        asked = {**scope, "method": WEBSOCKET}
+        if self._look(asked) is not None or await self._ask(asked) is not None:
+            self._log(asked, HTTPStatus.FORBIDDEN)
+            await send({"type": "websocket.close", "code": _POLICY})
+            return
+        with move_on_after(self.socket_seconds) as limit:
+            await self.app({**scope, "state": asked["state"]}, receive, send)
+        if limit.cancelled_caught:
+            await send({"type": "websocket.close", "code": _GOING_AWAY})
+
+    def _log(self, scope: Scope, status: int) -> None:
+        asked = f"{_client_of(scope) or '-'} {scope['method']} {quote(mask(scope['path']), safe='/*')[:_SHOWN]}"
+        _logger.warning(f"{open_clock(self.keeper.settings).now():%Y-%m-%dT%H:%M:%SZ} {asked} {status}")
+
+    def _show(self, scope: Scope, refused: Response) -> Response:
+        """Return a refusal; a browser that looks at Dagster without a log-in is led there."""
+        is_html = any("text/html" in each for each in _values(scope, "Accept"))
+        if refused.status_code == HTTPStatus.UNAUTHORIZED and is_html and self._is_of_dagster(scope):
+            return RedirectResponse(LOGIN, HTTPStatus.SEE_OTHER)
+        return show_refused(scope, refused)
+
+    def _is_of_dagster(self, scope: Scope) -> bool:
+        return self.keeper.address.with_dagster and is_of_dagster(scope["path"])
+
+    def _find_rights(self, scope: Scope) -> tuple[Does, ...]:
+        return (self.rights or (find_all_rights if self.keeper.address.with_dagster else find_rights))(scope)
 
     def _look(self, scope: Scope) -> Response | None:
         """Refuse a request by where it is sent to, and where it comes from."""
@@ -86,7 +120,7 @@ class Guard:
         own = {f"{scheme}://{hosts[0].lower()}" for scheme in ("http", "https")}  # a proxy may have taken the TLS away
         if not {each.lower() for each in _values(scope, "Origin")} <= own:
             return problem(HTTPStatus.FORBIDDEN, _FOREIGN)
-        if scope["scheme"] == "http" and not self.keeper.takes_plain(_client_of(scope)):
+        if scope["scheme"] in ("http", "ws") and not self.keeper.takes_plain(_client_of(scope)):
             detail = "Whoever listens on the way could read this."
             next_step = "Use https://, and another token." if _values(scope, "Authorization") else "Use https://."
             return problem(HTTPStatus.FORBIDDEN, detail, next_step)
@@ -94,7 +128,7 @@ class Guard:
 
     async def _ask(self, scope: Scope) -> Response | None:
         """Refuse a request by who asks, and what they may."""
-        if scope["path"] in OPEN and self.rights(scope):
+        if scope["path"] in OPEN and self._find_rights(scope):
             scope.setdefault("state", {}).update(keeper=self.keeper)
             is_foreign = scope["method"] == "POST" and not _is_of_own_site(scope)
             return problem(HTTPStatus.FORBIDDEN, _FOREIGN) if is_foreign else None
@@ -108,14 +142,14 @@ class Guard:
         if caller is None:
             next_step = "Send a valid token: Authorization: Bearer TOKEN."
             return problem(HTTPStatus.UNAUTHORIZED, "It is not known who asks.", next_step, headers=_CHALLENGE)
-        rights = self.rights(scope)
+        rights = self._find_rights(scope)
         if not rights:
             return refuse_unknown(scope)
         more = [each for each in rights if each is not Does.READS]
-        if more and not _is_of_own_site(scope):
+        if (more or scope["path"] == GRAPHQL) and not _is_of_own_site(scope):
             return problem(HTTPStatus.FORBIDDEN, _FOREIGN)  # of an image or a link, which have no Origin
         lacks = [each for each in rights if each not in caller.may]
-        if lacks and scope["path"] not in PAGES:
+        if lacks and (scope["path"] not in PAGES or self._is_of_dagster(scope)):
             detail = f"This needs the right {lacks[0]}; {caller.author!r} has {', '.join(caller.may)}."
             return problem(HTTPStatus.FORBIDDEN, detail, "Ask for a token with this right.", needs=lacks[0])
         address = self.keeper.address
@@ -130,7 +164,7 @@ class Guard:
         """Return who asks, or is asked for. The cookie of a browser counts where nothing else says who."""
         client, names = _client_of(scope), take_names(scope)
         found = self.keeper.find_caller(client, lambda name: _values(scope, name))
-        if found is None and (told := find_bearer(scope)):
+        if found is None and (told := find_bearer(scope, everywhere=self._is_of_dagster(scope))):
             found = self.keeper.find_caller(client, lambda name: [told] if name == "Authorization" else [])
         if names and is_page(scope["path"]):
             raise RequestRefusedError(HTTPStatus.BAD_REQUEST, "Pages are for who looks at them: leave doAs out.")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from anyio import to_thread
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocketClose
 
 from feed_assets.access.principals import NOBODY, Principal
 from feed_assets.access.records import AclRecord
@@ -14,6 +15,7 @@ from feed_assets.errors import FeedAssetsError
 from feed_assets.server.answers import refuse
 from feed_assets.server.routes import DOCUMENT, HEALTH, METRICS, PAGE
 from feed_assets.server.ui.addresses import FILES
+from feed_assets.server.with_dagster.asker import GRAPHQL, is_of_dagster
 
 _OPEN = (HEALTH, DOCUMENT, PAGE, *FILES)
 """What names no entity."""
@@ -32,7 +34,7 @@ class Limiting:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, without the names."""
-        if scope["type"] != "http" or scope["path"] in _OPEN:
+        if scope["type"] not in ("http", "websocket") or scope["path"] in _OPEN:
             await self.app(scope, receive, send)
             return
         state = scope.setdefault("state", {})
@@ -40,7 +42,8 @@ class Limiting:
             who = state.get("principal") or NOBODY
             rights = state["rights"] = await to_thread.run_sync(self.find_rights, who)
         except FeedAssetsError as exc:
-            await refuse(exc)(scope, receive, send)
+            refused = refuse(exc) if scope["type"] == "http" else WebSocketClose()
+            await refused(scope, receive, send)
             return
         start, body = list[Message](), bytearray()
 
@@ -55,7 +58,8 @@ class Limiting:
                 await send({**start[0], "headers": [*headers, (_LENGTH, str(len(told)).encode())]})
                 await send({"type": "http.response.body", "body": told})
 
-        await self.app(scope, receive, tell if rights.hidden else send)
+        has_names = scope["type"] == "http" and (scope["path"] == GRAPHQL or not is_of_dagster(scope["path"]))
+        await self.app(scope, receive, tell if rights.hidden and has_names else send)
 
 
 def redact(content: bytes, rights: Rights, *, by_line: bool = False) -> bytes:

@@ -20,6 +20,7 @@ class Address:
     certificate: Annotated[Path | None, Param("A file with the certificate for HTTPS, and those it rests on.")] = None
     key: Annotated[Path | None, Param("The file with its key, if that is not in the same one.")] = None
     insecure: Annotated[bool, Param("Serve plain HTTP to other machines, which tells tokens to the network.")] = False
+    with_dagster: Annotated[bool, Param("Serve Dagster's webserver at /, too, behind the same rights.")] = False
 
     @property
     def has_tls(self) -> bool:

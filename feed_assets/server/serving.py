@@ -5,6 +5,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from types import FrameType
 
@@ -52,12 +53,18 @@ def serve(settings: Settings, database: Database, address: Address, author: str)
         say(f"feed-assets: warning: {fault}", err=True)
     certificate = Certificate(address) if address.has_tls else None
     keeper = Keeper(settings, database, address, author, issuer)
-    guard = Guard(build_application(settings, database), keeper)
     asked = f"asked by an IP address or as {', '.join(keeper.names)}"
     say(f"feed-assets: {asked}. Further names go into the setting server.hosts.", err=True)
-    with listen(address) as listener, status_line.waiting_for("requests"):
+    with listen(address) as listener, ExitStack() as stack:
+        dagster = None
+        if address.with_dagster:
+            from feed_assets.server.with_dagster.webserver import open_webserver
+
+            dagster = stack.enter_context(open_webserver(settings, database))
+        guard = Guard(build_application(settings, database, dagster), keeper)
+        stack.enter_context(status_line.waiting_for("requests"))
         yield replace(address, port=listener.getsockname()[1])
-        build_server(guard, certificate).run(sockets=[listener])
+        build_server(guard, certificate, with_sockets=address.with_dagster).run(sockets=[listener])
 
 
 def require_safe(settings: Settings, database: Database, address: Address) -> None:
@@ -138,12 +145,14 @@ def _new_context() -> ssl.SSLContext:
     return ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
 
 
-def build_server(application: ASGIApp, certificate: Certificate | None = None) -> uvicorn.Server:
-    """Return a server of an application."""
+def build_server(
+    application: ASGIApp, certificate: Certificate | None = None, *, with_sockets: bool = False
+) -> uvicorn.Server:
+    """Return a server of an application, which may have websockets."""
     config = uvicorn.Config(
         application,
         http=PatientProtocol,
-        ws="none",
+        ws="websockets-sansio" if with_sockets else "none",
         loop="asyncio",
         log_config=None,
         log_level=logging.ERROR,
@@ -191,7 +200,13 @@ class PatientProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        self._watch()
+        if self.transport.get_protocol() is self:
+            self._watch()
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        super().handle_websocket_upgrade(event)
 
     def send_400_response(self, msg: str) -> None:
         refused = problem(400, msg, headers={"Connection": "close"})

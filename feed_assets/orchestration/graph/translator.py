@@ -53,7 +53,7 @@ class FeedAssetsTranslatorData:
         makes_batches: whether the instances of the process, or of the process that makes the feed, are batches.
         asset_key: the asset key by default.
         asset_description: the description of the asset in Markdown, which begins with that of the entity.
-        asset_owners: the owner and group of `acl` in Dagster's form: of the process that makes a feed, else of the feed.
+        asset_owners: owner and group of `acl` in Dagster's form: of the process that makes a feed, else of the feed.
         asset_tags: the tags in Dagster's form, also those of the process that makes a feed.
         metadata: the metadata of the asset.
         partitions_def: the partitions of the asset, which are the instances.

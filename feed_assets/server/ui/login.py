@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import Any, Literal
 from urllib.parse import quote, unquote, urlencode
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 from starlette.responses import RedirectResponse, Response
 from starlette.types import Scope
 
@@ -34,10 +34,12 @@ _Cookie = tuple[str, str, int]
 _ACTING = (LOGIN, LOGOUT, f"{HOME}/do/")
 
 
-def find_bearer(scope: Scope) -> str | None:
-    """Return what a browser's cookie says as the header `Authorization`; None if there is that header, or no page."""
-    request = Request(scope)
-    if not is_page(scope["path"]) or "authorization" in request.headers:
+def find_bearer(scope: Scope, *, everywhere: bool = False) -> str | None:
+    """Return what a browser's cookie says as the header `Authorization`; None if there is that header, or no page, but
+    `everywhere`.
+    """
+    request = HTTPConnection(scope)
+    if not (everywhere or is_page(scope["path"])) or "authorization" in request.headers:
         return None
     token = request.cookies.get(COOKIE)
     return f"Bearer {token}" if token else None
@@ -89,7 +91,7 @@ def log_in(asked: Asked) -> View | Response:
     if found is None:
         return _ask_again(asked, address, "This token is not valid.")
     response = RedirectResponse(address, HTTPStatus.SEE_OTHER)
-    _keep(response, asked, (COOKIE, token, _KEPT_SECONDS), *_PATHS, samesite="strict")
+    _keep(response, asked, (COOKIE, token, _KEPT_SECONDS), *_find_paths(asked), samesite="strict")
     return response
 
 
@@ -125,7 +127,7 @@ def end_log_in(asked: Asked) -> View | Response | str:
     name = f"session-{secrets.token_hex(8)}"
     token = create_token(asked.door.database, name, principal.may, until, groups, **told).bearer or ""
     response = RedirectResponse(address, HTTPStatus.SEE_OTHER)
-    _keep(response, asked, (COOKIE, token, int(SESSION.total_seconds())), *_PATHS)
+    _keep(response, asked, (COOKIE, token, int(SESSION.total_seconds())), *_find_paths(asked))
     response.delete_cookie(_LOG_IN_COOKIE, path=LOGIN, httponly=True)
     return response
 
@@ -155,6 +157,12 @@ def _keep(response: Response, asked: Asked, cookie: _Cookie, *paths: str, samesi
         response.set_cookie(*cookie, path=path, secure=is_secure, httponly=True, samesite=samesite)
 
 
+def _find_paths(asked: Asked) -> tuple[str, ...]:
+    """Return to what a browser sends its cookie: also to Dagster's pages, where they are served."""
+    keeper = asked.state.get("keeper")
+    return (*_PATHS, "/") if keeper is not None and keeper.address.with_dagster else _PATHS
+
+
 def log_out(asked: Asked) -> Response:
     """Forget the cookie, and end the session."""
     database, now = asked.door.database, asked.now
@@ -163,6 +171,6 @@ def log_out(asked: Asked) -> Response:
     if found is not None and found.session_of:
         revoke_token(database, found.name, author=found.session_of, now=now, dry_run=False)
     response = RedirectResponse(LOGIN, HTTPStatus.SEE_OTHER)
-    for path in _PATHS:
+    for path in _find_paths(asked):
         response.delete_cookie(COOKIE, path=path, httponly=True, samesite="strict")
     return response

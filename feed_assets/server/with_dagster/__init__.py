@@ -1,0 +1,1 @@
+"""Dagster's webserver behind the guard of a server."""
