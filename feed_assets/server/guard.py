@@ -143,6 +143,8 @@ class Guard:
             next_step = "Send a valid token: Authorization: Bearer TOKEN."
             return problem(HTTPStatus.UNAUTHORIZED, "It is not known who asks.", next_step, headers=_CHALLENGE)
         rights = self._find_rights(scope)
+        if not rights and self._is_of_dagster(scope):
+            return problem(HTTPStatus.METHOD_NOT_ALLOWED, f"{scope['path']} is not asked by {scope['method']}.")
         if not rights:
             return refuse_unknown(scope)
         more = [each for each in rights if each is not Does.READS]

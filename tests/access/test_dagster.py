@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -41,7 +40,9 @@ defs = build_definitions(folder=Path(__file__).parent)
 """
 UNREAD = "This is an entity of ann and the group etl that you may not read; ann and the group etl and superusers may."
 PARTITION = "2026-01-01-00:00"
-LAUNCH = "mutation ($p: ExecutionParams!) {launchRun(executionParams: $p) {__typename ... on LaunchRunSuccess {run {runId}}}}"
+LAUNCH = """mutation ($p: ExecutionParams!) {
+  launchRun(executionParams: $p) {__typename ... on LaunchRunSuccess {run {runId}}}
+}"""
 NODE = "query ($k: AssetKeyInput!) {assetNodeOrError(assetKey: $k) {__typename ... on AssetNode {owners {__typename}}}}"
 
 
@@ -128,3 +129,186 @@ def test_an_owner_launches_hers_and_the_run_names_who_asked(dagster: Dagster) ->
     assert run.tags["feed_assets/user"] == "ann"
     assert dagster.audit("launchRun")[0][:2] == ("ann", "process 'counts'")
     assert dagster.instance.get_run_by_id(dagster.launch("gus", "totals")) is not None
+
+
+def test_a_forged_mutation_for_what_is_of_others_is_refused_and_told(dagster: Dagster) -> None:
+    before = len(dagster.instance.get_runs())
+    assert dagster.launch("bob", "totals") == "UnauthorizedError"
+    assert dagster.launch("adm", "totals") == "UnauthorizedError"
+    assert dagster.launch("ann", "totals", "nobodys") == "UnauthorizedError"
+    assert len(dagster.instance.get_runs()) == before
+    author, target, details = dagster.audit("launchRun")[-1]
+    refused = [each for each in dagster.audit("launchRun") if "refused" in each[2]]
+    assert ("bob", "process 'counts'") in [each[:2] for each in refused]
+    assert details["answers"] == ["LaunchRunSuccess"]
+    assert dagster.launch("super", "totals").count("-") == 4
+
+
+def test_what_wipes_terminates_and_reports_is_for_owners(dagster: Dagster) -> None:
+    run_id = dagster.launch("ann", "totals")
+    stop = "mutation ($r: String!) {terminateRun(runId: $r) {__typename ... on TerminateRunFailure {message}}}"
+    refused = dagster.ask("bob", stop, r=run_id).json()["data"]["terminateRun"]
+    assert refused["message"] == "You do not have permission to terminate this run"
+    assert dagster.ask("gus", stop, r=run_id).json()["data"]["terminateRun"]["__typename"] == "TerminateRunSuccess"
+    run = dagster.instance.get_run_by_id(run_id)
+    assert run is not None
+    assert run.status is dg.DagsterRunStatus.CANCELED
+    assert [(each[0], "refused" in each[2]) for each in dagster.audit("terminateRun")] == [
+        ("gus", False),
+        ("bob", True),
+    ]
+    wipe = "mutation ($a: [PartitionsByAssetSelector!]!) {wipeAssets(assetPartitionRanges: $a) {__typename}}"
+    of = [{"assetKey": {"path": ["here", "totals"]}}]
+    told = {
+        who: dagster.ask(who, wipe, a=of).json()["data"]["wipeAssets"]["__typename"] for who in ("bob", "adm", "ann")
+    }
+    assert told == {"bob": "UnauthorizedError", "adm": "UnauthorizedError", "ann": "AssetWipeSuccess"}
+    for path in ("report_asset_materialization", "report_asset_observation", "report_asset_check"):
+        given = {"json": {"partition": PARTITION, "check_name": "x", "passed": True}}
+        statuses = [
+            dagster.client.post(f"/{path}/here/totals", headers=dagster.headers(who), **given).status_code
+            for who in ("nobody", "bob", "adm")
+        ]
+        assert statuses == [401, 401, 401], path
+        assert [each[0] for each in dagster.audit(path)] == ["adm", "bob"]
+    told = dagster.client.post(
+        "/report_asset_materialization/here/totals", headers=dagster.headers("ann"), json={"partition": PARTITION}
+    )
+    assert told.status_code == 200, told.text
+    assert dagster.audit("report_asset_materialization")[0][:2] == ("ann", "process 'counts'")
+
+
+def test_backfills_are_for_owners_and_have_the_tag(dagster: Dagster) -> None:
+    start = "mutation ($p: LaunchBackfillParams!) {launchPartitionBackfill(backfillParams: $p) {__typename ... on LaunchBackfillSuccess {backfillId}}}"
+    tags = [{"key": "feed_assets/user", "value": "bob"}]
+    params = {"partitionNames": [PARTITION], "assetSelection": [{"path": ["here", "totals"]}], "tags": tags}
+    assert (
+        dagster.ask("bob", start, p=params).json()["data"]["launchPartitionBackfill"]["__typename"]
+        == "UnauthorizedError"
+    )
+    found = dagster.ask("ann", start, p=params).json()["data"]["launchPartitionBackfill"]
+    backfill = dagster.instance.get_backfill(found["backfillId"])
+    assert backfill is not None
+    assert backfill.tags["feed_assets/user"] == "ann"
+    cancel = "mutation ($b: String!) {cancelPartitionBackfill(backfillId: $b) {__typename}}"
+    told = [
+        dagster.ask(who, cancel, b=found["backfillId"]).json()["data"]["cancelPartitionBackfill"]["__typename"]
+        for who in ("bob", "gus")
+    ]
+    assert told == ["UnauthorizedError", "CancelBackfillSuccess"]
+    assert [each[:2] for each in dagster.audit("cancelPartitionBackfill")] == [
+        ("gus", "process 'counts'"),
+        ("bob", "process 'counts'"),
+    ]
+
+
+def test_what_has_no_owner_is_for_admins(dagster: Dagster) -> None:
+    start = "mutation ($s: SensorSelector!) {startSensor(sensorSelector: $s) {__typename ... on Sensor {sensorState {id selectorId}}}}"
+    stop = "mutation ($i: String!) {stopSensor(id: $i) {__typename}}"
+    selector = {
+        "repositoryName": "__repository__",
+        "repositoryLocationName": dagster.location,
+        "sensorName": "arrival_here",
+    }
+    told = {who: dagster.ask(who, start, s=selector).json()["data"]["startSensor"] for who in ("ann", "gus", "adm")}
+    assert [each["__typename"] for each in told.values()] == ["UnauthorizedError", "UnauthorizedError", "Sensor"]
+    state = told["adm"]["sensorState"]["id"]
+    assert [dagster.ask(who, stop, i=state).json()["data"]["stopSensor"]["__typename"] for who in ("ann", "adm")] == [
+        "UnauthorizedError",
+        "StopSensorMutationResult",
+    ]
+    limit = 'mutation {setConcurrencyLimit(concurrencyKey: "x", limit: 1)}'
+    assert dagster.ask("ann", limit).json()["data"] is None
+    assert dagster.ask("adm", limit).json()["data"] == {"setConcurrencyLimit": True}
+    assert [each[0] for each in dagster.audit("setConcurrencyLimit")] == ["adm", "ann"]
+    reload = "mutation {reloadWorkspace {__typename}}"
+    assert dagster.ask("ann", reload).json()["data"]["reloadWorkspace"]["__typename"] == "UnauthorizedError"
+
+
+def test_who_may_not_act_sees_a_grey_button(dagster: Dagster) -> None:
+    asked = "query ($k: AssetKeyInput!) {assetNodeOrError(assetKey: $k) {... on AssetNode {hasMaterializePermission owners {... on TeamAssetOwner {team}}}}}"
+    told = {
+        who: dagster.ask(who, asked, k={"path": ["here", "totals"]}).json()["data"]["assetNodeOrError"]
+        for who in ("ann", "bob")
+    }
+    assert [each["hasMaterializePermission"] for each in told.values()] == [True, False]
+    assert [each["team"] for each in told["bob"]["owners"]] == ["ann", "etl"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/assets", "/graphql", "/server_info", "/runs/x", "/logs/x/y/z.out", "/download_debug/x", "/notebook"]
+)
+def test_without_a_user_nothing_is_told(dagster: Dagster, path: str) -> None:
+    for method in ("GET", "POST", "HEAD", "PUT"):
+        answer = dagster.client.request(method, path)
+        assert answer.status_code == 401, method
+    assert dagster.client.get(path, headers={"Accept": "text/html"}).headers["location"] == "/ui/login"
+
+
+def test_a_websocket_is_let_in_as_a_request_is(dagster: Dagster) -> None:
+    for headers in ({}, {**dagster.headers("ann"), "Origin": "http://a.example"}, {"Authorization": "Bearer x"}):
+        with (
+            pytest.raises(WebSocketDisconnect),
+            dagster.client.websocket_connect("/graphql", ["graphql-ws"], headers=headers),
+        ):
+            pass
+    with pytest.raises(WebSocketDisconnect), dagster.client.websocket_connect("/ui", headers=dagster.headers("ann")):
+        pass
+    before = len(dagster.instance.get_runs())
+    forged = """mutation {
+      capturedLogs(logKey: ["x"]) {stdout}
+      wipeAssets(assetPartitionRanges: [{assetKey: {path: ["here", "totals"]}}]) {__typename}
+    }"""  # what Dagster runs for each event of a subscription by the same name
+    with dagster.client.websocket_connect("/graphql", ["graphql-ws"], headers=dagster.headers("bob")) as socket:
+        socket.send_json({"type": "connection_init"})
+        assert socket.receive_json()["type"] == "connection_ack"
+        socket.send_json({"type": "start", "id": "1", "payload": {"query": forged}})
+        assert socket.receive_json()["payload"]["data"] == {"wipeAssets": {"__typename": "UnauthorizedError"}}
+    assert len(dagster.instance.get_runs()) == before
+
+
+def test_links_of_other_sites_act_in_nobodys_name(dagster: Dagster) -> None:
+    query = {"query": "mutation {reloadWorkspace {__typename}}"}
+    assert dagster.client.get("/graphql", params=query, headers=dagster.headers("adm")).status_code == 405
+    html = {**dagster.headers("adm"), "Accept": "text/html"}
+    assert "graphiql" in dagster.client.get("/graphql", params=query, headers=html).text
+    for more in ({"Origin": "http://a.example"}, {"Sec-Fetch-Site": "cross-site"}):
+        answer = dagster.client.post("/graphql", json=query, headers={**dagster.headers("adm"), **more})
+        assert answer.status_code == 403
+    assert not dagster.audit("reloadWorkspace") or all(each[0] == "ann" for each in dagster.audit("reloadWorkspace"))
+
+
+def test_what_is_hidden_is_refused_by_its_name_and_left_out_of_lists(dagster: Dagster) -> None:
+    hidden = {"path": ["here", "zqtotals"]}
+    assert dagster.ask("ann", NODE, k=hidden).json()["data"]["assetNodeOrError"]["__typename"] == "AssetNode"
+    answer = dagster.ask("bob", NODE, k=hidden)
+    assert answer.status_code == 403
+    assert answer.json()["errors"][0]["message"].startswith(
+        "This is an entity of ann and the group etl that you may not read"
+    )
+    run_id = dagster.launch("ann", "zqtotals")
+    assert dagster.launch("bob", "zqtotals").startswith("This is an entity of ann")
+    lists = """{
+      assetNodes {assetKey {path} dependencyKeys {path} dependedByKeys {path} description}
+      assetsOrError {... on AssetConnection {nodes {key {path}}}}
+      runsOrError {... on Runs {results {runId tags {key value}}}}
+      repositoriesOrError {... on RepositoryConnection {nodes {assetNodes {assetKey {path}} assetGroups {assetKeys {path}}
+        jobs {name} usedSolids {definition {name}}}}}
+    }"""
+    theirs, own = (dagster.ask(who, lists) for who in ("bob", "ann"))
+    assert theirs.status_code == own.status_code == 200, theirs.text
+    assert "zq" in own.text
+    assert "zq" not in theirs.text
+    shown = [each["assetKey"]["path"][-1] for each in theirs.json()["data"]["assetNodes"]]
+    assert sorted(shown) == ["clicks", "nobodys", "totals"]
+    assert run_id in own.text
+    assert run_id not in theirs.text
+    for asked in (
+        '{runOrError(runId: "%s") {__typename}}',
+        '{logsForRun(runId: "%s") {__typename}}',
+        '{capturedLogs(logKey: ["%s", "compute_logs", "x"]) {stdout}}',
+    ):
+        assert dagster.ask("bob", asked % run_id).status_code == 403
+    for path in (f"/download_debug/{run_id}", f"/logs/{run_id}/compute_logs/x.out"):
+        assert dagster.client.get(path, headers=dagster.headers("bob")).status_code == 403
+    assert dagster.client.get("/notebook?repoLocName=x&path=x.ipynb", headers=dagster.headers("ann")).status_code == 403

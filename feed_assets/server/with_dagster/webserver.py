@@ -4,6 +4,7 @@ A context answers who may act; fields of the schema leave out, and refuse, what 
 """
 
 import os
+import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -22,7 +23,15 @@ from dagster._core.workspace.permissions import EDITOR_PERMISSIONS, LOCATION_SCO
 from dagster_shared.cli import WorkspaceOpts
 from dagster_webserver.webserver import DagsterWebserver
 from graphene import Schema
-from graphql import GraphQLError, GraphQLObjectType, GraphQLSchema, get_named_type, is_abstract_type
+from graphql import (
+    GraphQLError,
+    GraphQLObjectType,
+    GraphQLSchema,
+    get_named_type,
+    get_nullable_type,
+    is_abstract_type,
+    is_list_type,
+)
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp
@@ -115,6 +124,14 @@ class GuardedContext(WorkspaceRequestContext):
             return None
         entities = self.entities.get(key) or tuple((each.value, key.path[-1]) for each in (Kind.FEED, Kind.PROCESS))
         return next((each for each in entities if not rights.reads(*each)), None)
+
+    def find_hidden_steps(self) -> list[str]:
+        """Return the names that steps of hidden assets have in jobs, the longest first."""
+        nodes = [each for each in self.asset_graph.asset_nodes if self.find_hidden(each.key) is not None]
+        found = {
+            step for each in nodes for step in each.resolve_to_singular_repo_scoped_node().asset_node_snap.op_names
+        }
+        return sorted(found, key=len, reverse=True)
 
     def hides_run(self, run: dg.DagsterRun) -> bool:
         """Return whether a run tells of what is hidden; one of no assets may tell of all."""
@@ -210,6 +227,14 @@ class GuardedWebserver(DagsterWebserver[GuardedProcess, GuardedContext]):
         if resolver_errors and not rest and not captured_errors:
             return 403
         return super()._determine_status_code(rest, captured_errors)
+
+    async def gen_graphql_response(self, request_context: GuardedContext, **asked: Any) -> Response:
+        """Return an answer without the names of steps that make what is hidden."""
+        answer: Response = await super().gen_graphql_response(request_context, **asked)
+        if not request_context.hides or not (steps := request_context.find_hidden_steps()):
+            return answer
+        content = re.sub(rf"\b({'|'.join(map(re.escape, steps))})\b", "hidden", bytes(answer.body).decode())
+        return Response(content, answer.status_code, media_type="application/json")
 
     def note(self, context: GuardedContext, action: str, targets: Sequence[str], details: Mapping[str, object]) -> None:
         """Write into the audit what somebody has done, or was refused."""
@@ -314,7 +339,7 @@ def _limit(schema: GraphQLSchema, note: Callable[..., None]) -> None:
             found = get_named_type(field.type)
             of = schema.get_possible_types(found) if is_abstract_type(found) else (found,)
             if field.resolve is not None and about & {kind.name for kind in of} and not each.name.startswith("__"):
-                field.resolve = _showing(field.resolve)
+                field.resolve = _showing(field.resolve, is_list=is_list_type(get_nullable_type(field.type)))
 
 
 def _required(resolve: Resolve | None) -> Resolve:
@@ -332,27 +357,28 @@ def _asking(resolve: Resolve) -> Resolve:
     return ask
 
 
-def _showing(resolve: Resolve) -> Resolve:
+def _showing(resolve: Resolve, *, is_list: bool) -> Resolve:
     """Return what leaves hidden objects out of lists, and refuses one alone."""
+
+    def pick(value: Any, context: GuardedContext) -> Any:
+        if value is None:
+            return None
+        if is_list:
+            return [each for each in value if not context.hides_value(each)]
+        if context.hides_value(value):
+            raise AccessRefusedError(reason="This is an entity that you may not read", next_step="Ask its owner.")
+        return value
+
+    async def pick_later(value: Awaitable[Any], context: GuardedContext) -> Any:
+        return pick(await value, context)
 
     def show(source: object, info: Any, **given: Any) -> Any:
         value = resolve(source, info, **given)
         if not info.context.hides:
             return value
-        return _later(value, info.context) if isawaitable(value) else _pick(value, info.context)
-
-    async def _later(value: Awaitable[Any], context: GuardedContext) -> Any:
-        return _pick(await value, context)
+        return (pick_later if isawaitable(value) else pick)(value, info.context)
 
     return show
-
-
-def _pick(value: Any, context: GuardedContext) -> Any:
-    if isinstance(value, list | tuple):
-        return [each for each in value if not context.hides_value(each)]
-    if value is not None and context.hides_value(value):
-        raise AccessRefusedError(reason="This is an entity that you may not read", next_step="Ask its owner.")
-    return value
 
 
 def _acting(name: str, resolve: Resolve, note: Callable[..., None]) -> Resolve:
@@ -381,7 +407,9 @@ def _acting(name: str, resolve: Resolve, note: Callable[..., None]) -> Resolve:
             made = [str(run.runId) for each in answers if (run := getattr(each, "run", None)) is not None]
             details |= {"answers": sorted(kinds)} if kinds else {}
             details |= {"runs": made} if made else {}
-            details |= {"refused": REFUSED} if "UnauthorizedError" in kinds else {}
+            told = [str(text) for each in answers if (text := getattr(each, "message", None))]
+            is_refused = "UnauthorizedError" in kinds or any("not have permission" in each for each in told)
+            details |= {"refused": REFUSED} if is_refused else {}
             return answer
         finally:
             note(context, name, _targets_of(context, keys), details)
