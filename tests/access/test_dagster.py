@@ -39,6 +39,7 @@ from feed_assets import build_definitions
 defs = build_definitions(folder=Path(__file__).parent)
 """
 UNREAD = "This is an entity of ann and the group etl that you may not read; ann and the group etl and superusers may."
+SOCKET = "ws://127.0.0.1:3030/graphql"
 PARTITION = "2026-01-01-00:00"
 LAUNCH = """mutation ($p: ExecutionParams!) {
   launchRun(executionParams: $p) {__typename ... on LaunchRunSuccess {run {runId}}}
@@ -178,8 +179,9 @@ def test_what_wipes_terminates_and_reports_is_for_owners(dagster: Dagster) -> No
     assert dagster.audit("report_asset_materialization")[0][:2] == ("ann", "process 'counts'")
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_backfills_are_for_owners_and_have_the_tag(dagster: Dagster) -> None:
-    start = "mutation ($p: LaunchBackfillParams!) {launchPartitionBackfill(backfillParams: $p) {__typename ... on LaunchBackfillSuccess {backfillId}}}"
+    start = "mutation ($p: LaunchBackfillParams!) {launchPartitionBackfill(backfillParams: $p) {__typename ... on LaunchBackfillSuccess {backfillId} ... on PythonError {message stack}}}"
     tags = [{"key": "feed_assets/user", "value": "bob"}]
     params = {"partitionNames": [PARTITION], "assetSelection": [{"path": ["here", "totals"]}], "tags": tags}
     assert (
@@ -187,6 +189,7 @@ def test_backfills_are_for_owners_and_have_the_tag(dagster: Dagster) -> None:
         == "UnauthorizedError"
     )
     found = dagster.ask("ann", start, p=params).json()["data"]["launchPartitionBackfill"]
+    assert "backfillId" in found, found
     backfill = dagster.instance.get_backfill(found["backfillId"])
     assert backfill is not None
     assert backfill.tags["feed_assets/user"] == "ann"
@@ -249,22 +252,32 @@ def test_a_websocket_is_let_in_as_a_request_is(dagster: Dagster) -> None:
     for headers in ({}, {**dagster.headers("ann"), "Origin": "http://a.example"}, {"Authorization": "Bearer x"}):
         with (
             pytest.raises(WebSocketDisconnect),
-            dagster.client.websocket_connect("/graphql", ["graphql-ws"], headers=headers),
+            dagster.client.websocket_connect(SOCKET, ["graphql-ws"], headers=headers),
         ):
             pass
-    with pytest.raises(WebSocketDisconnect), dagster.client.websocket_connect("/ui", headers=dagster.headers("ann")):
+    with (
+        pytest.raises(WebSocketDisconnect),
+        dagster.client.websocket_connect("ws://127.0.0.1:3030/ui", headers=dagster.headers("ann")),
+    ):
         pass
-    before = len(dagster.instance.get_runs())
-    forged = """mutation {
-      capturedLogs(logKey: ["x"]) {stdout}
-      wipeAssets(assetPartitionRanges: [{assetKey: {path: ["here", "totals"]}}]) {__typename}
-    }"""  # what Dagster runs for each event of a subscription by the same name
-    with dagster.client.websocket_connect("/graphql", ["graphql-ws"], headers=dagster.headers("bob")) as socket:
-        socket.send_json({"type": "connection_init"})
-        assert socket.receive_json()["type"] == "connection_ack"
-        socket.send_json({"type": "start", "id": "1", "payload": {"query": forged}})
-        assert socket.receive_json()["payload"]["data"] == {"wipeAssets": {"__typename": "UnauthorizedError"}}
-    assert len(dagster.instance.get_runs()) == before
+    run_id = dagster.launch("ann", "zqtotals")
+    forged = (
+        'query {capturedLogs(logKey: ["x"]) {stdout} assetNodes {assetKey {path}}}'  # Dagster runs it for each event
+    )
+    follow = f'subscription {{pipelineRunLogs(runId: "{run_id}") {{__typename}}}}'
+    told = {}
+    for who in ("bob", "ann"):
+        with dagster.client.websocket_connect(SOCKET, ["graphql-ws"], headers=dagster.headers(who)) as socket:
+            socket.send_json({"type": "connection_init"})
+            assert socket.receive_json()["type"] == "connection_ack"
+            for number, query in enumerate((forged, "mutation {reloadWorkspace {__typename}}", follow)):
+                socket.send_json({"type": "start", "id": str(number), "payload": {"query": query}})
+                payload = socket.receive_json()["payload"]
+                told[who, number] = payload["message"] if "message" in payload else payload["data"]
+    only = "A websocket is for subscriptions."
+    assert [told["bob", 0], told["ann", 0], told["ann", 1]] == [only] * 3
+    assert told["bob", 2].startswith("This is a")
+    assert told["ann", 2] == {"pipelineRunLogs": {"__typename": "PipelineRunLogsSubscriptionSuccess"}}
 
 
 def test_links_of_other_sites_act_in_nobodys_name(dagster: Dagster) -> None:
@@ -300,7 +313,7 @@ def test_what_is_hidden_is_refused_by_its_name_and_left_out_of_lists(dagster: Da
     assert "zq" in own.text
     assert "zq" not in theirs.text
     shown = [each["assetKey"]["path"][-1] for each in theirs.json()["data"]["assetNodes"]]
-    assert sorted(shown) == ["clicks", "nobodys", "totals"]
+    assert sorted(shown) == ["clicks", "definitions", "nobodys", "totals"]
     assert run_id in own.text
     assert run_id not in theirs.text
     for asked in (
