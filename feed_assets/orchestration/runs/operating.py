@@ -52,7 +52,9 @@ def operate(runtime: Runtime, context: dg.OpExecutionContext, wanted: Operation)
     database, timeline, now = runtime.database(context.instance), runtime.timeline(), runtime.clock.now()
     with database.read() as connection:
         timeline.refresh(connection, now)
-    operations, author = build_context(runtime, timeline, database, now), context.run.tags.get("user", "dagster")
+    tags = context.run.tags
+    author = tags.get(names.TAG_USER) or tags.get("user", "dagster")
+    operations = build_context(runtime, timeline, database, now)
     given = {name for name, field in Operation.model_fields.items() if getattr(wanted, name) != field.default}
     strange = sorted(given - {"action", "name", "dry_run"} - _TAKES.get(wanted.action, _RANGE))
     if strange:

@@ -62,7 +62,7 @@ _RUNS = frozenset({"parentRunId", "rootRunId", "runId", "runIds"})
 _SAID = _RUNS | {
     "backfillId", "concurrencyKey", "defsStateKey", "id", "jobName", "limit", "locationName", "partitionKey",
     "partitionKeys", "partitionNames", "partitionsDefName", "paused", "pipelineName", "repositoryLocationName",
-    "scheduleName", "sensorName", "terminatePolicy",
+    "scheduleName", "sensorName",
 }  # fmt: skip
 """What of the arguments of a mutation the audit tells: no configuration of a run, which may have secrets."""
 _MOST = 20
@@ -97,8 +97,10 @@ class GuardedContext(WorkspaceRequestContext):
         return self.asker.acts and self.asker.rights is not None
 
     def has_permission_for_selector(self, permission: str, selector: Any) -> bool:
-        """Return what Dagster finds; what has no owner, as our jobs, is for admins."""
-        is_job = isinstance(selector, JobSelector) and not is_implicit_asset_job_name(selector.job_name)
+        """Return what Dagster finds; jobs that have no owner are for admins, but for the one that acts on entities."""
+        of_all = (names.OPERATE_JOB,)
+        is_job = isinstance(selector, JobSelector) and selector.job_name not in of_all
+        is_job = is_job and not is_implicit_asset_job_name(selector.job_name)
         if is_job and self.asker.is_admin and self.asker.acts and self.has_code_location(selector.location_name):
             return not self.get_owners_for_selector(selector) or self.asker.may(permission)
         return super().has_permission_for_selector(permission, selector)
