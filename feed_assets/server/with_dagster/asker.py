@@ -67,9 +67,9 @@ class Asker:
             return self.is_admin
         return self.acts and (self.rights is None or self.rights.is_superuser)
 
-    def may_as(self, owner: str, permission: str) -> bool:
-        """Return whether somebody has a permission as an owner in the form of Dagster."""
-        return self.acts and permission in OF_OWNERS and owner in self._teams
+    def is_owner(self, owner: str) -> bool:
+        """Return whether somebody is an owner in the form of Dagster."""
+        return owner in self._teams
 
     @cached_property
     def _teams(self) -> frozenset[str]:

@@ -5,6 +5,7 @@ A context answers who may act; fields of the schema leave out, and refuse, what 
 
 import os
 import re
+from asyncio import Task
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -25,6 +26,7 @@ from dagster_webserver.webserver import DagsterWebserver
 from graphene import Schema
 from graphql import (
     GraphQLError,
+    GraphQLFormattedError,
     GraphQLObjectType,
     GraphQLSchema,
     OperationDefinitionNode,
@@ -50,7 +52,7 @@ from feed_assets.issues import EntityKey
 from feed_assets.log.audit import Audit
 from feed_assets.log.definitions.records import AuditEntry
 from feed_assets.orchestration import names
-from feed_assets.server.with_dagster.asker import REFUSED, Asker
+from feed_assets.server.with_dagster.asker import OF_OWNERS, REFUSED, Asker
 from feed_assets.setting_sections import Authorization
 from feed_assets.settings import Settings
 from feed_assets.sql.database import Database
@@ -77,21 +79,27 @@ class GuardedContext(WorkspaceRequestContext):
 
     @property
     def permissions(self) -> Mapping[str, PermissionResult]:
-        return {
-            str(each): PermissionResult(is_there and may, None if is_there and may else REFUSED)
-            for each, is_there in EDITOR_PERMISSIONS.items()
-            for may in [self.asker.may(str(each))]
-        }
+        return self._everywhere
 
     def permissions_for_location(self, *, location_name: str) -> Mapping[str, PermissionResult]:  # noqa: ARG002
-        return {name: each for name, each in self.permissions.items() if name in LOCATION_SCOPED_PERMISSIONS}
+        return self._in_locations
 
     def permissions_for_owner(self, *, owner: str) -> Mapping[str, PermissionResult]:
-        may = self.viewer_has_any_owner_definition_permissions()
-        return {
-            str(each): PermissionResult(may and self.asker.may_as(owner, str(each)), REFUSED)
-            for each in EDITOR_PERMISSIONS
-        }
+        is_theirs = self.viewer_has_any_owner_definition_permissions() and self.asker.is_owner(owner)
+        return self._as_owner if is_theirs else {}
+
+    # Thousands of assets ask for these.
+    @cached_property
+    def _everywhere(self) -> Mapping[str, PermissionResult]:
+        return _permit(lambda each: EDITOR_PERMISSIONS[each] and self.asker.may(each))
+
+    @cached_property
+    def _in_locations(self) -> Mapping[str, PermissionResult]:
+        return {name: each for name, each in self._everywhere.items() if name in LOCATION_SCOPED_PERMISSIONS}
+
+    @cached_property
+    def _as_owner(self) -> Mapping[str, PermissionResult]:
+        return _permit(lambda each: self.asker.acts and each in OF_OWNERS)
 
     def viewer_has_any_owner_definition_permissions(self) -> bool:
         return self.asker.acts and self.asker.rights is not None
@@ -117,23 +125,27 @@ class GuardedContext(WorkspaceRequestContext):
         return self.asker.rights is not None and bool(self.asker.rights.hidden)
 
     @cached_property
-    def entities(self) -> Mapping[dg.AssetKey, tuple[EntityKey, ...]]:
-        """Of each asset the entities that it tells of: the process that makes it first."""
+    def entities(self) -> Mapping[tuple[str, ...], tuple[EntityKey, ...]]:
+        """Of each asset, by its path, the entities that it tells of: the process that makes it first."""
         process = self._process_context
         assert isinstance(process, GuardedProcess)
         return process.find_entities(self)
 
-    def find_hidden(self, key: dg.AssetKey) -> EntityKey | None:
+    @cached_property
+    def _hidden(self) -> dict[tuple[str, ...], EntityKey | None]:
+        return {}
+
+    def find_hidden(self, path: Sequence[str]) -> EntityKey | None:
         """Return an entity that an asset tells of, and who asks may not read. One that is gone counts by its name."""
-        rights = self.asker.rights
-        if rights is None:
-            return None
-        entities = self.entities.get(key) or tuple((each.value, key.path[-1]) for each in (Kind.FEED, Kind.PROCESS))
-        return next((each for each in entities if not rights.reads(*each)), None)
+        key, rights = tuple(path), self.asker.rights
+        if rights is not None and key not in self._hidden:
+            entities = self.entities.get(key) or tuple((each.value, key[-1]) for each in (Kind.FEED, Kind.PROCESS))
+            self._hidden[key] = next((each for each in entities if not rights.reads(*each)), None)
+        return self._hidden.get(key)
 
     def find_hidden_steps(self) -> list[str]:
         """Return the names that steps of hidden assets have in jobs, the longest first."""
-        nodes = [each for each in self.asset_graph.asset_nodes if self.find_hidden(each.key) is not None]
+        nodes = [each for each in self.asset_graph.asset_nodes if self.find_hidden(each.key.path) is not None]
         found = {
             step for each in nodes for step in each.resolve_to_singular_repo_scoped_node().asset_node_snap.op_names
         }
@@ -142,7 +154,7 @@ class GuardedContext(WorkspaceRequestContext):
     def hides_run(self, run: dg.DagsterRun) -> bool:
         """Return whether a run tells of what is hidden; one of no assets may tell of all."""
         keys = {*(run.asset_selection or ()), *(each.asset_key for each in run.asset_check_selection or ())}
-        return any(map(self.find_hidden, keys)) if keys else not self.asker.is_admin
+        return any(self.find_hidden(each.path) for each in keys) if keys else not self.asker.is_admin
 
     def hides_value(self, value: object) -> bool:
         """Return whether an object of the schema is about something hidden."""
@@ -150,7 +162,7 @@ class GuardedContext(WorkspaceRequestContext):
             return self.hides_run(run)
         about = next((found for each in _KEYS if (found := getattr(value, each, None)) is not None), value)
         path = getattr(about, "path", None)
-        return isinstance(path, Sequence) and self.find_hidden(dg.AssetKey([*path])) is not None
+        return isinstance(path, Sequence) and self.find_hidden(path) is not None
 
     def require_reads(self, keys: Sequence[dg.AssetKey], runs: Sequence[str], logs: Sequence[str] = ()) -> None:
         """Require that who asks may read assets, runs, and logs by the first part of their keys.
@@ -163,7 +175,7 @@ class GuardedContext(WorkspaceRequestContext):
         found = [run for each in {*runs, *logs} if (run := self.instance.get_run_by_id(each)) is not None]
         if logs and not found and not self.asker.is_admin:
             raise AccessRefusedError(reason="These logs are of no asset", next_step="Ask an admin.")
-        hidden = next(filter(None, map(self.find_hidden, keys)), None)
+        hidden = next(filter(None, (self.find_hidden(each.path) for each in keys)), None)
         rights = self.asker.rights
         if hidden is not None and rights is not None:
             acl = rights.find_acl(hidden) or NOBODYS
@@ -174,11 +186,16 @@ class GuardedContext(WorkspaceRequestContext):
             raise AccessRefusedError(reason=reason, next_step="Ask its owner.")
 
 
+def _permit(may: Callable[[Any], bool]) -> Mapping[str, PermissionResult]:
+    """Return permissions by their names, as Dagster has them."""
+    return {each: PermissionResult(may(each), None if may(each) else REFUSED) for each in EDITOR_PERMISSIONS}
+
+
 class GuardedProcess(WorkspaceProcessContext):
     """What Dagster's webserver knows; the contexts of its requests know who asks."""
 
     is_limited = True
-    _entities: tuple[object, Mapping[dg.AssetKey, tuple[EntityKey, ...]]] = (None, {})
+    _entities: tuple[object, Mapping[tuple[str, ...], tuple[EntityKey, ...]]] = (None, {})
 
     def create_request_context(self, source: object | None = None) -> GuardedContext:
         context = GuardedContext(
@@ -193,11 +210,14 @@ class GuardedProcess(WorkspaceProcessContext):
         context.asker = Asker.of(scope, is_limited=self.is_limited)
         return context
 
-    def find_entities(self, context: GuardedContext) -> Mapping[dg.AssetKey, tuple[EntityKey, ...]]:
+    def find_entities(self, context: GuardedContext) -> Mapping[tuple[str, ...], tuple[EntityKey, ...]]:
         """Return the entities of assets, found once for each state of the locations."""
         graph, kept = context.asset_graph, self._entities
         if kept[0] is not graph:
-            kept = self._entities = graph, {each.key: _entities_of(each.metadata) for each in graph.asset_nodes}
+            kept = self._entities = (
+                graph,
+                {tuple(each.key.path): _entities_of(each.metadata) for each in graph.asset_nodes},
+            )
         return kept[1]
 
 
@@ -234,17 +254,31 @@ class GuardedWebserver(DagsterWebserver[GuardedProcess, GuardedContext]):
             return 403
         return super()._determine_status_code(rest, captured_errors)
 
-    async def gen_graphql_response(self, request_context: GuardedContext, **asked: Any) -> Response:
+    async def gen_graphql_response(
+        self,
+        request_context: GuardedContext,
+        query: str,
+        variables: dict[str, Any] | None,
+        operation_name: str | None,
+    ) -> JSONResponse:
         """Return an answer without the names of steps that make what is hidden."""
-        answer: Response = await super().gen_graphql_response(request_context, **asked)
+        answer: JSONResponse = await super().gen_graphql_response(request_context, query, variables, operation_name)
         if not request_context.hides or not (steps := request_context.find_hidden_steps()):
             return answer
-        content = re.sub(rf"\b({'|'.join(map(re.escape, steps))})\b", "hidden", bytes(answer.body).decode())
-        return Response(content, answer.status_code, media_type="application/json")
+        answer.body = re.sub(
+            rf"\b({'|'.join(map(re.escape, steps))})\b", "hidden", bytes(answer.body).decode()
+        ).encode()
+        answer.headers["content-length"] = str(len(answer.body))
+        return answer
 
     async def execute_graphql_subscription(
-        self, websocket: WebSocket, operation_id: str, query: str, **asked: Any
-    ) -> Any:
+        self,
+        websocket: WebSocket,
+        operation_id: str,
+        query: str,
+        variables: dict[str, Any] | None,
+        operation_name: str | None,
+    ) -> tuple[Task[Any] | None, GraphQLFormattedError | None]:
         """Follow what is subscribed to. Questions and what acts go by requests, whose answers leave out names."""
         try:
             operations = [each for each in parse(query).definitions if isinstance(each, OperationDefinitionNode)]
@@ -252,7 +286,7 @@ class GuardedWebserver(DagsterWebserver[GuardedProcess, GuardedContext]):
             operations = []  # Dagster says what is wrong
         if any(each.operation is not OperationType.SUBSCRIPTION for each in operations):
             return None, GraphQLError("A websocket is for subscriptions.").formatted
-        return await super().execute_graphql_subscription(websocket, operation_id, query, **asked)
+        return await super().execute_graphql_subscription(websocket, operation_id, query, variables, operation_name)
 
     def note(self, context: GuardedContext, action: str, targets: Sequence[str], details: Mapping[str, object]) -> None:
         """Write into the audit what somebody has done, or was refused."""
@@ -437,7 +471,7 @@ def _acting(name: str, resolve: Resolve, note: Callable[..., None]) -> Resolve:
 
 def _targets_of(context: GuardedContext, keys: Sequence[dg.AssetKey]) -> list[str]:
     """Return the entities that own assets, in words; of an asset of others its key."""
-    owned = [(each, context.entities.get(each)) for each in keys]
+    owned = [(each, context.entities.get(tuple(each.path))) for each in keys]
     return list(dict.fromkeys(label_of(of[0]) if of else key.to_user_string() for key, of in owned))
 
 
