@@ -46,7 +46,7 @@ UNREAD = "This is an entity of ann and the group etl that you may not read; ann 
 SOCKET = "ws://127.0.0.1:3030/graphql"
 PARTITION = "2026-01-01-00:00"
 LAUNCH = """mutation ($p: ExecutionParams!) {
-  launchRun(executionParams: $p) {__typename ... on LaunchRunSuccess {run {runId}}}
+  launchRun(executionParams: $p) {__typename ... on LaunchRunSuccess {run {runId}} ... on PythonError {message}}
 }"""
 BACKFILL = """mutation ($p: LaunchBackfillParams!) {
   launchPartitionBackfill(backfillParams: $p) {__typename ... on LaunchBackfillSuccess {backfillId}}
@@ -59,6 +59,7 @@ START = """mutation ($s: SensorSelector!) {
 }"""
 NODE = "query ($k: AssetKeyInput!) {assetNodeOrError(assetKey: $k) {__typename ... on AssetNode {owners {__typename}}}}"
 
+CONFIGS = {"operate": {"ops": {"operation": {"config": {"action": "kill", "name": "counts"}}}}}
 NEW = {
     GuardedContext: {
         *("_as_owner", "_everywhere", "_hidden", "_in_locations", "entities", "find_hidden", "find_hidden_steps"),
@@ -113,6 +114,12 @@ class Dagster:
         if not found:
             return str(answer["errors"][0]["message"])
         return str(found["run"]["runId"] if "run" in found else found["__typename"])
+
+    def start_job(self, who: str, job: str) -> str:
+        """Ask for a run of a job; return its number, or the type of what refused it."""
+        of = {"repositoryName": "__repository__", "repositoryLocationName": self.location, "jobName": job}
+        found = self.ask(who, LAUNCH, p={"selector": of, "runConfigData": CONFIGS.get(job, {})}).json()
+        return str(found["data"]["launchRun"].get("run", {}).get("runId") or found["data"]["launchRun"])
 
     def backfill(self, who: str) -> str:
         """Ask for a backfill; return its name, or the type of what refused it."""
@@ -254,6 +261,16 @@ def test_what_has_no_owner_is_for_admins(dagster: Dagster) -> None:
     assert [each[0] for each in dagster.audit("setConcurrencyLimit")] == ["adm", "ann"]
     reload = "mutation {reloadWorkspace {__typename}}"
     assert dagster.ask("ann", reload).json()["data"]["reloadWorkspace"]["__typename"] == "UnauthorizedError"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_our_jobs_are_for_admins_and_the_one_that_acts_on_entities_for_superusers(dagster: Dagster) -> None:
+    told = {
+        (who, job): dagster.start_job(who, job)
+        for who, job in (("ann", "retention_here"), ("adm", "retention_here"), ("adm", "operate"), ("super", "operate"))
+    }
+    assert "-" not in told["ann", "retention_here"] + told["adm", "operate"], told
+    assert told["adm", "retention_here"].count("-") == told["super", "operate"].count("-") == 4, told
 
 
 def test_who_may_not_act_sees_a_grey_button(dagster: Dagster) -> None:

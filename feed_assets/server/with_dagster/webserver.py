@@ -106,12 +106,11 @@ class GuardedContext(WorkspaceRequestContext):
 
     def has_permission_for_selector(self, permission: str, selector: Any) -> bool:
         """Return what Dagster finds; jobs that have no owner are for admins, but for the one that acts on entities."""
-        of_all = (names.OPERATE_JOB,)
-        is_job = isinstance(selector, JobSelector) and selector.job_name not in of_all
-        is_job = is_job and not is_implicit_asset_job_name(selector.job_name)
-        if is_job and self.asker.is_admin and self.asker.acts and self.has_code_location(selector.location_name):
-            return not self.get_owners_for_selector(selector) or self.asker.may(permission)
-        return super().has_permission_for_selector(permission, selector)
+        if super().has_permission_for_selector(permission, selector):  # notes that it was asked
+            return True
+        name = selector.job_name if isinstance(selector, JobSelector) else names.OPERATE_JOB
+        is_for_admins = name != names.OPERATE_JOB and not is_implicit_asset_job_name(name)
+        return is_for_admins and self.asker.is_admin and self.asker.acts and not self.get_owners_for_selector(selector)
 
     def get_viewer_tags(self) -> dict[str, str]:
         return {names.TAG_USER: self.asker.principal.author}
@@ -146,10 +145,8 @@ class GuardedContext(WorkspaceRequestContext):
     def find_hidden_steps(self) -> list[str]:
         """Return the names that steps of hidden assets have in jobs, the longest first."""
         nodes = [each for each in self.asset_graph.asset_nodes if self.find_hidden(each.key.path) is not None]
-        found = {
-            step for each in nodes for step in each.resolve_to_singular_repo_scoped_node().asset_node_snap.op_names
-        }
-        return sorted(found, key=len, reverse=True)
+        snaps = [each.resolve_to_singular_repo_scoped_node().asset_node_snap for each in nodes]
+        return sorted({step for each in snaps for step in each.op_names}, key=len, reverse=True)
 
     def hides_run(self, run: dg.DagsterRun) -> bool:
         """Return whether a run tells of what is hidden; one of no assets may tell of all."""
@@ -214,10 +211,8 @@ class GuardedProcess(WorkspaceProcessContext):
         """Return the entities of assets, found once for each state of the locations."""
         graph, kept = context.asset_graph, self._entities
         if kept[0] is not graph:
-            kept = self._entities = (
-                graph,
-                {tuple(each.key.path): _entities_of(each.metadata) for each in graph.asset_nodes},
-            )
+            found = {tuple(each.key.path): _entities_of(each.metadata) for each in graph.asset_nodes}
+            kept = self._entities = graph, found
         return kept[1]
 
 
@@ -265,9 +260,8 @@ class GuardedWebserver(DagsterWebserver[GuardedProcess, GuardedContext]):
         answer: JSONResponse = await super().gen_graphql_response(request_context, query, variables, operation_name)
         if not request_context.hides or not (steps := request_context.find_hidden_steps()):
             return answer
-        answer.body = re.sub(
-            rf"\b({'|'.join(map(re.escape, steps))})\b", "hidden", bytes(answer.body).decode()
-        ).encode()
+        names_of_steps = rf"\b({'|'.join(map(re.escape, steps))})\b"
+        answer.body = re.sub(names_of_steps, "hidden", bytes(answer.body).decode()).encode()
         answer.headers["content-length"] = str(len(answer.body))
         return answer
 
@@ -347,9 +341,8 @@ def open_webserver(
         SettingsError: there are none.
     """
     if not os.environ.get("DAGSTER_HOME"):
-        raise _unknown(
-            "DAGSTER_HOME", "it is not set, and --with-dagster needs Dagster's instance", "Set it to its folder."
-        )
+        reason = "it is not set, and --with-dagster needs Dagster's instance"
+        raise _unknown("DAGSTER_HOME", reason, "Set it to its folder.")
     try:
         target = target or workspace_opts_to_load_target(WorkspaceOpts())
     except UsageError as exc:
@@ -403,7 +396,8 @@ def _asking(resolve: Resolve) -> Resolve:
     """Return what refuses a question about something hidden."""
 
     def ask(source: object, info: Any, **given: Any) -> Any:
-        info.context.require_reads(*_find_named(given))
+        if info.context.hides:
+            info.context.require_reads(*_find_named(given))
         return resolve(source, info, **given)
 
     return ask
