@@ -5,8 +5,9 @@ import shutil
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -20,6 +21,7 @@ from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from feed_assets.clock import open_clock
+from feed_assets.errors import SettingsError
 from feed_assets.log.audit import Audit
 from feed_assets.operation import Does
 from feed_assets.server.application import build_application
@@ -27,9 +29,10 @@ from feed_assets.server.callers import Keeper
 from feed_assets.server.guard import Guard
 from feed_assets.server.records import Address
 from feed_assets.server.tokens import create_token
+from feed_assets.server.ui.records import COOKIE
 from feed_assets.server.with_dagster.asker import OF_OWNERS
 from feed_assets.server.with_dagster.webserver import GuardedContext, GuardedProcess, GuardedWebserver, open_webserver
-from feed_assets.settings import load_settings
+from feed_assets.settings import Settings, load_settings
 from feed_assets.sql.database import Database, open_database
 from tests.access.project import PEOPLE, entities
 from tests.orchestration.dagster_home import _with_tables
@@ -84,6 +87,7 @@ class Dagster:
     """Dagster behind the guard, of the project of `people`."""
 
     client: TestClient
+    guard: Guard
     database: Database
     bearers: dict[str, str]
     instance: dg.DagsterInstance
@@ -128,10 +132,14 @@ class Dagster:
         found = self.ask(who, BACKFILL, p=params).json()["data"]["launchPartitionBackfill"]
         return str(found.get("backfillId") or found["__typename"])
 
-    def audit(self, action: str) -> list[tuple[str, str | None, dict[str, Any]]]:
+    def audit(self, action: str, *, of_looker: bool = False) -> list[tuple[str, str | None, dict[str, Any]]]:
+        """What the audit has of a mutation, newest first: of who only reads, or of the others."""
         with self.database.read() as connection:
-            newest = Audit(connection).newest(100)
-        return [(each.author, each.target, dict(each.details)) for each in newest if each.action == f"dagster {action}"]
+            newest = Audit(connection).newest(1000)
+        found = [
+            (each.author, each.target, dict(each.details)) for each in newest if each.action == f"dagster {action}"
+        ]
+        return [each for each in found if (each[0] == "looker") is of_looker]
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +173,7 @@ def dagster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dagster]:
         client = stack.enter_context(
             TestClient(guard, base_url="http://127.0.0.1:3030", client=("127.0.0.1", 5), follow_redirects=False)
         )
-        yield Dagster(client, database, bearers, instance, "located.py")
+        yield Dagster(client, guard, database, bearers, instance, "located.py")
 
 
 def test_an_owner_launches_hers_and_the_run_names_who_asked(dagster: Dagster) -> None:
@@ -324,6 +332,48 @@ def test_a_websocket_is_let_in_as_a_request_is(dagster: Dagster) -> None:
     assert told["ann", 2] == {"pipelineRunLogs": {"__typename": "PipelineRunLogsSubscriptionSuccess"}}
 
 
+def test_a_websocket_ends_and_is_asked_for_again(dagster: Dagster) -> None:
+    brief = TestClient(replace(dagster.guard, socket_seconds=0.1), client=("127.0.0.1", 5))
+    with brief.websocket_connect(SOCKET, ["graphql-ws"], headers=dagster.headers("ann")) as socket:
+        assert socket.receive() == {"type": "websocket.close", "code": 1001}
+
+
+def test_a_server_that_only_reads_lets_nobody_act(dagster: Dagster) -> None:
+    keeper = replace(dagster.guard.keeper, address=replace(dagster.guard.keeper.address, read_only=True))
+    reading = TestClient(replace(dagster.guard, keeper=keeper), "http://127.0.0.1:3030", client=("127.0.0.1", 5))
+    reads = replace(dagster, client=reading)
+    assert reads.launch("super", "totals") == "UnauthorizedError"
+    assert reads.ask("super", "{assetNodes {id}}").status_code == 200
+    path = "/report_asset_materialization/here/totals"
+    assert reading.post(path, headers=dagster.headers("super"), json={}).status_code == 403
+
+
+def test_the_cookie_of_a_browser_counts_for_dagster_too(dagster: Dagster) -> None:
+    cookie = {"Cookie": f"{COOKIE}={dagster.bearers['ann']}"}
+    told = {"query": "{version}"}
+    assert dagster.client.post("/graphql", json=told, headers=cookie).status_code == 200
+    foreign = {**cookie, "Origin": "http://a.example"}
+    assert dagster.client.post("/graphql", json=told, headers=foreign).status_code == 403
+    assert dagster.client.get("/api/v1/entity/list", headers=cookie).status_code == 401
+    given = {"token": dagster.bearers["ann"]}
+    kept = dagster.client.post("/ui/login", data=given).headers.get_list("set-cookie")
+    assert sorted(each.split("Path=")[1].split(";")[0] for each in kept) == ["/", "/docs", "/ui"]
+    dagster.client.cookies.clear()
+
+
+def test_without_an_instance_or_a_location_the_remedy_is_told(
+    dagster: Dagster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    opening = open_webserver(Settings(), dagster.database)
+    with pytest.raises(SettingsError, match="Write it, or serve where one is"), opening:
+        pass
+    monkeypatch.delenv("DAGSTER_HOME")
+    opening = open_webserver(Settings(), dagster.database)
+    with pytest.raises(SettingsError, match="Set it to its folder"), opening:
+        pass
+
+
 def test_links_of_other_sites_act_in_nobodys_name(dagster: Dagster) -> None:
     query = {"query": "mutation {reloadWorkspace {__typename}}"}
     assert dagster.client.get("/graphql", params=query, headers=dagster.headers("adm")).status_code == 405
@@ -401,9 +451,9 @@ def test_every_mutation_of_dagster_is_refused_to_who_only_reads_and_told(dagster
         declared = ", ".join(f"${each}: {of}" for each, of in types.items())
         passed = ", ".join(f"{each}: ${each}" for each in types)
         asked = f"mutation {f'({declared})' if declared else ''} {{{name}{f'({passed})' if passed else ''}"
-        before = len(dagster.audit(name))
+        before = len(dagster.audit(name, of_looker=True))
         dagster.ask("looker", f"{asked} {'' if str(field.type) == 'Boolean!' else '{__typename}'}}}", **given)
-        told = dagster.audit(name)
+        told = dagster.audit(name, of_looker=True)
         if len(told) == before or "refused" not in told[0][2]:
             unlike.add(f"{name}: {[each[2]['answers'] for each in told[:1]]}")
     assert unlike == UNLIKE

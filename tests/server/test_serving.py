@@ -26,6 +26,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
+from websockets.sync.client import connect
 
 from feed_assets.context.errors import ListenRefusedError
 from feed_assets.operation import Does
@@ -52,9 +54,9 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @contextmanager
-def running(application: ASGIApp, certificate: Certificate | None = None) -> Iterator[int]:
+def running(application: ASGIApp, certificate: Certificate | None = None, **more: Any) -> Iterator[int]:
     """Serve an application, and yield the port."""
-    server = build_server(application, certificate)
+    server = build_server(application, certificate, **more)
     with listen(HERE) as listener:
         thread = Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
@@ -90,6 +92,19 @@ def test_headers_that_do_not_come_are_not_waited_for(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(PatientProtocol, "header_seconds", 0.1)
     with running(echo) as port:
         assert sent(port, *parts, pause=0.02).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_websocket_may_be_silent_for_longer_than_headers(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def talk(scope: Scope, receive: Receive, send: Send) -> None:
+        socket = WebSocket(scope, receive, send)
+        await socket.accept()
+        await socket.send_text(await socket.receive_text())
+
+    monkeypatch.setattr(PatientProtocol, "header_seconds", 0.1)
+    with running(talk, with_sockets=True) as port, connect(f"ws://127.0.0.1:{port}/") as client:
+        sleep(0.3)
+        client.send("still there")
+        assert client.recv(timeout=10) == "still there"
 
 
 def test_what_is_no_request_is_refused_with_a_problem_document() -> None:
