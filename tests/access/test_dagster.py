@@ -125,10 +125,10 @@ class Dagster:
         found = self.ask(who, LAUNCH, p={"selector": of, "runConfigData": CONFIGS.get(job, {})}).json()
         return str(found["data"]["launchRun"].get("run", {}).get("runId") or found["data"]["launchRun"])
 
-    def backfill(self, who: str) -> str:
+    def backfill(self, who: str, asset: str = "totals") -> str:
         """Ask for a backfill; return its name, or the type of what refused it."""
         tags = [{"key": "feed_assets/user", "value": "bob"}]
-        params = {"partitionNames": [PARTITION], "assetSelection": [{"path": ["here", "totals"]}], "tags": tags}
+        params = {"partitionNames": [PARTITION], "assetSelection": [{"path": ["here", asset]}], "tags": tags}
         found = self.ask(who, BACKFILL, p=params).json()["data"]["launchPartitionBackfill"]
         return str(found.get("backfillId") or found["__typename"])
 
@@ -383,6 +383,16 @@ def test_links_of_other_sites_act_in_nobodys_name(dagster: Dagster) -> None:
         answer = dagster.client.post("/graphql", json=query, headers={**dagster.headers("adm"), **more})
         assert answer.status_code == 403
     assert not dagster.audit("reloadWorkspace") or all(each[0] == "ann" for each in dagster.audit("reloadWorkspace"))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_backfill_of_what_is_hidden_is_hidden(dagster: Dagster) -> None:
+    backfill_id = dagster.backfill("ann", "zqtotals")
+    feed = "{runsFeedOrError(limit: 100, view: BACKFILLS) {... on RunsFeedConnection {results {id}}}}"
+    assert backfill_id in dagster.ask("ann", feed).text
+    assert backfill_id not in dagster.ask("bob", feed).text
+    one = "query ($b: String!) {partitionBackfillOrError(backfillId: $b) {__typename ... on PartitionBackfill {id}}}"
+    assert [dagster.ask(who, one, b=backfill_id).status_code for who in ("ann", "bob")] == [200, 403]
 
 
 def test_what_is_hidden_is_refused_by_its_name_and_left_out_of_lists(dagster: Dagster) -> None:

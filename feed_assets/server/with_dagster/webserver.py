@@ -17,6 +17,7 @@ import dagster as dg
 from click import UsageError
 from dagster._cli.workspace.cli_target import workspace_opts_to_load_target
 from dagster._core.definitions.selector import JobSelector
+from dagster._core.execution.backfill import PartitionBackfill
 from dagster._core.remote_representation.code_location import is_implicit_asset_job_name
 from dagster._core.workspace.context import WorkspaceProcessContext, WorkspaceRequestContext
 from dagster._core.workspace.load_target import WorkspaceLoadTarget
@@ -157,6 +158,8 @@ class GuardedContext(WorkspaceRequestContext):
         """Return whether an object of the schema is about something hidden."""
         if isinstance(run := getattr(value, "dagster_run", None), dg.DagsterRun):
             return self.hides_run(run)
+        if isinstance(backfill := getattr(value, "_backfill_job", None), PartitionBackfill):
+            return any(self.find_hidden(each.path) for each in backfill.asset_selection or ())
         about = next((found for each in _KEYS if (found := getattr(value, each, None)) is not None), value)
         path = getattr(about, "path", None)
         return isinstance(path, Sequence) and self.find_hidden(path) is not None
@@ -375,7 +378,7 @@ def _limit(schema: GraphQLSchema, note: Callable[..., None]) -> None:
     for field in following.fields.values():
         field.subscribe = _asking(_required(field.subscribe))
     types = [each for each in schema.type_map.values() if isinstance(each, GraphQLObjectType)]
-    about = {"AssetDependency", "AssetKey", "AssetNode", "Run"}
+    about = {"AssetDependency", "AssetKey", "AssetNode", "PartitionBackfill", "Run"}
     about |= {
         each.name for each in types for name in _KEYS if str(getattr(each.fields.get(name), "type", "")) == "AssetKey!"
     }
