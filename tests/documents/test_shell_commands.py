@@ -35,6 +35,7 @@ ELSEWHERE = {
     "feed-assets mirror new": "named without its options",
     "feed-assets validate --live": "needs PostgreSQL and S3: tests/documents/test_newcomer.py",
     "feed-assets serve --host 0.0.0.0": "never ends: tests/server/test_serving.py",
+    "feed-assets serve --with-dagster": "never ends: tests/access/test_dagster.py",
     "make": "people and CI run its targets; `make help` is run by tests/test_documents.py",
     "pg_dump": "of PostgreSQL",
     "pip": "installs into an environment of its own: tests/documents/newcomer.py",
