@@ -8,7 +8,6 @@ from feed_assets.entities.common import Entity
 _PERMISSION = re.compile(r"(?:0[xo]?)?[0-7]{0,2}([0-7])")  # 0x750, 755
 _READING = 4
 _ADDRESS = re.compile(r"[A-Za-z0-9._%+-]+@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,7}")  # ann@a.example
-_TEAM = "team:"
 
 
 class AclRecord(NamedTuple):
@@ -37,19 +36,14 @@ class AclRecord(NamedTuple):
         >>> AclRecord("ann@a.example", "etl").teams, AclRecord("ann").teams
         (('ann@a.example', 'team:etl'), ('team:ann',))
         """
-        group = (f"{_TEAM}{self.group}",) if self.group else ()
-        return (*((team_of(self.owner),) if self.owner else ()), *group)
+        owner = self.owner if _ADDRESS.fullmatch(self.owner or "") else self.owner and f"team:{self.owner}"
+        return tuple(filter(None, (owner, self.group and f"team:{self.group}")))
 
     @property
     def whose(self) -> str:
         """Whose it is, in sentences: `ann and the group etl`."""
         group = f"the group {self.group}" if self.group else None
         return " and ".join(filter(None, (self.owner, group))) or "superusers"
-
-
-def team_of(name: str) -> str:
-    """Return somebody as Dagster knows owners: an address as it is, another name as a team."""
-    return name if _ADDRESS.fullmatch(name) else f"{_TEAM}{name}"
 
 
 NOBODYS = AclRecord()

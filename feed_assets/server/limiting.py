@@ -1,8 +1,9 @@
 """What somebody may not read has no name in any answer: no cause is left out, and none is told."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from anyio import to_thread
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -11,7 +12,9 @@ from starlette.websockets import WebSocketClose
 from feed_assets.access.principals import NOBODY, Principal
 from feed_assets.access.records import AclRecord
 from feed_assets.access.rights import Rights, describe_hidden
+from feed_assets.entities.common import Kind
 from feed_assets.errors import FeedAssetsError
+from feed_assets.issues import EntityKey
 from feed_assets.server.answers import refuse
 from feed_assets.server.routes import DOCUMENT, HEALTH, METRICS, PAGE
 from feed_assets.server.ui.addresses import FILES
@@ -20,6 +23,9 @@ from feed_assets.server.with_dagster.asker import GRAPHQL, is_of_dagster
 _OPEN = (HEALTH, DOCUMENT, PAGE, *FILES)
 """What names no entity."""
 _PLAIN = re.compile(r"[\w.@+ -]+", re.ASCII)
+_NOT_WORD = re.compile(r"\W+", re.ASCII)
+_PART = re.compile(r"[^\W_]+")
+_QUOTE = "(?:'|&#39;)"
 _LENGTH = b"content-length"
 
 
@@ -48,6 +54,11 @@ class Limiting:
         start, body = list[Message](), bytearray()
 
         async def tell(message: Message) -> None:
+            if message["type"] == "websocket.send":
+                message = {**message, "text": redact(message["text"].encode(), rights).decode()}
+            if scope["type"] == "websocket":
+                await send(message)
+                return
             if message["type"] == "http.response.start":
                 start.append(message)
                 return
@@ -58,32 +69,47 @@ class Limiting:
                 await send({**start[0], "headers": [*headers, (_LENGTH, str(len(told)).encode())]})
                 await send({"type": "http.response.body", "body": told})
 
-        has_names = scope["type"] == "http" and (scope["path"] == GRAPHQL or not is_of_dagster(scope["path"]))
+        has_names = scope["path"] == GRAPHQL or not is_of_dagster(scope["path"])
         await self.app(scope, receive, tell if rights.hidden and has_names else send)
 
 
 def redact(content: bytes, rights: Rights, *, by_line: bool = False) -> bytes:
     """Return a text without the names of what is hidden; `by_line` without the lines that have them."""
-    hidden = rights.hidden
-    shared = {name for _, name in rights.declared.keys() - hidden.keys()}
-    said = {name: _call(acl) for (_, name), acl in hidden.items()}
-    alone = sorted(said.keys() - shared, key=len, reverse=True)
-    quote = "(?:'|&#39;)"
-    forms = [rf"()(?<![\w<-])(?<!</)(?<!\"kind\": \")({'|'.join(alone)})(?![\w-])(?!\": )"] if alone else []
-    for kind in {kind for kind, _ in hidden}:
-        names = "|".join(name for of, name in hidden if of == kind)
-        some = "|".join(name for of, name in hidden if of == kind and name in shared)
-        forms.insert(0, rf"()\b{kind} {quote}({names}){quote}")
-        before = rf"\b{kind}/|\"{kind}\": \"|\"kind\": \"{kind}\",\s+\"name\": \""
-        forms += [rf"({before})({some})(?![\w-])"] if some else []
     text = content.decode("utf-8", "surrogateescape")
-    if by_line:
-        is_told = re.compile("|".join(forms)).search
-        text = "\n".join(each for each in text.split("\n") if not is_told(each))
-    else:
-        for form in forms:
-            text = re.sub(form, lambda found: found[1] + said[found[2]], text)
+    said = set(_PART.findall(text))
+    hidden = {key: _call(acl) for key, acl in rights.hidden.items() if said.issuperset(_PART.findall(key[1]))}
+    for pattern, of in _iter_forms(hidden, rights) if hidden else ():
+        if by_line:
+            text = "\n".join(each for each in text.split("\n") if not re.search(pattern, each))
+        else:
+            text = re.sub(pattern, partial(_replace, of), text)
     return text.encode("utf-8", "surrogateescape")
+
+
+def _replace(told: Mapping[str, str], found: re.Match[str]) -> str:
+    return found[1] + told[found[2]]
+
+
+def _iter_forms(hidden: Mapping[EntityKey, str], rights: Rights) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Yield patterns of what names something hidden, and what stands there instead: by the name, the second group."""
+    shared = {name for _, name in rights.declared.keys() - rights.hidden.keys()}
+    for kind in {kind for kind, _ in hidden}:
+        of_kind = {name: told for (of, name), told in hidden.items() if of == kind}
+        yield rf"()\b{kind} {_QUOTE}({_any(of_kind)}){_QUOTE}", of_kind
+        before = rf"\b{kind}/|\"{kind}\": \"|\"kind\": \"{kind}\",\s+\"name\": \""
+        yield rf"({before})({_any(of_kind.keys() & shared)})(?![\w-])", of_kind
+    everything = {name: told for (_, name), told in hidden.items()}
+    alone = _any(everything.keys() - shared)
+    yield rf"()(?<![\w<-])(?<!</)(?<!\"kind\": \")({alone})(?![\w-])(?!\": )", everything
+    steps = {_NOT_WORD.sub("_", name): told for name, told in everything.items()}  # here__clicks_east_0a1b2c3d
+    clusters = _any({_NOT_WORD.sub("_", name) for kind, name in rights.declared if kind == Kind.CLUSTER})
+    after = rf"(?:_(?:import|export|{clusters}))?(?:_[0-9a-f]{{8}})?"
+    yield rf"()\b(?:check_quality_)?(?:{clusters})__({_any(steps)}){after}\b", steps
+
+
+def _any(names: Iterable[str]) -> str:
+    """Return a pattern of any of some names, the longest first; of none if there are none."""
+    return "|".join(sorted(map(re.escape, names), key=len, reverse=True)) or "(?!)"
 
 
 def _call(acl: AclRecord) -> str:

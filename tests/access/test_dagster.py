@@ -65,11 +65,11 @@ NODE = "query ($k: AssetKeyInput!) {assetNodeOrError(assetKey: $k) {__typename .
 CONFIGS = {"operate": {"ops": {"operation": {"config": {"action": "kill", "name": "counts"}}}}}
 NEW = {
     GuardedContext: {
-        *("_as_owner", "_everywhere", "_hidden", "_in_locations", "entities", "find_hidden", "find_hidden_steps"),
-        *("hides", "hides_run", "hides_value", "require_reads"),
+        *("_as_owner", "_everywhere", "_hidden", "_in_locations", "entities", "find_hidden", "hides"),
+        *("hides_run", "hides_value", "require_reads"),
     },
     GuardedProcess: {"_entities", "find_entities", "is_limited"},
-    GuardedWebserver: {"_refuse_hidden", "_report", "note"},
+    GuardedWebserver: {"_give", "_note", "_report"},
 }
 """What our classes add to those of Dagster; all else is called by it."""
 UNLIKE = {

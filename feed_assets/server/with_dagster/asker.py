@@ -10,7 +10,7 @@ from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from feed_assets.access.principals import NOBODY, Principal
-from feed_assets.access.records import team_of
+from feed_assets.access.records import AclRecord
 from feed_assets.access.rights import Rights
 from feed_assets.operation import Does
 from feed_assets.server.routes import find_rights
@@ -76,10 +76,11 @@ class Asker:
         """As which owners somebody counts. A name that is an owner and a group counts for nobody."""
         assert self.rights is not None
         acls = self.rights.declared.values()
-        owners = {team_of(each.owner) for each in acls if each.owner}
-        groups = {team_of(each.group) for each in acls if each.group}
-        own = {team_of(self.principal.name)} - groups
-        return frozenset(own | ({team_of(each) for each in self.principal.groups} - owners))
+        owners = {AclRecord(each.owner).teams for each in acls}
+        groups = {AclRecord(None, each.group).teams for each in acls}
+        own = {AclRecord(self.principal.name).teams} - groups
+        own |= {AclRecord(None, each).teams for each in self.principal.groups} - owners
+        return frozenset(team for teams in own for team in teams)
 
 
 def is_of_dagster(path: str) -> bool:

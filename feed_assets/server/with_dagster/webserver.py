@@ -4,16 +4,16 @@ A context answers who may act; fields of the schema leave out, and refuse, what 
 """
 
 import os
-import re
 from asyncio import Task
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from inspect import isawaitable
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import graphql
 from click import UsageError
 from dagster._cli.workspace.cli_target import workspace_opts_to_load_target
 from dagster._core.definitions.selector import JobSelector
@@ -23,29 +23,16 @@ from dagster._core.workspace.context import WorkspaceProcessContext, WorkspaceRe
 from dagster._core.workspace.load_target import WorkspaceLoadTarget
 from dagster._core.workspace.permissions import EDITOR_PERMISSIONS, LOCATION_SCOPED_PERMISSIONS, PermissionResult
 from dagster_shared.cli import WorkspaceOpts
+from dagster_webserver import external_assets
 from dagster_webserver.webserver import DagsterWebserver
 from graphene import Schema
-from graphql import (
-    GraphQLError,
-    GraphQLFormattedError,
-    GraphQLObjectType,
-    GraphQLSchema,
-    OperationDefinitionNode,
-    OperationType,
-    get_named_type,
-    get_nullable_type,
-    is_abstract_type,
-    is_list_type,
-    parse,
-)
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
 from feed_assets.access.errors import AccessRefusedError
-from feed_assets.access.records import NOBODYS
-from feed_assets.access.rights import describe_hidden
+from feed_assets.access.rights import Needs
 from feed_assets.clock import open_clock
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.errors import SettingsError
@@ -58,6 +45,7 @@ from feed_assets.setting_sections import Authorization
 from feed_assets.settings import Settings
 from feed_assets.sql.database import Database
 
+Permissions = Mapping[str, PermissionResult]
 Resolve = Callable[..., Any]
 UNTOLD = frozenset({"logTelemetry", "setNuxSeen"})
 """Mutations that change nothing of anybody."""
@@ -68,6 +56,7 @@ _SAID = _RUNS | {
     "scheduleName", "sensorName",
 }  # fmt: skip
 """What of the arguments of a mutation the audit tells: no configuration of a run, which may have secrets."""
+UNREAD = "This is of an entity that you may not read"
 _MOST = 20
 _KEYS = ("_asset_key", "assetKey", "key", "entityKey")
 """Where objects have the asset that they are about."""
@@ -77,36 +66,39 @@ class GuardedContext(WorkspaceRequestContext):
     """A request to Dagster, which knows who asks."""
 
     asker: Asker
+    asked: list[dg.AssetKey]
 
     @property
-    def permissions(self) -> Mapping[str, PermissionResult]:
+    def permissions(self) -> Permissions:
         return self._everywhere
 
-    def permissions_for_location(self, *, location_name: str) -> Mapping[str, PermissionResult]:  # noqa: ARG002
+    def permissions_for_location(self, *, location_name: str) -> Permissions:  # noqa: ARG002
         return self._in_locations
 
-    def permissions_for_owner(self, *, owner: str) -> Mapping[str, PermissionResult]:
+    def permissions_for_owner(self, *, owner: str) -> Permissions:
         is_theirs = self.viewer_has_any_owner_definition_permissions() and self.asker.is_owner(owner)
         return self._as_owner if is_theirs else {}
 
     # Thousands of assets ask for these.
     @cached_property
-    def _everywhere(self) -> Mapping[str, PermissionResult]:
-        return _permit(lambda each: EDITOR_PERMISSIONS[each] and self.asker.may(each))
+    def _everywhere(self) -> Permissions:
+        return _permit(self.asker.may)
 
     @cached_property
-    def _in_locations(self) -> Mapping[str, PermissionResult]:
+    def _in_locations(self) -> Permissions:
         return {name: each for name, each in self._everywhere.items() if name in LOCATION_SCOPED_PERMISSIONS}
 
     @cached_property
-    def _as_owner(self) -> Mapping[str, PermissionResult]:
-        return _permit(lambda each: self.asker.acts and each in OF_OWNERS)
+    def _as_owner(self) -> Permissions:
+        return _permit(OF_OWNERS.__contains__)
 
     def viewer_has_any_owner_definition_permissions(self) -> bool:
         return self.asker.acts and self.asker.rights is not None
 
     def has_permission_for_selector(self, permission: str, selector: Any) -> bool:
         """Return what Dagster finds; jobs that have no owner are for admins, but for the one that acts on entities."""
+        if isinstance(selector, dg.AssetKey):
+            self.asked.append(selector)
         if super().has_permission_for_selector(permission, selector):  # notes that it was asked
             return True
         name = selector.job_name if isinstance(selector, JobSelector) else names.OPERATE_JOB
@@ -116,8 +108,11 @@ class GuardedContext(WorkspaceRequestContext):
     def get_viewer_tags(self) -> dict[str, str]:
         return {names.TAG_USER: self.asker.principal.author}
 
-    def get_reporting_user_tags(self) -> dict[str, str]:
-        return self.get_viewer_tags()
+    get_reporting_user_tags = get_viewer_tags
+
+    @property
+    def show_instance_config(self) -> bool:
+        return self.asker.is_admin
 
     @property
     def hides(self) -> bool:
@@ -143,52 +138,45 @@ class GuardedContext(WorkspaceRequestContext):
             self._hidden[key] = next((each for each in entities if not rights.reads(*each)), None)
         return self._hidden.get(key)
 
-    def find_hidden_steps(self) -> list[str]:
-        """Return the names that steps of hidden assets have in jobs, the longest first."""
-        nodes = [each for each in self.asset_graph.asset_nodes if self.find_hidden(each.key.path) is not None]
-        snaps = [each.resolve_to_singular_repo_scoped_node().asset_node_snap for each in nodes]
-        return sorted({step for each in snaps for step in each.op_names}, key=len, reverse=True)
-
-    def hides_run(self, run: dg.DagsterRun) -> bool:
-        """Return whether a run tells of what is hidden; one of no assets may tell of all."""
-        keys = {*(run.asset_selection or ()), *(each.asset_key for each in run.asset_check_selection or ())}
-        return any(self.find_hidden(each.path) for each in keys) if keys else not self.asker.is_admin
+    def hides_run(self, run: dg.DagsterRun | PartitionBackfill) -> bool:
+        """Return whether a run, or several, tells of what is hidden; of no assets it may tell of all."""
+        found = _assets_of(run)
+        return any(self.find_hidden(each.path) for each in found) if found else not self.asker.is_admin
 
     def hides_value(self, value: object) -> bool:
         """Return whether an object of the schema is about something hidden."""
-        if isinstance(run := getattr(value, "dagster_run", None), dg.DagsterRun):
-            return self.hides_run(run)
-        if isinstance(backfill := getattr(value, "_backfill_job", None), PartitionBackfill):
-            return any(self.find_hidden(each.path) for each in backfill.asset_selection or ())
+        for run in (getattr(value, "dagster_run", None), getattr(value, "_backfill_job", None)):
+            if isinstance(run, dg.DagsterRun | PartitionBackfill):
+                return self.hides_run(run)
         about = next((found for each in _KEYS if (found := getattr(value, each, None)) is not None), value)
         path = getattr(about, "path", None)
         return isinstance(path, Sequence) and self.find_hidden(path) is not None
 
-    def require_reads(self, keys: Sequence[dg.AssetKey], runs: Sequence[str], logs: Sequence[str] = ()) -> None:
+    def require_reads(self, keys: Sequence[dg.AssetKey], runs: Sequence[str], logs: Sequence[str]) -> None:
         """Require that who asks may read assets, runs, and logs by the first part of their keys.
 
         Raises:
             AccessRefusedError: one is hidden.
         """
-        if not self.hides:
+        rights = self.asker.rights
+        if rights is None or not rights.hidden:
             return
         found = [run for each in {*runs, *logs} if (run := self.instance.get_run_by_id(each)) is not None]
-        if logs and not found and not self.asker.is_admin:
-            raise AccessRefusedError(reason="These logs are of no asset", next_step="Ask an admin.")
-        hidden = next(filter(None, (self.find_hidden(each.path) for each in keys)), None)
-        rights = self.asker.rights
-        if hidden is not None and rights is not None:
-            acl = rights.find_acl(hidden) or NOBODYS
-            reason = f"This is {describe_hidden(acl)}; {acl.whose} and superusers may"
-            raise AccessRefusedError(reason=reason, next_step="Ask one of them.")
-        if any(map(self.hides_run, found)):
-            reason = "This is a run of an entity that you may not read"
-            raise AccessRefusedError(reason=reason, next_step="Ask its owner.")
+        asked = {*keys, *(key for run in found for key in _assets_of(run))}
+        rights.require((each, Needs.KNOWN) for key in asked if (each := self.find_hidden(key.path)) is not None)
+        if any(map(self.hides_run, found)) or (logs and not found and not self.asker.is_admin):
+            raise AccessRefusedError(reason=UNREAD, next_step="Ask its owner.")
 
 
-def _permit(may: Callable[[Any], bool]) -> Mapping[str, PermissionResult]:
+def _assets_of(run: dg.DagsterRun | PartitionBackfill) -> set[dg.AssetKey]:
+    checks = getattr(run, "asset_check_selection", None) or ()
+    return {*(run.asset_selection or ()), *(each.asset_key for each in checks)}
+
+
+def _permit(may: Callable[[str], bool]) -> Permissions:
     """Return permissions by their names, as Dagster has them."""
-    return {each: PermissionResult(may(each), None if may(each) else REFUSED) for each in EDITOR_PERMISSIONS}
+    found = {name: is_there and may(name) for name, is_there in EDITOR_PERMISSIONS.items()}
+    return {name: PermissionResult(is_given, None if is_given else REFUSED) for name, is_given in found.items()}
 
 
 class GuardedProcess(WorkspaceProcessContext):
@@ -198,30 +186,24 @@ class GuardedProcess(WorkspaceProcessContext):
     _entities: tuple[object, Mapping[tuple[str, ...], tuple[EntityKey, ...]]] = (None, {})
 
     def create_request_context(self, source: object | None = None) -> GuardedContext:
-        context = GuardedContext(
-            instance=self._instance,
-            current_workspace=self.get_current_workspace(),
-            process_context=self,
-            version=self.version,
-            source=source,
-            read_only=False,
-        )
+        workspace = self.get_current_workspace()
+        context = GuardedContext(self._instance, workspace, self, self.version, source, read_only=False)
         scope = source.scope if isinstance(source, HTTPConnection) else {}
-        context.asker = Asker.of(scope, is_limited=self.is_limited)
+        context.asker, context.asked = Asker.of(scope, is_limited=self.is_limited), []
         return context
 
     def find_entities(self, context: GuardedContext) -> Mapping[tuple[str, ...], tuple[EntityKey, ...]]:
         """Return the entities of assets, found once for each state of the locations."""
-        graph, kept = context.asset_graph, self._entities
-        if kept[0] is not graph:
-            found = {tuple(each.key.path): _entities_of(each.metadata) for each in graph.asset_nodes}
-            kept = self._entities = graph, found
-        return kept[1]
+        graph = context.asset_graph
+        if self._entities[0] is not graph:
+            found = {tuple(each.key.path): tuple(_iter_entities(each.metadata)) for each in graph.asset_nodes}
+            self._entities = graph, found
+        return self._entities[1]
 
 
-def _entities_of(metadata: Mapping[str, Any]) -> tuple[EntityKey, ...]:
+def _iter_entities(metadata: Mapping[str, Any]) -> Iterator[EntityKey]:
     kinds = {names.META_MADE_BY: Kind.PROCESS, names.META_PROCESS: Kind.PROCESS, names.META_FEED: Kind.FEED}
-    return tuple((kind.value, str(metadata[each].value)) for each, kind in kinds.items() if each in metadata)
+    yield from ((kind.value, str(metadata[name].value)) for name, kind in kinds.items() if name in metadata)
 
 
 class GuardedWebserver(DagsterWebserver[GuardedProcess, GuardedContext]):
@@ -230,108 +212,70 @@ class GuardedWebserver(DagsterWebserver[GuardedProcess, GuardedContext]):
     def __init__(self, process: GuardedProcess, settings: Settings, database: Database) -> None:
         self._settings = settings
         self._database = database
+        for each in ("materialization", "observation", "check"):
+            handle = getattr(external_assets, f"handle_report_asset_{each}_request")
+            setattr(self, f"report_asset_{each}_endpoint", partial(self._report, f"report_asset_{each}", handle))
+        for each in ("debug_file_endpoint", "captured_logs_endpoint", "notebook"):
+            setattr(self, f"download_{each}", partial(self._give, getattr(self, f"download_{each}")))
         super().__init__(process)
 
     def build_graphql_schema(self) -> Schema:
         schema = super().build_graphql_schema()
-        _limit(schema.graphql_schema, self.note)
+        _limit(schema.graphql_schema, self._note)
         return schema
 
-    def handle_graphql_errors(self, errors: Sequence[GraphQLError]) -> list[Any]:
+    def handle_graphql_errors(self, errors: Sequence[graphql.GraphQLError]) -> list[Any]:
         """Return errors; a refusal is its sentence only."""
-        return [
-            each.formatted if _is_refusal(each) else super(GuardedWebserver, self).handle_graphql_errors([each])[0]
-            for each in errors
-        ]
+        handle = super().handle_graphql_errors
+        return [each.formatted if _is_refusal(each) else handle([each])[0] for each in errors]
 
     def _determine_status_code(
-        self, resolver_errors: list[GraphQLError] | None, captured_errors: list[Exception]
+        self, resolver_errors: list[graphql.GraphQLError] | None, captured_errors: list[Exception]
     ) -> int:
         rest = [each for each in resolver_errors or () if not _is_refusal(each)]
         if resolver_errors and not rest and not captured_errors:
             return 403
         return super()._determine_status_code(rest, captured_errors)
 
-    async def gen_graphql_response(
-        self,
-        request_context: GuardedContext,
-        query: str,
-        variables: dict[str, Any] | None,
-        operation_name: str | None,
-    ) -> JSONResponse:
-        """Return an answer without the names of steps that make what is hidden."""
-        answer: JSONResponse = await super().gen_graphql_response(request_context, query, variables, operation_name)
-        if not request_context.hides or not (steps := request_context.find_hidden_steps()):
-            return answer
-        names_of_steps = rf"\b({'|'.join(map(re.escape, steps))})\b"
-        answer.body = re.sub(names_of_steps, "hidden", bytes(answer.body).decode()).encode()
-        answer.headers["content-length"] = str(len(answer.body))
-        return answer
-
     async def execute_graphql_subscription(
-        self,
-        websocket: WebSocket,
-        operation_id: str,
-        query: str,
-        variables: dict[str, Any] | None,
-        operation_name: str | None,
-    ) -> tuple[Task[Any] | None, GraphQLFormattedError | None]:
+        self, websocket: WebSocket, operation_id: str, query: str, variables: Any, operation_name: str | None
+    ) -> tuple[Task[Any] | None, graphql.GraphQLFormattedError | None]:
         """Follow what is subscribed to. Questions and what acts go by requests, whose answers leave out names."""
         try:
-            operations = [each for each in parse(query).definitions if isinstance(each, OperationDefinitionNode)]
-        except GraphQLError:
-            operations = []  # Dagster says what is wrong
-        if any(each.operation is not OperationType.SUBSCRIPTION for each in operations):
-            return None, GraphQLError("A websocket is for subscriptions.").formatted
+            found = [getattr(each, "operation", None) for each in graphql.parse(query).definitions]
+        except graphql.GraphQLError:
+            found = []  # Dagster says what is wrong
+        if {graphql.OperationType.QUERY, graphql.OperationType.MUTATION} & {*found}:
+            return None, graphql.GraphQLError("A websocket is for subscriptions.").formatted
         return await super().execute_graphql_subscription(websocket, operation_id, query, variables, operation_name)
 
-    def note(self, context: GuardedContext, action: str, targets: Sequence[str], details: Mapping[str, object]) -> None:
-        """Write into the audit what somebody has done, or was refused."""
+    def _note(self, context: GuardedContext, action: str, keys: Iterable[dg.AssetKey], told: Mapping[str, Any]) -> None:
+        """Write into the audit what somebody has done, or was refused, with the entities that own the assets; of an
+        asset of others its key.
+        """
+        owned = {each: context.entities.get(tuple(each.path)) for each in keys}
+        targets = dict.fromkeys(label_of(of[0]) if of else key.to_user_string() for key, of in owned.items())
         now, author = open_clock(self._settings).now(), context.asker.principal.author
         entries = [
-            AuditEntry(recorded_at=now, author=author, action=f"dagster {action}", target=each, details=details)
-            for each in targets[:_MOST] or (None,)
+            AuditEntry(recorded_at=now, author=author, action=f"dagster {action}", target=each, details=told)
+            for each in [*targets][:_MOST] or (None,)
         ]
         with self._database.begin() as connection:
             Audit(connection).append_many(entries)
 
-    async def download_debug_file_endpoint(self, request: Request) -> Response:
-        run_id = str(request.path_params["run_id"])
-        return self._refuse_hidden(request, runs=[run_id]) or await super().download_debug_file_endpoint(request)
+    async def _give(self, give: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
+        context = self._make_request_context(request)
+        if context.hides or not (request.path_params or context.asker.is_admin):
+            reason = "This file may tell of what you may not read, or is of the code location: it is for admins"
+            return JSONResponse({"error": reason}, 403)
+        return await give(request)
 
-    async def download_captured_logs_endpoint(self, request: Request) -> Response:
-        key = str(request.path_params["path"]).partition("/")[0]
-        return self._refuse_hidden(request, logs=[key]) or await super().download_captured_logs_endpoint(request)
-
-    async def download_notebook(self, request: Request) -> Response:
-        if not self._make_request_context(request).asker.is_admin:
-            return JSONResponse({"error": "Files of the code location are for admins."}, 403)
-        answer: Response = await super().download_notebook(request)
+    async def _report(self, action: str, report: Callable[..., Awaitable[JSONResponse]], request: Request) -> Response:
+        with self.request_context(request) as context:
+            answer = await report(context, request)
+        told = {"refused": REFUSED} if answer.status_code == 401 else {"status": answer.status_code}
+        self._note(context, action, context.asked, told)
         return answer
-
-    async def report_asset_materialization_endpoint(self, request: Request) -> JSONResponse:
-        return await self._report(request, super().report_asset_materialization_endpoint)
-
-    async def report_asset_check_endpoint(self, request: Request) -> JSONResponse:
-        return await self._report(request, super().report_asset_check_endpoint)
-
-    async def report_asset_observation_endpoint(self, request: Request) -> JSONResponse:
-        return await self._report(request, super().report_asset_observation_endpoint)
-
-    async def _report(self, request: Request, report: Callable[[Request], Awaitable[JSONResponse]]) -> JSONResponse:
-        answer = await report(request)
-        context, text = self._make_request_context(request), str(request.path_params.get("asset_key") or "")
-        targets = _targets_of(context, [dg.AssetKey.from_user_string(text)] if text else [])
-        details = {"refused": REFUSED} if answer.status_code == 401 else {"status": answer.status_code}
-        self.note(context, request.url.path.split("/")[1], targets, details)
-        return answer
-
-    def _refuse_hidden(self, request: Request, **named: Sequence[str]) -> JSONResponse | None:
-        try:
-            self._make_request_context(request).require_reads([], named.get("runs", ()), named.get("logs", ()))
-        except AccessRefusedError as exc:
-            return JSONResponse({"error": str(exc)}, 403)
-        return None
 
 
 @contextmanager
@@ -345,62 +289,52 @@ def open_webserver(
     """
     if not os.environ.get("DAGSTER_HOME"):
         reason = "it is not set, and --with-dagster needs Dagster's instance"
-        raise _unknown("DAGSTER_HOME", reason, "Set it to its folder.")
+        raise SettingsError(setting="DAGSTER_HOME", reason=reason, tried=(), next_step="Set it to its folder.")
     try:
         target = target or workspace_opts_to_load_target(WorkspaceOpts())
     except UsageError as exc:
         reason = f"there is none in {Path.cwd()}, and --with-dagster needs a code location"
-        raise _unknown("workspace.yaml", reason, "Write it, or serve where one is.") from exc
+        step = "Write it, or serve where one is."
+        raise SettingsError(setting="workspace.yaml", reason=reason, tried=(), next_step=step) from exc
     with dg.DagsterInstance.get() as instance, GuardedProcess(instance, target) as process:
         process.is_limited = settings.authorization is Authorization.ACL
         yield GuardedWebserver(process, settings, database).create_asgi_app()
 
 
-def _unknown(setting: str, reason: str, next_step: str) -> SettingsError:
-    return SettingsError(setting=setting, reason=reason, tried=(), next_step=next_step)
-
-
-def _is_refusal(error: GraphQLError) -> bool:
+def _is_refusal(error: graphql.GraphQLError) -> bool:
     return isinstance(error.original_error, AccessRefusedError)
 
 
-def _limit(schema: GraphQLSchema, note: Callable[..., None]) -> None:
+def _limit(schema: graphql.GraphQLSchema, note: Callable[..., None]) -> None:
     """Let the fields of a schema ask who asks: what acts is told, what is hidden is refused or left out."""
-    acting, looking, following = schema.mutation_type, schema.query_type, schema.subscription_type
-    assert acting is not None
-    assert looking is not None
-    assert following is not None
-    for name, field in acting.fields.items():
-        if name not in UNTOLD:
-            field.resolve = _acting(name, _required(field.resolve), note)
-    for field in looking.fields.values():
-        field.resolve = _asking(_required(field.resolve))
-    for field in following.fields.values():
-        field.subscribe = _asking(_required(field.subscribe))
-    types = [each for each in schema.type_map.values() if isinstance(each, GraphQLObjectType)]
+    fields = [
+        (of, name, field)
+        for of in schema.type_map.values()
+        if isinstance(of, graphql.GraphQLObjectType) and not of.name.startswith("__")
+        for name, field in of.fields.items()
+    ]
     about = {"AssetDependency", "AssetKey", "AssetNode", "PartitionBackfill", "Run"}
-    about |= {
-        each.name for each in types for name in _KEYS if str(getattr(each.fields.get(name), "type", "")) == "AssetKey!"
-    }
-    for each in types:
-        for field in each.fields.values():
-            found = get_named_type(field.type)
-            of = schema.get_possible_types(found) if is_abstract_type(found) else (found,)
-            if field.resolve is not None and about & {kind.name for kind in of} and not each.name.startswith("__"):
-                field.resolve = _showing(field.resolve, is_list=is_list_type(get_nullable_type(field.type)))
+    about |= {of.name for of, name, field in fields if name in _KEYS and str(field.type) == "AssetKey!"}
+    for of, name, field in fields:
+        found = graphql.get_named_type(field.type)
+        kinds = schema.get_possible_types(found) if graphql.is_abstract_type(found) else (found,)
+        if field.resolve is not None and about & {each.name for each in kinds}:
+            is_list = graphql.is_list_type(graphql.get_nullable_type(field.type))
+            field.resolve = _showing(field.resolve, is_list=is_list)
+        if of is schema.mutation_type and name not in UNTOLD:
+            field.resolve = _acting(name, field.resolve, note)
+        elif of is schema.query_type:
+            field.resolve = _asking(field.resolve)
+        elif of is schema.subscription_type:
+            field.subscribe = _asking(field.subscribe)
 
 
-def _required(resolve: Resolve | None) -> Resolve:
-    assert resolve is not None
-    return resolve
-
-
-def _asking(resolve: Resolve) -> Resolve:
+def _asking(resolve: Resolve | None) -> Resolve:
     """Return what refuses a question about something hidden."""
+    assert resolve is not None
 
     def ask(source: object, info: Any, **given: Any) -> Any:
-        if info.context.hides:
-            info.context.require_reads(*_find_named(given))
+        info.context.require_reads(*_find_named(given))
         return resolve(source, info, **given)
 
     return ask
@@ -409,67 +343,66 @@ def _asking(resolve: Resolve) -> Resolve:
 def _showing(resolve: Resolve, *, is_list: bool) -> Resolve:
     """Return what leaves hidden objects out of lists, and refuses one alone."""
 
-    def pick(value: Any, context: GuardedContext) -> Any:
-        if value is None:
-            return None
+    def pick(value: Any, hides: Callable[[object], bool]) -> Any:
         if is_list:
-            return [each for each in value if not context.hides_value(each)]
-        if context.hides_value(value):
-            raise AccessRefusedError(reason="This is an entity that you may not read", next_step="Ask its owner.")
+            return value and [each for each in value if not hides(each)]
+        if hides(value):
+            raise AccessRefusedError(reason=UNREAD, next_step="Ask its owner.")
         return value
 
-    async def pick_later(value: Awaitable[Any], context: GuardedContext) -> Any:
-        return pick(await value, context)
+    async def pick_later(value: Awaitable[Any], hides: Callable[[object], bool]) -> Any:
+        return pick(await value, hides)
 
     def show(source: object, info: Any, **given: Any) -> Any:
         value = resolve(source, info, **given)
         if not info.context.hides:
             return value
-        return (pick_later if isawaitable(value) else pick)(value, info.context)
+        return (pick_later if isawaitable(value) else pick)(value, info.context.hides_value)
 
     return show
 
 
-def _acting(name: str, resolve: Resolve, note: Callable[..., None]) -> Resolve:
+def _acting(name: str, resolve: Resolve | None, note: Callable[..., None]) -> Resolve:
     """Return what does something in the name of who asks, and tells it in the audit."""
+    assert resolve is not None
 
     async def act(source: object, info: Any, **given: Any) -> Any:
-        context = info.context
-        keys, runs, _ = _find_named(given)
-        instance, of_backfills = context.instance, "Backfill" in name
-        ids = [*runs, *([given["backfillId"]] if "backfillId" in given else [])]
-        asked = map(instance.get_backfill if of_backfills else instance.get_run_by_id, ids)
-        keys += [key for each in asked if each is not None for key in each.asset_selection or ()]
-        details = dict[str, Any](_iter_said(given))
+        context, (keys, runs, logs) = info.context, _find_named(given)
+        of = context.instance.get_backfill if "Backfill" in name else context.instance.get_run_by_id
+        asked = [of(each) for each in [*runs, *filter(None, [given.get("backfillId")])]]
+        keys += [key for each in asked if each is not None for key in _assets_of(each)]
+        told = {
+            each: value[:_MOST] if isinstance(value, list) else value
+            for each, value in _iter_values("", given)
+            if each in _SAID and value is not None
+        }
         try:
-            context.require_reads(keys, runs)
+            context.require_reads(keys, runs, logs)
             _stamp(given, context.asker.principal.author)
             answer = resolve(source, info, **given)
             answer = await answer if isawaitable(answer) else answer
+            told |= _told_by(answer)
         except Exception as exc:
-            details["refused"] = str(exc) or type(exc).__name__
+            told["refused"] = str(exc) or type(exc).__name__
             raise
         else:
-            several = (getattr(answer, each, None) for each in ("launchMultipleRunsResult", "terminateRunResults"))
-            answers = next((each for each in several if each), [answer])
-            kinds = {str(found.name) for each in answers if (found := getattr(each, "_meta", None)) is not None}
-            made = [str(run.runId) for each in answers if (run := getattr(each, "run", None)) is not None]
-            details |= {"answers": sorted(kinds)} if kinds else {}
-            details |= {"runs": made} if made else {}
-            told = [str(text) for each in answers if (text := getattr(each, "message", None))]
-            is_refused = "UnauthorizedError" in kinds or any("not have permission" in each for each in told)
-            details |= {"refused": REFUSED} if is_refused else {}
             return answer
         finally:
-            note(context, name, _targets_of(context, keys), details)
+            note(context, name, keys, told)
 
     return act
 
 
-def _targets_of(context: GuardedContext, keys: Sequence[dg.AssetKey]) -> list[str]:
-    """Return the entities that own assets, in words; of an asset of others its key."""
-    owned = [(each, context.entities.get(tuple(each.path))) for each in keys]
-    return list(dict.fromkeys(label_of(of[0]) if of else key.to_user_string() for key, of in owned))
+def _told_by(answer: object) -> dict[str, Any]:
+    """Return what the audit tells of what a mutation has answered."""
+    several = (getattr(answer, each, None) for each in ("launchMultipleRunsResult", "terminateRunResults"))
+    answers = next(filter(None, several), [answer])
+    kinds = {str(found.name) for each in answers if (found := getattr(each, "_meta", None)) is not None}
+    made = [str(run.runId) for each in answers if (run := getattr(each, "run", None)) is not None]
+    told = [str(getattr(each, "message", "")) for each in answers]
+    is_refused = "UnauthorizedError" in kinds or any("not have permission" in each for each in told)
+    found = {"answers": sorted(kinds), "runs": made, "refused": is_refused and REFUSED}
+    return {name: each for name, each in found.items() if each}
 
 
 def _find_named(given: object) -> tuple[list[dg.AssetKey], list[str], list[str]]:
@@ -485,13 +418,7 @@ def _find_named(given: object) -> tuple[list[dg.AssetKey], list[str], list[str]]
     return keys, runs, logs
 
 
-def _iter_said(given: object) -> Iterator[tuple[str, Any]]:
-    for name, value in _iter_values("", given):
-        if name in _SAID and value is not None:
-            yield name, value[:_MOST] if isinstance(value, list) else value
-
-
-def _iter_values(name: str, value: object) -> Iterator[tuple[str, object]]:
+def _iter_values(name: str, value: object) -> Iterator[tuple[str, Any]]:
     """Yield the values of arguments by their names, at any depth; a list of texts is one value."""
     if isinstance(value, Mapping):
         for each, inner in value.items():
@@ -505,15 +432,12 @@ def _iter_values(name: str, value: object) -> Iterator[tuple[str, object]]:
 
 def _stamp(given: Mapping[str, Any], author: str) -> None:
     """Let the runs that arguments ask for name who asks, whatever else they say of that."""
-    params = (given.get("executionParams"), *(given.get("executionParamsList") or ()))
-    for each in filter(None, params):
+    several = [given.get("executionParams"), *(given.get("executionParamsList") or ())]
+    for each in filter(None, several):
         each["executionMetadata"] = each.get("executionMetadata") or {}
-        _put_tag(each["executionMetadata"], "tags", author)
-    for name, field in (("reexecutionParams", "extraTags"), ("backfillParams", "tags")):
-        if given.get(name) is not None:
-            _put_tag(given[name], field, author)
-
-
-def _put_tag(params: Any, field: str, author: str) -> None:
-    others = [each for each in params.get(field) or () if each["key"] != names.TAG_USER]
-    params[field] = [*others, {"key": names.TAG_USER, "value": author}]
+    asked = [(each["executionMetadata"], "tags") for each in several if each]
+    asked += [(given.get("reexecutionParams"), "extraTags"), (given.get("backfillParams"), "tags")]
+    for params, field in asked:
+        if params is not None:
+            others = [each for each in params.get(field) or () if each["key"] != names.TAG_USER]
+            params[field] = [*others, {"key": names.TAG_USER, "value": author}]
