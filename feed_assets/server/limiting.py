@@ -24,7 +24,7 @@ _OPEN = (HEALTH, DOCUMENT, PAGE, *FILES)
 """What names no entity."""
 _PLAIN = re.compile(r"[\w.@+ -]+", re.ASCII)
 _NOT_WORD = re.compile(r"\W+", re.ASCII)
-_PART = re.compile(r"[^\W_]+")
+_BLANKS = bytes(each if chr(each).isalnum() and each < 128 else 32 for each in range(256))
 _QUOTE = "(?:'|&#39;)"
 _LENGTH = b"content-length"
 
@@ -75,15 +75,21 @@ class Limiting:
 
 def redact(content: bytes, rights: Rights, *, by_line: bool = False) -> bytes:
     """Return a text without the names of what is hidden; `by_line` without the lines that have them."""
+    said = set(_split(content))
+    hidden = {key: _call(acl) for key, acl in rights.hidden.items() if said.issuperset(_split(key[1].encode()))}
+    if not hidden:
+        return content
     text = content.decode("utf-8", "surrogateescape")
-    said = set(_PART.findall(text))
-    hidden = {key: _call(acl) for key, acl in rights.hidden.items() if said.issuperset(_PART.findall(key[1]))}
-    for pattern, of in _iter_forms(hidden, rights) if hidden else ():
+    for pattern, of in _iter_forms(hidden, rights):
         if by_line:
             text = "\n".join(each for each in text.split("\n") if not re.search(pattern, each))
         else:
             text = re.sub(pattern, partial(_replace, of), text)
     return text.encode("utf-8", "surrogateescape")
+
+
+def _split(text: bytes) -> list[bytes]:
+    return text.translate(_BLANKS).split()
 
 
 def _replace(told: Mapping[str, str], found: re.Match[str]) -> str:
