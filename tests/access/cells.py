@@ -34,7 +34,7 @@ SAID = {name: said for name, _, said in ROWS}
 """Who may, by the operation, as the page says."""
 END = "2026-01-01T01:00Z"
 _KNOWN = "everybody who is known"
-_OWNERS = ("super", "ann", "gus", "reader", "ann via portal")
+OWNERS = ("super", "ann", "gus", "reader", "ann via portal")
 _PROPOSED = {"jobs": "job", "groups": "cluster"}
 _DEFAULTS = {"feed": "clicks", "process": "counts", "datasource": "shop", "cluster": "here", "job": "shown"}
 
@@ -78,10 +78,10 @@ class Cell:
         if said in ("admins", "superusers"):
             return who == "super" or (who == "adm" and said == "admins")
         if without and not any(only_if or kind != "cluster" for kind, _ in keys):
-            return who == "super" or (bool(only_if) and who in _OWNERS)
-        if who not in _OWNERS and any(name.startswith("zq") for _, name in keys):
+            return who == "super" or (bool(only_if) and who in OWNERS)
+        if who not in OWNERS and any(name.startswith("zq") for _, name in keys):
             return False
-        return all(who == "super" or (who in _OWNERS and _has_owner(key)) for key in self.changes)
+        return all(who == "super" or (who in OWNERS and _has_owner(key)) for key in self.changes)
 
 
 def _has_owner(key: Key) -> bool:
@@ -117,6 +117,15 @@ def kinds_of(operation: Operation, each: Parameter) -> tuple[str, ...]:
     return (*found, "copy") if "process" in found and operation.context != "EntityContext" else found
 
 
+def is_read_only(operation: Operation, each: Parameter) -> bool:
+    """Whether what a parameter names is only read."""
+    is_selected = kinds_of(operation, each) == ("cluster",) or (operation.name, each.name) == (
+        "metadata copy",
+        "entity",
+    )
+    return is_selected or not SAID[operation.name].startswith("owners")
+
+
 def names_of(kind: str) -> tuple[str, ...]:
     names = NAMES["feed" if kind == "column" else kind]
     return (*names, "nobodys") if kind == "feed" else names
@@ -125,7 +134,7 @@ def names_of(kind: str) -> tuple[str, ...]:
 def fill(operation: Operation, at: Parameter | None = None, kind: str = "", name: str = "") -> Filled:
     """What is required, and an entity in the place of a parameter."""
     given: Json = {"dry_run": True} if "dry_run" in operation.given else {}
-    reads, changes, is_of = list[Key](), list[Key](), SAID[operation.name].startswith("owners")
+    reads, changes = list[Key](), list[Key]()
     selects = at is None or (tuple(map(str, at.param.of)) == ("cluster",) and not at.is_required)
     for each in operation.parameters:
         kinds = kinds_of(operation, each)
@@ -139,8 +148,7 @@ def fill(operation: Operation, at: Parameter | None = None, kind: str = "", name
             of_it = name if each is at else _DEFAULTS[of]
             path = f"feed/{of_it}/column/a" if of == "column" else f"{of}/{of_it}"
             value = path if each.param.proposes == "entities" else of_it
-            is_read = kinds == ("cluster",) or (operation.name, each.name) == ("metadata copy", "entity")
-            (changes if is_of and not is_read else reads).append((of, of_it))
+            (reads if is_read_only(operation, each) else changes).append((of, of_it))
         else:
             value = _value_of(each)
         if value is not None:

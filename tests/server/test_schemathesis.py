@@ -1,7 +1,7 @@
 """Random requests made of the OpenAPI document: answers are as it says, and no token may more than its rights."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,27 +35,32 @@ TIMES = ("2013-11-03T05:00Z", "2013-11-03", "now", "now-7d")
 
 @pytest.fixture
 def schema(tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The document, with names that the project has among those that are tried, and the guarded application."""
+    """The document and the guarded application."""
     database = open_project(tmp_path, monkeypatch, state=database_url)
     monkeypatch.delenv("FEED_ASSETS_NOTIFY__OPS__URL")  # nobody is told
     keeper = Keeper(load_settings(), database, Address(host="127.0.0.1", port=3030, insecure=True), "ann")
-    document = json.loads(json.dumps(describe_routes()))
-    schemas = document["components"]["schemas"]
-    schemas["Time"] = {"anyOf": [{"enum": [*TIMES]}, schemas["Time"]]}
-    for told in (each for path in document["paths"].values() for each in path.values()):
-        for each in told.get("parameters", ()):
-            each["schema"] = _with_known(each["name"], each["schema"])
-        body = told.get("requestBody", {}).get("content", {}).get("application/json")
-        for name, each in [*body["schema"]["properties"].items()] if body else ():
-            body["schema"]["properties"][name] = _with_known(name, each)
-    found = schemathesis.openapi.from_dict(document)
+    found = load_schema({name: [value] for name, value in KNOWN.items()}, TIMES)
     found.app = Guard(build_application(load_settings(), database), keeper)
     yield found
     database.close()
 
 
-def _with_known(name: str, schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {"anyOf": [{"const": KNOWN[name]}, schema]} if name in KNOWN else schema
+def load_schema(known: Mapping[str, Sequence[Any]], times: Sequence[str]) -> Any:
+    """The document, with values that a project has among those that are tried, by the names of parameters."""
+
+    def with_known(name: str, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"anyOf": [{"enum": [*known[name]]}, schema]} if name in known else schema
+
+    document = json.loads(json.dumps(describe_routes()))
+    schemas = document["components"]["schemas"]
+    schemas["Time"] = {"anyOf": [{"enum": [*times]}, schemas["Time"]]}
+    for told in (each for path in document["paths"].values() for each in path.values()):
+        for each in told.get("parameters", ()):
+            each["schema"] = with_known(each["name"], each["schema"])
+        body = told.get("requestBody", {}).get("content", {}).get("application/json")
+        for name, each in [*body["schema"]["properties"].items()] if body else ():
+            body["schema"]["properties"][name] = with_known(name, each)
+    return schemathesis.openapi.from_dict(document)
 
 
 def _ask(operation: Any, mode: GenerationMode, examples: int, callers: Mapping[str, set[int]]) -> None:
