@@ -44,7 +44,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, P
         yield found, folder
 
 
-def find_cells(operation: Operation, told: Mapping[str, Any]) -> Iterator[Cell]:
+def find_cells(operation: Operation, told: dict[str, Any]) -> Iterator[Cell]:
     """Yield the cells of a request: one for each way in which its names can be meant."""
     choices = list[list[tuple[Key, bool] | None]]()
     for each in operation.parameters:
