@@ -114,7 +114,8 @@ class ProxyUserSettings(BaseModel):
 class ServerSettings(BaseModel):
     """Who asks a server: `proxies` are the addresses or networks of those who say in `author_header` who asks, and in
     `groups_header` in which groups, separated by commas. `proxy_users` may ask on behalf of others. `hosts` are further
-    names of the server. `url` is where people reach it, for links to its pages.
+    names of the server. `url` is where people reach it, for links to its pages. `key_password` opens the key of its
+    certificate.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -125,6 +126,7 @@ class ServerSettings(BaseModel):
     proxy_users: dict[str, ProxyUserSettings] = Field(default_factory=dict)
     hosts: tuple[str, ...] = ()
     url: WebAddress | None = None
+    key_password: str | None = Field(default=None, repr=False)
 
 
 class Authorization(StrEnum):

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import socket
 import ssl
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ from feed_assets.server.oidc import Issuer
 from feed_assets.server.problems import problem
 from feed_assets.server.records import Address
 from feed_assets.server.tokens import Tokens
-from feed_assets.settings import Settings
+from feed_assets.settings import Settings, resolve_references
 from feed_assets.sql.database import Database
 
 CONNECTIONS = 500
@@ -51,7 +52,8 @@ def serve(settings: Settings, database: Database, address: Address, author: str)
         if isinstance(fault, SettingsError):
             raise fault
         say(f"feed-assets: warning: {fault}", err=True)
-    certificate = Certificate(address) if address.has_tls else None
+    password = resolve_references("server.key_password", settings.server.key_password, os.environ, settings.tried)
+    certificate = Certificate(address, password or "") if address.has_tls else None
     keeper = Keeper(settings, database, address, author, issuer)
     asked = f"asked by an IP address or as {', '.join(keeper.names)}"
     say(f"feed-assets: {asked}. Further names go into the setting server.hosts.", err=True)
@@ -108,11 +110,12 @@ def listen(address: Address) -> socket.socket:
 
 
 class Certificate:
-    """A certificate with its key, read again when a file of them has changed."""
+    """A certificate with its key, read again when a file of them has changed. A password opens a locked key."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, password: str = "") -> None:
         """Raises ListenRefusedError if they cannot be read."""
         self._files = [each for each in (address.certificate, address.key) if each is not None]
+        self._password = password  # without one, the terminal would be asked
         self._read: list[bytes] = []
         self._told = ""
         self.context = _new_context()
@@ -120,7 +123,7 @@ class Certificate:
             self._read_again()
         except OSError as exc:
             reason = f"the certificate or its key cannot be used: {describe_error(exc)}"
-            next_step = "Give other files." if address.key else "Give its key by --key, or another file."
+            next_step = "Give other files, or the setting server.key_password." if address.key else "Give its key by --key, or another file."
             raise ListenRefusedError(address=address.text, reason=reason, next_step=next_step) from exc
 
     async def renew(self) -> None:
@@ -137,7 +140,7 @@ class Certificate:
         found = [each.read_bytes() for each in self._files]
         if found != self._read:
             for context in (_new_context(), self.context):  # first one that may be spoiled
-                context.load_cert_chain(self._files[0], self._files[-1], password="")  # else the terminal is asked
+                context.load_cert_chain(self._files[0], self._files[-1], self._password)
             self._read, self._told = found, ""
 
 
