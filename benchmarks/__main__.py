@@ -27,6 +27,7 @@ from benchmarks.probes import ProbeError, say
 from benchmarks.replication import measure_replication
 from benchmarks.report import Figure, Part, Scale, make_report
 from benchmarks.retention import measure_retention
+from benchmarks.rights import measure_rights
 from benchmarks.searching import measure_searching
 from benchmarks.starting import measure_starting
 from benchmarks.ticks import measure_ticks
@@ -118,6 +119,8 @@ def _measure(part: Part, folder: Path, scale: Scale) -> Iterator[Figure]:
             measure = measure_lineage
         case Part.IMPORTS:
             measure = measure_imports
+        case Part.RIGHTS:
+            measure = measure_rights
         case _:
             assert_never(part)
     folder.mkdir()

@@ -62,6 +62,7 @@ class Part(StrEnum):
     LINEAGE = "q"
     CALENDAR = "r"
     IMPORTS = "s"
+    RIGHTS = "t"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

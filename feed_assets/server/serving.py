@@ -123,7 +123,8 @@ class Certificate:
             self._read_again()
         except OSError as exc:
             reason = f"the certificate or its key cannot be used: {describe_error(exc)}"
-            next_step = "Give other files, or the setting server.key_password." if address.key else "Give its key by --key, or another file."
+            others = "Give other files, or the setting server.key_password."
+            next_step = others if address.key else "Give its key by --key, or another file."
             raise ListenRefusedError(address=address.text, reason=reason, next_step=next_step) from exc
 
     async def renew(self) -> None:
