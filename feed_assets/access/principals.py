@@ -1,7 +1,7 @@
 """Who asks: a user of a server, whoever runs a command, or the system."""
 
-import getpass
 import os
+import pwd
 from dataclasses import dataclass
 
 from feed_assets.operation import Does
@@ -31,8 +31,10 @@ NOBODY = Principal(name="")
 
 
 def find_machine_user() -> Principal:
-    """Return whoever runs this process: the user of the operating system, whose groups prove nothing."""
+    """Return whoever runs this process: the user of the operating system, whatever USER or LOGNAME say. The groups
+    there prove nothing.
+    """
     try:
-        return Principal(name=getpass.getuser())
-    except (KeyError, OSError):
+        return Principal(name=pwd.getpwuid(os.getuid()).pw_name)
+    except KeyError:
         return Principal(name=f"uid {os.getuid()}")

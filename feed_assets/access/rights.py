@@ -21,6 +21,8 @@ from feed_assets.setting_sections import AccessSettings, Authorization
 from feed_assets.settings import Settings
 
 _SHOWN = 5
+_FOUND = frozenset({*Kind, "run"})
+"""What is refused elsewhere if it is not there. Of a run, its processes are asked."""
 
 
 class Needs(StrEnum):
@@ -77,11 +79,12 @@ class Rights:
         return acl is None or acl.is_public or self.owns(acl)
 
     def acts(self, key: EntityKey) -> bool:
-        """Return whether the principal may act on an entity that there is: clusters are superusers'."""
+        """Return whether the principal may act on something: clusters, and what nobody declares, are superusers'."""
         if self.is_superuser:
             return True
-        acl = self.find_acl(key)
-        return acl is None or (key[0] != Kind.CLUSTER and self.owns(acl))
+        if (acl := self.find_acl(key)) is None:
+            return key[0] in _FOUND
+        return key[0] != Kind.CLUSTER and self.owns(acl)
 
     def require(self, needed: Iterable[tuple[EntityKey, Needs]], of_all: Needs = Needs.KNOWN) -> None:
         """Require what is needed for each entity that there is, and for the request as a whole.

@@ -9,10 +9,11 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from feed_assets.access.rights import require_acts
 from feed_assets.catalog.descriptions import NOBODY, by_cluster
 from feed_assets.catalog.run_metadata import Facts
 from feed_assets.catalog.store import DescribedEntity, MetadataChange, MetadataStore, compare, render_metadata
-from feed_assets.catalog.targets import INSTANCE, find_place, find_target
+from feed_assets.catalog.targets import INSTANCE, RUN, find_place, find_target
 from feed_assets.catalog.writing import Target, Writing, Written, write_many
 from feed_assets.context.operation import OperationContext
 from feed_assets.context.preconditions import require_demanded
@@ -35,6 +36,7 @@ from feed_assets.entities.metadata import (
 from feed_assets.errors import Fault
 from feed_assets.json_form import Hidden, shows
 from feed_assets.log.events import EventLog
+from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import FeedEvent, FeedKey, ProcessKey
@@ -244,6 +246,7 @@ def mutate(
         for path, of_entity in mutations.items():
             _require_valid(context, path, of_entity)
             wanted[find_target(context.plan, connection, path)] += of_entity
+        require_acts(_iter_run_processes(connection, wanted))
         writings = [Writing(target=target, mutations=found, author=author) for target, found in wanted.items()]
         done = write_many(connection, writings, origin=origin, now=context.as_of)
         for target, written in zip(wanted, done, strict=True):
@@ -265,6 +268,13 @@ def _result(target: Target, written: Written, *, dry_run: bool) -> MetadataResul
         deletions=changed["deletions"],
         dry_run=dry_run,
     )
+
+
+def _iter_run_processes(connection: Connection, targets: Iterable[Target]) -> Iterator[tuple[str, str]]:
+    """Yield the processes of runs: who may act on them says something of a run."""
+    for kind, name, *_ in (each.path.split("/") for each in targets):
+        if kind == RUN:
+            yield from ((Kind.PROCESS.value, each.key.process) for each in Attempts(connection).of_run(name))
 
 
 def _require_valid(context: OperationContext, path: str, mutations: Iterable[Mutation]) -> None:

@@ -59,8 +59,9 @@ def find_target(plan: Plan, connection: Connection, path: str) -> Target:
             reason=f"the kind {kinds[0]!r} only stands below another one",
             next_step=f"Write it like {_BELOW[kinds[0]]}.",
         )
-    if kinds[0] == RUN and len(kinds) == 1:
+    if kinds[0] == RUN:
         _require_run(connection, names[0])
+    if kinds == (RUN,):
         return Target(path="/".join(parts), kind=RUN, name=names[0], is_declared=True)
     if kinds[0] not in list(Kind):
         return Target(path="/".join(parts), kind=kinds[-1], name=names[-1], is_declared=False)

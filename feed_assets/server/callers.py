@@ -18,7 +18,8 @@ from feed_assets.masking import TOKEN_PREFIX
 from feed_assets.server.errors import RequestRefusedError
 from feed_assets.server.oidc import Issuer
 from feed_assets.server.records import Address
-from feed_assets.server.tokens import Tokens, is_name
+from feed_assets.server.tokens import Tokens, is_name, is_person
+from feed_assets.setting_sections import Authorization
 from feed_assets.settings import Settings
 from feed_assets.sql.database import Database
 
@@ -60,7 +61,7 @@ class Keeper:
 
     def find_caller(self, client: str, headers: Callable[[str], Sequence[str]]) -> Principal | None:
         """Return who asks; None for whoever has no valid token, is named by no proxy, and is not alone with a server
-        that has no tokens. What is forwarded comes from elsewhere, and never counts as this machine.
+        that has no tokens, where nobody has rights. What is forwarded never counts as from this machine.
 
         Raises:
             StateError: the tokens cannot be read.
@@ -71,7 +72,7 @@ class Keeper:
         if not is_proxy and any(headers(each) for each in (of_server.author_header, of_server.groups_header) if each):
             reason = f"{client} is none of the proxies that say who asks"
             self.note_refusal("log in", client, reason)
-            raise RequestRefusedError(HTTPStatus.UNAUTHORIZED, f"{reason[0].upper()}{reason[1:]}.")
+            raise RequestRefusedError(HTTPStatus.UNAUTHORIZED, f"{reason}.")
         told = headers("Authorization")
         bearers = [each[7:].strip() for each in told if each[:7].lower() == "bearer "]
         if bearers:
@@ -79,9 +80,10 @@ class Keeper:
         if is_proxy:
             names, told = headers(of_server.author_header or ""), headers(of_server.groups_header or "")
             groups = frozenset(filter(None, (each.strip() for text in told for each in text.split(","))))
-            is_known = len(names) == 1 and all(map(is_name, (names[0], *groups)))
+            is_known = len(names) == 1 and is_person(names[0]) and all(map(is_name, groups))
             return Principal(name=names[0], groups=groups) if is_known else None
-        is_here = self.issuer is None and is_loopback(self.address.host) and is_loopback(client)
+        is_open = self.issuer is None and self.settings.authorization is Authorization.OFF
+        is_here = is_open and is_loopback(self.address.host) and is_loopback(client)
         if is_here := is_here and not any(map(headers, _FORWARDED)):
             with self.database.read() as connection:
                 kept = [each for each in Tokens(connection).all() if not each.session_of]

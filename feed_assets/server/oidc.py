@@ -2,11 +2,13 @@
 
 import hmac
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from threading import Lock
 from time import monotonic
 from typing import Any
+from urllib.parse import urlencode
 
 import requests
 from authlib.integrations.base_client import OAuthError
@@ -17,6 +19,7 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import JWKRegistry, KeySet
 from joserfc.jws import JWSRegistry
+from urllib3.exceptions import HTTPError
 
 from feed_assets.access.principals import Principal
 from feed_assets.engines.errors import ServiceAwayError
@@ -24,7 +27,7 @@ from feed_assets.errors import FeedAssetsError, SettingsError
 from feed_assets.json_form import parse_json
 from feed_assets.masking import remember_unnamed
 from feed_assets.server.errors import RequestRefusedError
-from feed_assets.server.tokens import is_name
+from feed_assets.server.tokens import is_name, is_person
 from feed_assets.setting_sections import OidcSettings
 from feed_assets.settings import resolve_references
 
@@ -35,7 +38,9 @@ _KEPT, _AGAIN, _AT_LOG_IN = 3600.0, 30.0, 5.0
 """Seconds after which the issuer is asked anew: always, after a fault or for a new key, and for who logs in."""
 _PATIENCE = (3.0, 5.0)
 _LARGEST = 1 << 20
-_MALFORMED = (JoseError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
+_SHOWN = 60
+_NEEDED = ("authorization_endpoint", "token_endpoint", "jwks_uri")
+_MALFORMED = (JoseError, HTTPError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
 
 
 class Issuer:
@@ -57,6 +62,12 @@ class Issuer:
         """The host where people log in."""
         return self._settings.issuer.partition("://")[2].partition("/")[0]
 
+    @property
+    def log_out_address(self) -> str | None:
+        """Where its own session ends, as far as it says so."""
+        address = str(self._endpoints.get("end_session_endpoint"))
+        return f"{address}?{urlencode({'client_id': self._settings.client_id})}" if address.startswith("http") else None
+
     def find_fault(self) -> FeedAssetsError | None:
         """Ask it, and return why it cannot be used now: it is away, or the settings are wrong."""
         self._look(_AT_LOG_IN)
@@ -77,7 +88,7 @@ class Issuer:
             endpoint = self._endpoints["token_endpoint"]
             found = self._open_client(redirect_uri).fetch_token(endpoint, allow_redirects=False, **told)
         except OAuthError as exc:
-            raise refused(f"the issuer refuses its code: {exc.error}") from None
+            raise refused(f"the issuer refuses its code: {str(exc.error)[:_SHOWN]}") from None
         except (requests.RequestException, ValueError, KeyError) as exc:
             raise self._away(exc) from None
         params = {"nonce": derive(secret, "nonce"), "client_id": self._settings.client_id}
@@ -103,7 +114,7 @@ class Issuer:
         except _MALFORMED:
             raise refused("its token is malformed") from None
         name, groups = claims.get(self._settings.name_claim), claims.get(self._settings.groups_claim)
-        if not isinstance(name, str) or not is_name(name):
+        if not isinstance(name, str) or not is_person(name):
             raise refused(f"its token has no name in the claim {self._settings.name_claim}")
         if self._settings.name_claim == "email" and claims.get("email_verified", True) is not True:
             raise refused("the issuer has not verified its address")
@@ -120,26 +131,30 @@ class Issuer:
         if (kid := signed.headers().get("kid")) is not None and all(each.kid != kid for each in self._keys):
             self._look(_AGAIN)
         if not self._keys:
-            raise self._away(self._fault)
+            raise self._away(self._fault or TimeoutError())
         return self._keys
 
     def _look(self, seconds: float) -> None:
-        """Ask the issuer, unless that was done within some seconds."""
+        """Ask the issuer, unless that was done within some seconds, or is being done: one that is slow holds one."""
         with self._lock:
             if monotonic() - self._asked_at < seconds:
                 return
-            self._asked_at = monotonic()
+            self._asked_at = float("inf")
         try:
             endpoints = self._get(f"{self._settings.issuer.rstrip('/')}/.well-known/openid-configuration")
             if (name := endpoints.get("issuer")) != self._settings.issuer:
                 raise self._wrong(f"the issuer calls itself {name!r}")
-            keys = self._get(str(endpoints.get("jwks_uri")))["keys"]
-            self._keys = KeySet([JWKRegistry.import_key(each) for each in keys if each["kty"] in ("RSA", "EC")])
+            safe = ("https://", f"{self._settings.issuer.partition(':')[0]}://")
+            if wrong := [each for each in _NEEDED if not str(endpoints.get(each)).startswith(safe)]:
+                raise self._wrong(f"{wrong[0]} of the issuer is {endpoints.get(wrong[0])!r}")
+            self._keys = _read_keys(self._get(endpoints["jwks_uri"])["keys"])
             self._endpoints, self._fault = endpoints, None
         except FeedAssetsError as exc:
             self._fault = exc
         except (OSError, *_MALFORMED) as exc:
             self._fault = self._away(exc)
+        finally:
+            self._asked_at = monotonic()
 
     def _get(self, address: str) -> Mapping[str, Any]:
         with requests.get(address, timeout=_PATIENCE, allow_redirects=False, stream=True) as answer:
@@ -156,6 +171,21 @@ class Issuer:
     def _wrong(self, reason: str) -> SettingsError:
         next_step = "Write the issuer as its own configuration has it."
         return SettingsError(setting="oidc.issuer", reason=reason, tried=self._tried, next_step=next_step)
+
+
+def _read_keys(told: Iterable[Any]) -> KeySet:
+    """Return the keys that sign as is wanted. Others, and those that cannot be read, are left out (RFC 7517, 5).
+
+    Raises:
+        ValueError: none is left.
+    """
+    keys = list[Any]()
+    for each in told:
+        with suppress(*_MALFORMED):
+            keys += [JWKRegistry.import_key(each)] if each["kty"] in ("RSA", "EC") else []
+    if not keys:
+        raise ValueError
+    return KeySet(keys)
 
 
 def derive(secret: str, purpose: str) -> str:

@@ -10,7 +10,7 @@ from feed_assets.access.principals import Principal
 from feed_assets.clock import open_clock
 from feed_assets.server.callers import Keeper, address_of
 from feed_assets.server.errors import RequestRefusedError
-from feed_assets.server.tokens import Tokens, is_name
+from feed_assets.server.tokens import Tokens, is_person
 
 DO_AS = "doAs"
 
@@ -28,7 +28,7 @@ def ask_on_behalf(keeper: Keeper, asker: Principal, names: list[str], client: st
     """Return who is asked for, with the rights of that person, as far as who asks has them. What is refused is in the
     audit, and raises RequestRefusedError. Who asks for himself asks as always.
     """
-    if len(names) != 1 or not is_name(name := names[0]):
+    if len(names) != 1 or not is_person(name := names[0]):
         raise RequestRefusedError(HTTPStatus.BAD_REQUEST, f"{DO_AS} is one name, of whom it is asked for.")
     if name == asker.name:
         return asker

@@ -29,6 +29,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,79}")  # loader, ann@example.
 _BYTES = 32
 SESSION = timedelta(hours=10)
 _NOT_IN_NAMES = (",", " via ", "\N{REPLACEMENT CHARACTER}")  # two names, or bytes that are no UTF-8
+_OURS = ("feed-assets", "unknown")
+"""Who is no person: the author of what the system does by itself, and of a log-in that is refused."""
 LONGEST_NAME = 200
 
 tokens = define_table(
@@ -120,9 +122,14 @@ class Tokens(TableStore):
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text is the name of a person or a group."""
+    """Return whether a text is the name of a group."""
     is_plain = text.isprintable() and text == text.strip() and not any(each in text for each in _NOT_IN_NAMES)
     return is_plain and 0 < len(text) <= LONGEST_NAME
+
+
+def is_person(text: str) -> bool:
+    """Return whether a text is the name of a person."""
+    return is_name(text) and text.lower() not in _OURS
 
 
 def _digest_of(token: str) -> str:
@@ -148,8 +155,9 @@ def create_token(
         WrongUsageError: the name, the rights, the groups or the end are wrong.
         VerbRefusedError: a token of this name is valid.
     """
-    if _NAME.fullmatch(name) is None:
-        raise WrongUsageError(f"{name!r} is no name of a token. Write letters, digits and . _ @ + -, at most 80.")
+    if _NAME.fullmatch(name) is None or not is_person(name):
+        others = f"at most 80, and neither {' nor '.join(_OURS)}"
+        raise WrongUsageError(f"{name!r} is no name of a token. Write letters, digits and . _ @ + -, {others}.")
     if not may:
         raise WrongUsageError(f"A token of {name!r} may nothing. Give it one of {', '.join(Does)}, or several.")
     if wrong := [each for each in groups if not is_name(each)]:

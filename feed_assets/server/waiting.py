@@ -9,22 +9,26 @@ from starlette.requests import Request
 from feed_assets.operation import Does
 from feed_assets.sql.questions import Question, asking
 
-_READERS, _OTHERS = 16, 4
-"""How many requests are at work at once, that read and for each other right. With two connections for each that reads
-and three for each that writes, all have less than the 100 that PostgreSQL gives by default.
+_READERS, _OTHERS, _WAITING = 16, 4, 2
+"""How many requests are at work at once, that read, for each other right, and that wait for others. With two
+connections for each that reads and three for each that writes, all have less than the 100 that PostgreSQL gives by
+default.
 """
 _STOP_SECONDS = 0.1
 _Answer = TypeVar("_Answer")
 
 
 class Threads:
-    """The threads of a server. Each right has its own, so that long questions hold up no notification."""
+    """The threads of a server. Each right has its own, so that long questions hold up no notification, and what waits
+    for others, too, which is of none.
+    """
 
     def __init__(self) -> None:
-        self._limiters = {each: CapacityLimiter(_READERS if each is Does.READS else _OTHERS) for each in Does}
+        self._limiters: dict[Does | None, CapacityLimiter] = {each: CapacityLimiter(_OTHERS) for each in Does}
+        self._limiters |= {Does.READS: CapacityLimiter(_READERS), None: CapacityLimiter(_WAITING)}
 
     async def answer_who_waits(
-        self, request: Request, right: Does, function: Callable[..., _Answer], *arguments: Any
+        self, request: Request, right: Does | None, function: Callable[..., _Answer], *arguments: Any
     ) -> _Answer:
         """Call a function in a thread. A client that goes away stops its question, if that only reads."""
         limiter = self._limiters[right]

@@ -2,15 +2,20 @@
 
 import json
 from collections.abc import Iterator
+from os import getuid
 from pathlib import Path
+from pwd import getpwuid
 from typing import Any
 
 import pytest
 import yaml
 
+from feed_assets.log.instances.attempts import Attempts
+from feed_assets.log.records import Attempt, Cause, ProcessInstanceStatus
 from feed_assets.operation_list import find_operation
 from tests.access.project import PUBLIC, Served, feed, served
 from tests.cli.project import must
+from tests.log.samples import hour
 from tests.projects import declare, enter
 
 BOBS = {"owner": "bob", "group": "ops"}
@@ -119,6 +124,31 @@ def test_who_acts_on_what_is_found_is_asked_for_all_of_it(server: Served) -> Non
     assert ask(server, "ann", "metadata put", entity="feed/nobodys", properties={"a": "b"}) == 403
 
 
+def test_what_nobody_declares_is_described_by_superusers_and_a_run_by_who_may_act_on_its_processes(
+    server: Served,
+) -> None:
+    with server.database.begin() as connection:
+        of = {"cluster": "here", "attempt": 1, "status": ProcessInstanceStatus.RUNNING, "cause": Cause.COMMAND}
+        for run, process in (("r", "counts"), ("h", "zqprocess")):
+            at = {"nominal_time": hour(0), "started_at": hour(1), "release": 1}
+            Attempts(connection).begin(Attempt(process=process, run_id=run, cause_detail="x", **of, **at))
+    said = {"properties": {"a": "b"}}
+    for path, of_ann, of_bob in (
+        ("dashboard/otd", 403, 403),
+        ("run/r", 200, 403),
+        ("run/r/note/x", 200, 403),
+        ("run/h", 200, 403),
+        ("run/absent/note/x", 404, 404),
+        ("feed/clicks/page/x", 200, 403),
+    ):
+        assert ask(server, "ann", "metadata put", entity=path, **said) == of_ann, path
+        assert ask(server, "bob", "metadata put", entity=path, **said) == of_bob, path
+    document = {"mutations": [{"entity": "dashboard/otd", "update": said}]}
+    assert send(server, "ann", "metadata import", document)[0] == 403
+    assert ask(server, "super", "metadata put", entity="dashboard/otd", **said) == 200
+    assert ask(server, "bob", "metadata get", entity="dashboard/otd") == 200
+
+
 def test_the_acl_of_what_is_deleted_or_cannot_be_read_goes_on(server: Served) -> None:
     assert ask(server, "super", "plan") == 200
     assert ask(server, "ann", "entity history", name="zqfeed") == 200  # which records it
@@ -147,15 +177,23 @@ def test_commands_on_the_database_are_for_superusers_with_their_names(
 ) -> None:
     enter(tmp_path, monkeypatch)
     monkeypatch.delenv("FEED_ASSETS_AUTHOR")
+    user = getpwuid(getuid()).pw_name
     monkeypatch.setenv("LOGNAME", "ann")
-    declare(tmp_path, {"kind": "cluster", "name": "here", "storage": f"file://{tmp_path}/data"}, authorization="acl")
-    told = must("admin", "safemode", "on", code=1).stderr
-    assert "only superusers change the state itself, and 'ann' is none" in told
+    monkeypatch.setenv("USER", "ann")
+    cluster = {"kind": "cluster", "name": "here", "storage": f"file://{tmp_path}/data"}
+    declare(tmp_path, cluster, feed("clicks"), authorization="acl", access={"superusers": ["ann"]})
+    for command in (
+        ("admin", "safemode", "on"),
+        ("state", "rebuild", "--yes"),
+        ("instance", "listing", "clicks", "--look"),
+    ):
+        told = must(*command, code=1).stderr
+        assert f"only superusers change the state itself, and {user!r} is none" in told
     must("entity", "list")
-    must("state", "rebuild", "--yes", code=1)
-    declare(tmp_path, authorization="acl", access={"superusers": ["ann"]})
+    must("instance", "listing", "clicks")
+    declare(tmp_path, authorization="acl", access={"superusers": [user]})
     must("admin", "safemode", "on")
     assert "not 'bob'" in must("admin", "safemode", "off", "--author", "bob", code=1).stderr
-    must("admin", "safemode", "off", "--author", "ann")
+    must("admin", "safemode", "off", "--author", user)
     declare(tmp_path, authorization=False)
     must("admin", "safemode", "on", "--author", "bob")

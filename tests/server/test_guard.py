@@ -28,7 +28,7 @@ from feed_assets.server.guard import Guard
 from feed_assets.server.records import Address
 from feed_assets.server.routes import LOOKS, find_rights, list_routes
 from feed_assets.server.tokens import create_token, revoke_token
-from feed_assets.setting_sections import ServerSettings
+from feed_assets.setting_sections import Authorization, ServerSettings
 from feed_assets.settings import Settings, load_settings
 from feed_assets.sql.database import Database
 from tests.instances.harness import at
@@ -78,6 +78,7 @@ class Server:
     database: Database
     host: str = "127.0.0.1"
     server: ServerSettings = field(default_factory=ServerSettings)
+    authorization: Authorization = Authorization.OFF
     read_only: bool = False
     insecure: bool = False
     body_seconds: float = 60.0
@@ -129,7 +130,7 @@ class Server:
             "client": (client, 5),
             "headers": [(name.lower().encode(), value.encode()) for name, value in told.items()],
         }
-        settings = Settings(server=self.server)
+        settings = Settings(server=self.server, authorization=self.authorization)
         address = Address(host=self.host, read_only=self.read_only, insecure=self.insecure)
         keeper = Keeper(settings, self.database, address, "ann")
         guard = Guard(app, keeper, body_seconds=self.body_seconds)
@@ -164,6 +165,8 @@ def test_on_this_machine_without_tokens_the_author_is_the_user_of_the_server(ser
     assert server.ask(RERUN, method="POST", bodies=(b"{", b"}")).let_in == [b"{}"]
     server.host = "::1"
     assert server.ask(client="::1", headers={"Host": "[::1]:3030"}).authors == ["ann"]
+    server.authorization = Authorization.ACL  # who has rights has to say who it is
+    assert server.ask(client="::1", headers={"Host": "[::1]:3030"}).status == 401
 
 
 @pytest.mark.parametrize(
@@ -399,7 +402,16 @@ def test_row_135_a_proxy_says_who_asks(server: Server, client: str) -> None:
     server.host, server.server = "0.0.0.0", PROXIES
     host = {"Host": "feeds.example"}
     assert server.ask(RERUN, {**host, "X-Forwarded-User": "bob"}, client=client, method="POST").authors == ["bob"]
-    for name in ("", " ", "a\nb", "b" * 201, "ann, bob", "a\N{REPLACEMENT CHARACTER}", "a\N{RIGHT-TO-LEFT OVERRIDE}b"):
+    for name in (
+        "",
+        " ",
+        "a\nb",
+        "b" * 201,
+        "ann, bob",
+        "a\N{REPLACEMENT CHARACTER}",
+        "a\N{RIGHT-TO-LEFT OVERRIDE}b",
+        "feed-assets",
+    ):
         assert server.ask(headers={**host, "X-Forwarded-User": name}, client=client).status == 401
     assert server.ask(headers=host, client=client).status == 401
     several = {**host, "X-Forwarded-User": "bob", "x-forwarded-user": "bob"}

@@ -6,14 +6,17 @@ import html
 import json
 import logging
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Event
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import requests
+from anyio import to_thread
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 from oidc_provider_mock import User, run_server_in_thread
@@ -24,7 +27,7 @@ from starlette.types import Receive, Scope, Send
 from feed_assets.access.principals import Principal
 from feed_assets.log.audit import Audit
 from feed_assets.operation import Does
-from feed_assets.server import oidc
+from feed_assets.server import oidc, waiting
 from feed_assets.server.application import build_application
 from feed_assets.server.callers import Keeper
 from feed_assets.server.guard import Guard
@@ -123,9 +126,8 @@ def test_row_133_who_has_logged_in_looks_at_pages_until_the_log_out(served: Serv
     with served.database.read() as connection:
         assert [(each.author, each.action) for each in Audit(connection).newest(1)] == [("ann", "log in")]
     assert served.client.get(LIST, headers={"Authorization": f"Bearer {kept}"}).status_code == 200
-    assert (
-        client.post("/ui/logout", headers={"Sec-Fetch-Site": "same-origin"}, follow_redirects=False).status_code == 303
-    )
+    out = client.post("/ui/logout", headers={"Sec-Fetch-Site": "same-origin"})
+    assert f'href="http://{served.issuer.host}/oauth2/end_session?client_id=feeds"' in out.text
     assert served.audited()[0][:2] == ("ann", "log out")
     assert served.client.get(LIST, headers={"Authorization": f"Bearer {kept}"}).status_code == 401
 
@@ -179,19 +181,35 @@ def test_a_session_ends_after_ten_hours_and_is_listed_and_revoked_as_a_token(ser
 
 @dataclass
 class Signing:
-    """An issuer with keys of its own, that can be away."""
+    """An issuer with keys of its own, that can be away, or break off; of `said` it says something else."""
 
     url: str = ""
     keys: list[Any] = field(default_factory=lambda: [RSAKey.generate_key(2048, {"kid": "1"})])
     asked: int = 0
     is_away: bool = False
+    breaks_off: bool = False
+    said: dict[str, Any] = field(default_factory=dict)
+    is_redeeming: Event = field(default_factory=Event)
+    may_answer: Event = field(default_factory=Event)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.asked += 1
         endpoints = {f"{each}_endpoint": f"{self.url}/{each}" for each in ("authorization", "token")}
-        document: Any = {"issuer": self.url, "jwks_uri": f"{self.url}/jwks", **endpoints}
+        document: Any = {"issuer": self.url, "jwks_uri": f"{self.url}/jwks", **endpoints, **self.said}
         if scope["path"] == "/jwks":
-            document = {"keys": [each.as_dict(private=False) for each in self.keys] + [{"kty": "OKP"}]}
+            others = [
+                {"kty": "OKP"},
+                {"kty": "EC", "crv": "brainpoolP256r1", "kid": "1"},
+                {"kty": "RSA", "kid": 7},
+                "x",
+            ]
+            document = {"keys": [*others, *(each.as_dict(private=False) for each in self.keys)]}
+        if scope["path"] == "/token":
+            self.is_redeeming.set()
+            await to_thread.run_sync(self.may_answer.wait, 5)
+        if self.breaks_off:
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"99")]})
+            return
         await JSONResponse(document, 503 if self.is_away else 200)(scope, receive, send)
 
     def sign(self, key: Any = None, header: Mapping[str, Any] | None = None, **claims: Any) -> str:
@@ -243,6 +261,7 @@ def test_a_bearer_token_of_the_issuer_is_checked_by_its_keys(
         (signing.sign(nbf=now + timedelta(minutes=2)), "invalid_claim nbf"),
         (signing.sign(preferred_username="a,b"), "no name in the claim"),
         (signing.sign(preferred_username=["ann"]), "no name in the claim"),
+        (signing.sign(preferred_username="feed-assets"), "no name in the claim"),
         (signing.sign(other), "bad_signature"),
         (forged, "unsupported_algorithm"),
         (f"{none}.{body}.", "unsupported_algorithm"),
@@ -272,10 +291,11 @@ def test_a_bearer_token_of_the_issuer_is_checked_by_its_keys(
     assert valid not in caplog.text
 
 
+@pytest.mark.parametrize("fault", ["is_away", "breaks_off"])
 def test_who_is_logged_in_goes_on_while_the_issuer_is_away_and_a_log_in_says_so(
-    database: Database, signing: Signing, capsys: pytest.CaptureFixture[str]
+    database: Database, signing: Signing, capsys: pytest.CaptureFixture[str], fault: str
 ) -> None:
-    signing.is_away = True
+    setattr(signing, fault, True)
     settings = Settings(oidc=OidcSettings(issuer=signing.url, client_id="feeds", client_secret=SECRET))
     assert settings.oidc is not None
     keeper = Keeper(settings, database, Address(), "root", Issuer(settings.oidc))
@@ -288,6 +308,25 @@ def test_who_is_logged_in_goes_on_while_the_issuer_is_away_and_a_log_in_says_so(
         assert client.get(LIST, headers={"Authorization": f"Bearer {signing.sign()}"}).status_code == 503
         assert client.get("/ui/login").status_code == 200
     assert SECRET not in capsys.readouterr().err
+
+
+def test_a_log_in_that_waits_for_its_issuer_holds_up_nobody(
+    database: Database, signing: Signing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "_READERS", 1)
+    settings = Settings(oidc=OidcSettings(issuer=signing.url, client_id="feeds", client_secret=SECRET))
+    assert settings.oidc is not None
+    keeper = Keeper(settings, database, Address(), "root", Issuer(settings.oidc))
+    token = begin_session(database, Principal(name="ann"), datetime.now(UTC))
+    with open_client(Guard(build_application(settings, database), keeper)) as client, ThreadPoolExecutor(1) as pool:
+        led = client.get("/ui/login/issuer", follow_redirects=False).headers["location"]
+        told = {"code": "x", "state": parse_qs(urlsplit(led).query)["state"][0]}
+        waits = pool.submit(client.get, "/ui/login/callback", params=told)
+        assert signing.is_redeeming.wait(30)
+        assert client.get(LIST, headers={"Authorization": f"Bearer {token}"}).status_code == 200
+        assert not waits.done()
+        signing.may_answer.set()
+        assert waits.result().status_code == 401
 
 
 def test_settings_that_are_wrong_end_serve_with_file_key_and_remedy(
@@ -309,6 +348,9 @@ def test_settings_that_are_wrong_end_serve_with_file_key_and_remedy(
         file.write_text(f"{before}\noidc: {told}\n")
         ended = run("serve", "--port", "0")
         assert (ended.exit_code, expected in ended.stderr, str(file) in ended.stderr) == (2, True, True), ended.stderr
+    signing.said = {"token_endpoint": "ftp://a.example"}
+    file.write_text(f"{before}\noidc: {{issuer: '{signing.url}', client_id: a}}\n")
+    assert "token_endpoint of the issuer is 'ftp://a.example'" in run("serve", "--port", "0").stderr
     file.write_text(f"{before}\nserver: {{proxy_users: {{a: {{hosts: [x]}}}}}}\n")
     ended = run("serve", "--port", "0")
     assert "setting 'server.proxy_users.a.hosts.0': 'x' is not an address or a network" in ended.stderr

@@ -89,6 +89,7 @@ def test_a_dry_run_makes_and_ends_nothing(database: Database) -> None:
     [
         ("", (Does.READS,), None, "'' is no name of a token"),
         ("a\nb", (Does.READS,), None, "is no name of a token"),
+        ("Feed-Assets", (Does.READS,), None, "neither feed-assets nor unknown"),
         ("loader", (), None, "may nothing. Give it one of reads, notifies"),
         ("loader", (Does.READS,), timedelta(0), "would have expired. Give a time after 2013-11-03T12:00Z"),
     ],

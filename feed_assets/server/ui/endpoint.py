@@ -33,7 +33,7 @@ from feed_assets.server.calls import call, read_given
 from feed_assets.server.errors import RequestRefusedError
 from feed_assets.server.ui import addresses
 from feed_assets.server.ui.forms import page_token, seen_as
-from feed_assets.server.ui.login import LOGIN, OPEN, is_page, lead_on, query_of
+from feed_assets.server.ui.login import LOGIN, OPEN, WAITING, is_page, lead_on, query_of
 from feed_assets.server.ui.records import Asked, Page, View
 from feed_assets.server.ui.table import PAGES
 from feed_assets.server.ui.tables import as_fields
@@ -71,7 +71,8 @@ class _PageEndpoint:
         door = self.open_door(request, Screen())
         told = read_query(request) if self.page.method == "GET" else read_form(await request.body())
         values = {**told, **request.path_params}
-        return await self.threads.answer_who_waits(request, self.page.right, self._make, door, request, values)
+        right = None if self.page.path in WAITING else self.page.right
+        return await self.threads.answer_who_waits(request, right, self._make, door, request, values)
 
     def _make(self, door: Door, request: Request, values: dict[str, Any]) -> Response:
         asked = _ask_through(door, request, values)

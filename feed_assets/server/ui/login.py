@@ -22,7 +22,9 @@ from feed_assets.server.ui.records import COOKIE, Asked, View
 
 LOGIN, LOGOUT = f"{HOME}/login", f"{HOME}/logout"
 AT_ISSUER, RETURNED = f"{LOGIN}/issuer", f"{LOGIN}/callback"
-OPEN = (LOGIN, LOGOUT, AT_ISSUER, RETURNED, *FILES)
+WAITING = (AT_ISSUER, RETURNED)
+"""What waits for the issuer."""
+OPEN = (LOGIN, LOGOUT, *WAITING, *FILES)
 """What a browser is shown without knowing who asks."""
 _KEPT_SECONDS = 30 * 86_400
 _LOG_IN_COOKIE, _LOG_IN_SECONDS = "feed-assets-log-in", 600  # a secret of this log-in, and where it leads on
@@ -134,7 +136,9 @@ def end_log_in(asked: Asked) -> View | Response | str:
 
 def _ask_again(asked: Asked, address: str, wrong: str, status: HTTPStatus = HTTPStatus.UNAUTHORIZED) -> View:
     at_issuer = f"{AT_ISSUER}?{urlencode({'next': address})}"
-    parts = {"next": address, "wrong": wrong, "issuer": _find_issuer(asked), "at_issuer": at_issuer}
+    issuer, is_out = _find_issuer(asked), asked.one("out")
+    parts = {"next": address, "wrong": wrong, "issuer": issuer, "at_issuer": at_issuer}
+    parts["log_out"] = issuer.log_out_address if issuer is not None and is_out else None
     return View(template="login.html", title="Log in", parts=parts, status=status)
 
 
@@ -168,9 +172,11 @@ def log_out(asked: Asked) -> Response:
     database, now = asked.door.database, asked.now
     with database.read() as connection:
         found = Tokens(connection).find_valid(asked.request.cookies.get(COOKIE, ""), now)
+    address = LOGIN
     if found is not None and found.session_of:
+        address = f"{LOGIN}?out=yes"
         revoke_token(database, found.name, author=found.session_of, now=now, dry_run=False)
-    response = RedirectResponse(LOGIN, HTTPStatus.SEE_OTHER)
+    response = RedirectResponse(address, HTTPStatus.SEE_OTHER)
     for path in _find_paths(asked):
         response.delete_cookie(COOKIE, path=path, httponly=True, samesite="strict")
     return response
