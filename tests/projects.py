@@ -1,5 +1,7 @@
 """Project folders of tests: who works there, what is declared and set, and data that have come."""
 
+import os
+import pwd
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,6 +17,12 @@ def enter(folder: Path, patch: pytest.MonkeyPatch) -> None:
     patch.setenv("FEED_ASSETS_AUTHOR", "ann")
     for name in ("FEED_ASSETS_STATE", "FEED_ASSETS_ENTITIES", "DAGSTER_HOME"):
         patch.delenv(name, raising=False)
+
+
+def be(user: str, patch: pytest.MonkeyPatch) -> None:
+    """Let the system call its user so; the environment says nothing of it."""
+    entry = pwd.struct_passwd((user, *pwd.getpwuid(os.getuid())[1:]))
+    patch.setattr(pwd, "getpwuid", lambda _: entry)
 
 
 def declare(folder: Path, *documents: Mapping[str, object] | str, **settings: object) -> None:

@@ -21,7 +21,7 @@ from feed_assets.settings import load_settings
 from feed_assets.sql.database import Database, open_database
 from tests.cli.project import must
 from tests.definitions.extensions.samples import files_of, lay
-from tests.projects import declare, enter
+from tests.projects import be, declare, enter
 from tests.server.project import listen
 
 PEOPLE = {"super": ("wheel",), "adm": (), "ann": (), "gus": ("etl",), "bob": ("ops",)}
@@ -128,7 +128,7 @@ class Served:
 def served(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[Served]:
     enter(folder, patch)
     patch.delenv("FEED_ASSETS_AUTHOR")
-    patch.setenv("LOGNAME", KEEPER)
+    be(KEEPER, patch)
     access = {"superuser_group": "wheel", "superusers": [KEEPER], "admins": ["adm"]}
     allowed = {"portal": {"hosts": ["127.0.0.1"], "users": ["ann", "bob"]}}
     (folder / "count.sql").write_text("select 1 as n")

@@ -25,6 +25,7 @@ from tests.access.project import KEEPER, START, Served, served, submit_jobs
 from tests.cli.project import run
 from tests.documents.markdown import ROOT
 from tests.drills import IS_DRILL, drill_seed
+from tests.projects import be
 
 REFUSED = re.compile(
     "may not change or act on|This is for |This is an entity of|It is not known who asks|may not ask on behalf|"
@@ -141,7 +142,7 @@ def test_commands_on_the_database_change_it_for_superusers_only(
         if "dry_run" in given or name not in changing:
             asked.append((KEEPER, words, False))
         for who, line, is_refused in asked:
-            monkeypatch.setenv("LOGNAME", who)
+            be(who, monkeypatch)
             told = run(*line)
             found = re.search("only superusers change the state itself|the author is who asks", told.stderr)
             assert (found is not None) == is_refused, (who, line, told.output)
