@@ -22,6 +22,7 @@ FeedAssetsError
 │   ├── DefinitionStoreError      the store of definitions cannot make a change, or refuses it
 │   │   ├── FileRefusedError          a file name that is outside the folder of the definitions, or invalid
 │   │   ├── DefinitionsChangedError   the same files were changed concurrently
+│   │   ├── EditedHereError           a file was edited where a front declares what it has
 │   │   ├── MassDeletionError         many entities have disappeared from the files at once
 │   │   ├── ForeignDefinitionsError   the database records the definitions of another project
 │   │   ├── RenamedInFilesError       an entity seems to be renamed in the files, not deleted
@@ -45,6 +46,8 @@ FeedAssetsError
 │   └── SafeModeError
 ├── ArrivalRefusedError       a reported arrival is wrong: no data have arrived, or a process writes them
 ├── ListenRefusedError        nothing can be served at an address
+├── NoSiteError               no colo applies to what is asked of a front
+├── SitesError                servers of colos refuse what a front asks, or none has done it
 ├── RequestRefusedError       a request to a server is refused with a status of its own
 ├── InstanceQueryError        an invalid range, filter, order or page of instances
 ├── InstanceNotThereError     an instance that is to be read is missing, partial, empty or evicted; says why

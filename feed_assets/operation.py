@@ -18,6 +18,7 @@ asks a person (see `Confirm`)."""
 
 DECLARATION = "__operation__"
 ROUTES = "/api/v1"
+_OF_SITES = frozenset(f"entity {each}" for each in ("schedule", "suspend", "resume", "touch", "status", "summary"))
 WRITES_FILES = "It writes files where it runs."
 WORKS_LONG = "It may take minutes."
 RUNS_CODE = "It runs code of the project."
@@ -191,6 +192,11 @@ class Operation:
             default=written.default if has_default else param.default,
             param=param,
         )
+
+    @property
+    def is_of_sites(self) -> bool:
+        """Whether a front asks the servers of its colos for it: it is about work, which is done there."""
+        return self.group == "instance" or self.name in _OF_SITES
 
     @property
     def has_route(self) -> bool:

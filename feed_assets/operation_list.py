@@ -25,6 +25,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "extension": ("feed_assets.definitions.extensions.commands",),
         "facts": ("feed_assets.instances.commands",),
         "feed": ("feed_assets.instances.commands",),
+        "front": ("feed_assets.front.commands",),
         "hold": ("feed_assets.retention.commands",),
         "import": ("feed_assets.definitions.datasources.commands",),
         "import-falcon": ("feed_assets.definitions.falcon.commands",),

@@ -1,4 +1,4 @@
-"""The sections of the settings: the demo's replay, what is written about entities, who asks a server, clean-up."""
+"""The sections of the settings: what is written about entities, who asks a server, sites, clean-up, the demo."""
 
 import re
 from enum import StrEnum
@@ -19,6 +19,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 _DURATION = re.compile(r"(minutes|hours|days|months)\([1-9][0-9]{0,5}\)")  # hours(24)
+_COLO = re.compile(r"[A-Za-z0-9_.-]+")
 _PATTERN = re.compile(r"[a-z*?-]+/[A-Za-z0-9_*?-]+")  # feed/schema, */owner
 
 
@@ -181,6 +182,30 @@ class OidcSettings(BaseModel):
     name_claim: str = "preferred_username"
     groups_claim: str = "groups"
     audience: str | None = None
+
+
+def _check_colo(name: str) -> str:
+    if _COLO.fullmatch(name) is None:
+        raise PydanticCustomError("colo", "not a name of a colo")
+    return name
+
+
+ColoName = Annotated[str, AfterValidator(_check_colo)]
+
+
+def _check_token(token: str) -> str:
+    if not token.isascii() or not token.isprintable() or " " in token or not token:
+        raise PydanticCustomError("token", "not a token")
+    return token
+
+
+class SiteSettings(BaseModel):
+    """A server of one colo: its address, and the token with which the front asks it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: WebAddress
+    token: Annotated[str, AfterValidator(_check_token)] = Field(repr=False)
 
 
 class CleanupSettings(BaseModel):

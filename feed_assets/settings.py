@@ -33,11 +33,13 @@ from feed_assets.setting_sections import (
     AuditSettings,
     Authorization,
     CleanupSettings,
+    ColoName,
     DemoSettings,
     MetadataSettings,
     OidcSettings,
     ReplaySettings,
     ServerSettings,
+    SiteSettings,
     WebAddress,
 )
 
@@ -69,6 +71,8 @@ _EXPECTED = {
     "url": "an address such as https://feeds.example.org",
     "https": "an address with https such as https://login.example.org",
     "duration": "a time such as hours(24), days(3) or months(3)",
+    "colo": "the name of a colo: letters, digits, -, _ and .",
+    "token": "a token: one word, as `token create` prints it",
     "ip": "an address or a network, such as 10.0.0.5 or 10.0.0.0/8",
     "value_error": "a list of KIND/NAME, such as feed/schema or */owner",
     "model": "a map",
@@ -83,6 +87,9 @@ NAMESPACE = "^[a-z][a-z0-9_]{0,39}$"
 DEFAULT_NAMESPACE = "default"
 """The namespace of projects without one, in questions about it."""
 """The source of a setting that nothing else has."""
+
+
+_TWO_ROLES = "a front asks the servers of its colos, and has no colo itself"
 
 
 class ScheduleMode(StrEnum):
@@ -121,7 +128,9 @@ class Settings(BaseModel):
     reload changed definitions. `notify` are the receivers of messages by name, and `mail` is the server for mails.
     `actions` is where records of actions go: `off`, `stderr` or a file, relative to `root`; None means a file beside
     the state. `cleanup` is how long captured logs are kept. `server` and `oidc` say who asks a server, and
-    `authorization` whether `acl` and `access` say what they may; `audit` has the secret that chains what was done.
+    `authorization` whether `acl` and `access` say what they may; `audit` has the secret that chains what was done. A
+    front asks the servers of `colos`. A server that has a `colo` works on the clusters there, and what its `front`
+    declares, the user of that name.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
@@ -146,6 +155,9 @@ class Settings(BaseModel):
     access: AccessSettings = AccessSettings()
     audit: AuditSettings = AuditSettings()
     oidc: OidcSettings | None = None
+    colos: dict[ColoName, SiteSettings] = Field(default_factory=dict)
+    colo: ColoName | None = None
+    front: str | None = Field(default=None, min_length=1)
     webserver: WebAddress | None = None
     actions: str | None = None
     demo: DemoSettings | None = None
@@ -196,6 +208,16 @@ class Settings(BaseModel):
         return timedelta(hours=self.retention_grace_hours)
 
     @property
+    def works_in(self) -> str | None:
+        """The colo on whose clusters it works; None for all, and of a front "", which is no colo."""
+        return "" if self.colos else self.colo
+
+    @property
+    def code_root(self) -> Path | None:
+        """The folder in which files of workflows are looked for; None if they are those of other servers."""
+        return None if self.colos else self._root
+
+    @property
     def tells_lineage(self) -> bool:
         """Whether a receiver gets the lineage, so that messages about it are written."""
         return any(each.channel is Channel.OPENLINEAGE for each in self.notify.values())
@@ -244,7 +266,17 @@ def load_settings(
     settings._file, settings._tried = file, tried
     for source, name in reversed(list(zip(sources, tried, strict=False))):
         settings._origins.update(dict.fromkeys((leaf for leaf, _ in iter_values(source)), name))
+    _require_one_role(settings)
     return settings
+
+
+def _require_one_role(settings: Settings) -> None:
+    for is_wrong, name, reason, next_step in (
+        (settings.colos and (settings.colo or settings.front), "colos", _TWO_ROLES, "Leave colo and front out there."),
+        (settings.front and not settings.colo, "colo", "it is missing, and front is there", "Set it: of which colo."),
+    ):
+        if is_wrong:
+            raise SettingsError(setting=name, reason=reason, tried=settings.tried, next_step=next_step)
 
 
 def iter_values(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
@@ -404,7 +436,8 @@ def _settings_error(error: ValidationError, tried: tuple[str, ...]) -> SettingsE
     choices = first.get("ctx", {}).get("expected") if first["type"] in ("enum", "receiver") else None
     code = first["type"]
     expected = choices or _EXPECTED.get(code) or _EXPECTED.get(code.partition("_")[0], "another value")
-    shown = "its value" if first["type"] == "receiver" else repr(first["input"])  # a URL may have secrets
+    is_secret = first["type"] == "receiver" or path[0] == "colos"  # a URL may have secrets
+    shown = "its value" if is_secret else repr(first["input"])
     reason = "it is missing" if first["type"] == "missing" else f"{shown} is not {expected}"
     next_step = f"Set it in {FILE_NAME}, or as {variable}."
     return SettingsError(setting=".".join(path), reason=reason, tried=tried, next_step=next_step)

@@ -61,6 +61,7 @@ NOT_THERE = {
     "import marks",
     "import plan",
     "import new",
+    "front",
     "lineage run",
     "mirror new",
     "mirror plan",

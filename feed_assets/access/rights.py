@@ -201,6 +201,22 @@ def require_local(settings: Settings, author: str | None) -> None:
         raise AccessRefusedError(reason=reason, next_step="Leave --author and FEED_ASSETS_AUTHOR out.")
 
 
+def require_declarer(settings: Settings, principal: Principal | None) -> None:
+    """Require that a change of what is declared comes from the front, if there is one: at a server of a colo as its
+    user, and at the front by a request, which is None of a command on the state itself.
+
+    Raises:
+        AccessRefusedError: it does not.
+    """
+    if settings.colos and principal is None:
+        reason = "This project is a front: a command here would leave out the servers of its colos"
+        raise AccessRefusedError(reason=reason, next_step="Ask the front, with --server.")
+    is_front = principal is not None and settings.front in (principal.name, principal.asked_by)
+    if settings.front is not None and not is_front:
+        reason = f"Here only the front declares, as {settings.front!r}: what others change is foreign"
+        raise AccessRefusedError(reason=reason, next_step="Give the change to the front.")
+
+
 def describe_hidden(acl: AclRecord) -> str:
     """Return what an entity is called that somebody may not read."""
     return f"an entity of {acl.whose} that you may not read"

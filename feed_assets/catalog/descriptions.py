@@ -105,7 +105,7 @@ def iter_descriptions(plan: Plan, circumstances: Circumstances) -> Iterator[Desc
     for (kind, name), facts in plan.facts.items():
         match Kind(kind):
             case Kind.CLUSTER:
-                system, tags = _cluster(plan.clusters[name]), frozenset[str]()
+                system, tags = _cluster(plan.clusters[name]) if name in plan.clusters else {}, frozenset[str]()
             case Kind.DATASOURCE:
                 datasource, tags = plan.datasources[name], frozenset[str]()
                 system = {"type": datasource.type, "colo": datasource.colo}

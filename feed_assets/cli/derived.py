@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Literal, get_origin
 
 import click
 
-from feed_assets.access.rights import require_local
+from feed_assets.access.rights import require_declarer, require_local
 from feed_assets.access.table import find_does, leave_out, require_rights
 from feed_assets.cli import options, state
 from feed_assets.cli.door import find_door
@@ -62,10 +62,16 @@ def derive_command(operation: Operation) -> click.Command:
     """Return the command of an operation."""
 
     def run(output: str = "", **given: Any) -> None:
-        author = given.get("author")
+        author, door = given.get("author"), find_door()
+        if (colo := given.pop("colo", None)) not in (None, "*"):
+            raise WrongUsageError(f"There is no colo {colo!r} here. Leave it out, and choose with clusters.")
         context = _open(operation, given)
-        if find_door() is None and find_does(operation, given) is not Does.READS:
-            require_local(getattr(context, "settings", None) or state.current_settings(), author)
+        if (does := find_does(operation, given)) is not Does.READS:
+            settings = getattr(context, "settings", None) or state.current_settings()
+            if does is Does.DECLARES:
+                require_declarer(settings, door.principal if door is not None else None)
+            if door is None:
+                require_local(settings, author)
         finish(operation, context, _call(operation, context, given), output)
 
     of_text = options.output_in("text", *operation.forms, Output.JSON)
@@ -73,6 +79,7 @@ def derive_command(operation: Operation) -> click.Command:
     shared += [options.dry_run_option] if "dry_run" in operation.given else []
     shared += [options.author_option] if "author" in operation.given else []
     shared += [options.skip_checks_option] if operation.checks else []
+    shared += [options.colo_option] if operation.is_of_sites else []
     command = click.command(
         operation.name.rpartition(" ")[2],
         cls=Verb,

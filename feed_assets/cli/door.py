@@ -6,11 +6,11 @@ in its body, and its answer is kept.
 
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from feed_assets.access.principals import Principal
 from feed_assets.access.rights import Rights, limited_by
@@ -19,6 +19,7 @@ from feed_assets.settings import Settings
 if TYPE_CHECKING:
     from feed_assets.context.operation import OperationContext
     from feed_assets.definitions.store import DefinitionStore
+    from feed_assets.operation import Operation
     from feed_assets.sql.database import Database
 
 
@@ -36,6 +37,20 @@ class Screen:
     result: object = None
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a call: the result, what was said besides, the exit code of the command, and the error, if any."""
+
+    out: str
+    err: str
+    exit_code: int
+    error: Exception | None = None
+
+
+AskSites: TypeAlias = Callable[["Door", "Operation", Mapping[str, Any]], Outcome]
+"""Calls an operation, given its parameters by name as texts, also at the servers of colos."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Door:
     """The door of a request."""
@@ -48,6 +63,8 @@ class Door:
     screen: Screen
     rights: Rights | None = None
     """What who asks may do; None if nothing is refused."""
+    ask_sites: AskSites | None = None
+    """Of a front: what is called in the place of an operation."""
 
     @property
     def author(self) -> str:

@@ -236,6 +236,9 @@ author_option = click.option(
     envvar=ENV_AUTHOR,
     help=f"The author of the change, for history and audit; by default the system user. [env var: {ENV_AUTHOR}]",
 )
+colo_option = click.option(
+    "--colo", metavar="NAMES", help="Of a front: only these colos, separated by commas; by default, as with *, all."
+)
 skip_checks_option = click.option(
     "--skip-checks", is_flag=True, help="Do not check whether storages, tables, files and databases can be reached."
 )

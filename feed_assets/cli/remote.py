@@ -30,7 +30,7 @@ from feed_assets.cli.options import name_of, read_files
 from feed_assets.cli.progress import status_line
 from feed_assets.cli.render import confirm, echo, escape, has_colours, shown
 from feed_assets.clock import Stopwatch
-from feed_assets.engines.errors import ServiceError
+from feed_assets.engines.errors import ServiceAwayError, ServiceError
 from feed_assets.errors import WrongUsageError
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.masking import encodable, remember_unnamed
@@ -60,6 +60,8 @@ class Question(NamedTuple):
     body: bytes | None
     if_broken: str = _DONE
     """The next step if it was sent, and not answered to the end."""
+    if_unknown: str = f"A token that holds is needed in {ENV_TOKEN}, or in the file of --token-file."
+    """The next step if the server does not know who asks."""
 
 
 class _Told(BaseModel, strict=True):
@@ -93,14 +95,19 @@ def ask(ctx: click.Context, operation: Operation | None, server: str) -> NoRetur
     if (width := find_width()) is not None:
         headers[TERMINAL] = f"columns={width};colours={'yes' if has_colours() else 'no'}"
     if (name := ctx.find_root().params.get("do_as")) is not None:
-        mark = "&" if "?" in question.target else "?"
-        question = question._replace(target=f"{question.target}{mark}doAs={quote(name, errors='surrogateescape')}")
+        question = on_behalf_of(name, question)
     if "confirm" in operation.given and not ctx.params.keys() & _CONFIRMED:
         question = _confirm(server, question, headers)
     told = send(server, question, headers)
     for name in ("out", "err"):
         echo(escape(told[name], keeps_colours=has_colours()), err=name == "err", nl=False)
     ctx.exit(told["exit_code"])
+
+
+def on_behalf_of(name: str, question: Question) -> Question:
+    """Return a request that is asked on behalf of somebody."""
+    mark = "&" if "?" in question.target else "?"
+    return question._replace(target=f"{question.target}{mark}doAs={quote(name, errors='surrogateescape')}")
 
 
 def _confirm(server: str, question: Question, headers: Mapping[str, str]) -> Question:
@@ -125,11 +132,19 @@ def build_question(ctx: click.Context, operation: Operation) -> Question:
     if local := [each.name for each in operation.parameters if each.param.local and each.name in given]:
         hint = by_name[local[0]].get_error_hint(ctx)
         raise WrongUsageError(f"{hint} is only for where the project is. Leave it out, or run it there.")
-    file, body, headers = operation.file, None, {}
+    file, sent = operation.file, None
     if file is not None and file.name in given:
-        name, body = _read_file(ctx, by_name[file.name], given.pop(file.name))
-        headers = {"Content-Type": "application/octet-stream", FILE: quote(encodable(name))}
+        sent = _read_file(ctx, by_name[file.name], given.pop(file.name))
     values = {name_of(by_name[name]): "true" if value is True else value for name, value in given.items()}
+    return ask_for(operation, values, sent)
+
+
+def ask_for(operation: Operation, values: Mapping[str, Any], sent: tuple[str, bytes] | None = None) -> Question:
+    """Return the request for an operation, with its parameters by name, and the name and content of its file."""
+    file, body, headers = operation.file, None, dict[str, str]()
+    if sent is not None:
+        name, body = sent
+        headers = {"Content-Type": "application/octet-stream", FILE: quote(encodable(name))}
     is_read = operation.does is Does.READS or "dry_run" in values
     if_broken = _READ if is_read else _KEYED if "key" in values else _DONE
     if operation.method == "POST" and file is None:
@@ -184,6 +199,7 @@ def send(server: str, question: Question, headers: Mapping[str, str]) -> Mapping
     if not host:
         raise WrongUsageError(f"{server!r} is no address of a server. Write it as https://feeds.example.org:3030.")
     connection = (HTTPSConnection if is_safe else HTTPConnection)(host, port, timeout=_CONNECTING)
+    fault: type[ServiceError] = ServiceAwayError
     next_step, watch = "Nothing was sent. Check its address, and that it runs.", Stopwatch()
     try:
         with status_line.waiting_for(server):
@@ -195,10 +211,8 @@ def send(server: str, question: Question, headers: Mapping[str, str]) -> Mapping
                 connection.request(question.method, target, question.body, {**question.headers, **headers})
             return _judge(server, question, *_read_answer(connection, watch))
     except SSLCertVerificationError as exc:
-        reason, next_step = (
-            f"it is not trusted: {exc.verify_message}",
-            "Name the file of its authority by SSL_CERT_FILE.",
-        )
+        reason, fault = f"it is not trusted: {exc.verify_message}", ServiceError
+        next_step = "Name the file of its authority by SSL_CERT_FILE."
     except (OSError, HTTPException, UnicodeError) as exc:
         if isinstance(exc, SSLError) and next_step != question.if_broken:
             next_step = "If it is one of plain HTTP, write http:// in its address."
@@ -209,7 +223,7 @@ def send(server: str, question: Question, headers: Mapping[str, str]) -> Mapping
         reason = reason if watch.seconds < _ANSWERING else f"it has not answered to the end in {_ANSWERING:g} seconds"
     finally:
         connection.close()
-    raise ServiceError(service=f"server {server}", reason=shown(reason).rstrip(".\r\n"), next_step=shown(next_step))
+    raise fault(service=f"server {server}", reason=shown(reason).rstrip(".\r\n"), next_step=shown(next_step))
 
 
 def _read_answer(connection: HTTPConnection, watch: Stopwatch) -> tuple[HTTPResponse, bytearray]:
@@ -241,7 +255,7 @@ def _judge(server: str, question: Question, answer: HTTPResponse, content: bytea
             told = _Problem.model_validate_json(content)
     match answer.status, told:
         case HTTPStatus.UNAUTHORIZED, _Problem(detail=reason):
-            next_step = f"A token that holds is needed in {ENV_TOKEN}, or in the file of --token-file."
+            next_step = question.if_unknown
         case HTTPStatus.NOT_FOUND | HTTPStatus.METHOD_NOT_ALLOWED, _Problem():
             path = urlsplit(server).path.rstrip("/")
             reason = f"it has no {path}{question.target.partition('?')[0]}"
@@ -255,4 +269,5 @@ def _judge(server: str, question: Question, answer: HTTPResponse, content: bytea
             reason = f"it is no server of feed-assets: it answers {status} {answer.reason}"
             is_away = status >= HTTPStatus.INTERNAL_SERVER_ERROR  # says what stands before it
             next_step = question.if_broken if is_away else "Check its address."
-    raise ServiceError(service=f"server {server}", reason=shown(reason).rstrip("."), next_step=shown(next_step))
+    fault = ServiceError if answer.status < HTTPStatus.INTERNAL_SERVER_ERROR else ServiceAwayError
+    raise fault(service=f"server {server}", reason=shown(reason).rstrip("."), next_step=shown(next_step))

@@ -47,6 +47,19 @@ class MassDeletionError(DefinitionStoreError):
         )
 
 
+class EditedHereError(DefinitionStoreError):
+    """A file was edited where a front declares what it has; nothing was recorded."""
+
+    def __init__(self, *, file: str, kind: str, name: str, version: int | None) -> None:
+        recorded = command_line("entity", "definition", kind, name, version=str(version))
+        undo = "Remove it there" if version is None else f"Undo that: `{recorded}` prints what is recorded"
+        super().__init__(
+            location=file,
+            reason=f"{kind} {name!r} was edited here, and here only the front declares",
+            next_step=f"{undo}. Then give the change to the front.",
+        )
+
+
 class RenamedInFilesError(DefinitionStoreError):
     """A feed or process has another name in its file. Recorded as a new one, it would lose all that is known of it."""
 

@@ -18,7 +18,12 @@ from feed_assets.context.errors import JobOwnedError
 from feed_assets.context.preconditions import require_demanded
 from feed_assets.definitions.contents import Contents, ContentsReader, Quarantined, StoredDocument, StoredJob
 from feed_assets.definitions.edits import Edit, Put, PutFile, apply_edits, resolve_edits
-from feed_assets.definitions.errors import DefinitionsChangedError, DefinitionStoreError, RenamedInFilesError
+from feed_assets.definitions.errors import (
+    DefinitionsChangedError,
+    DefinitionStoreError,
+    EditedHereError,
+    RenamedInFilesError,
+)
 from feed_assets.definitions.folder import DefinitionFolder, digest_as_written, find_version_entity, open_folder
 from feed_assets.definitions.journal import find_digest, finish_change, recover_changes, undo_change, write_files
 from feed_assets.definitions.ownership import (
@@ -115,17 +120,25 @@ class DefinitionStore:
 
     Several processes and threads may use one store at a time; their changes are serialized. Keep the object: it reads
     and parses a file again only after the file has changed. `unconfirmed_deletions` is the share of the declared
-    entities that may disappear from the files at once without a confirmation.
+    entities that may disappear from the files at once without a confirmation. If it `has_front`, edits of the files are
+    refused.
     """
 
     def __init__(
-        self, database: Database, folder: DefinitionFolder, values: Values, unconfirmed_deletions: float = 0.5
+        self,
+        database: Database,
+        folder: DefinitionFolder,
+        values: Values,
+        unconfirmed_deletions: float = 0.5,
+        *,
+        has_front: bool = False,
     ) -> None:
         self._database = database
         self._folder = folder
         self._values = values
         self._unconfirmed_deletions = unconfirmed_deletions
         self._reader = ContentsReader(folder, values)
+        self._has_front = has_front
 
     @property
     def folder(self) -> DefinitionFolder:
@@ -258,6 +271,7 @@ class DefinitionStore:
             MassDeletionError: many entities have disappeared, and `may_delete_all` is not set; nothing was recorded.
             ForeignDefinitionsError: the record belongs to another project, and `may_delete_all` is not set.
             ReplacedDefinitionsError: another place has replaced this one, and `may_delete_all` is not set.
+            EditedHereError: what is declared comes from a front, and was edited here.
         """
         with self._database.changing_definitions():
             self._recover(now)
@@ -324,6 +338,10 @@ class DefinitionStore:
             require_declares(None, {key: contents.loaded.bundle.find(key) for key in keys})
         if not versions:
             return []
+        if self._has_front:
+            kind, name, file = versions[0].kind, versions[0].name, self._folder.shown(versions[0].file)
+            known = newest.get((kind, name))
+            raise EditedHereError(file=file, kind=kind, name=name, version=None if known is None else known.version)
         with self._database.begin() as connection:
             if not may_delete_all:
                 require_not_replaced(connection, place, FOLDER_ORIGIN, versions)
@@ -481,7 +499,9 @@ def _refuse_side_effects(
 def open_store(database: Database, settings: Settings) -> DefinitionStore:
     """Open the store of the definitions that the settings name."""
     folder = open_folder(settings.entities_location)
-    return DefinitionStore(database, folder, values_of(settings), settings.unconfirmed_deletions)
+    has_front = bool(settings.front or settings.colos)
+    values, share = values_of(settings), settings.unconfirmed_deletions
+    return DefinitionStore(database, folder, values, share, has_front=has_front)
 
 
 _NOBODY = "unknown"

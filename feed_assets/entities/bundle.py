@@ -12,6 +12,7 @@ from feed_assets.entities.common import Entity, Kind
 from feed_assets.entities.datasource import Datasource
 from feed_assets.entities.errors import DuplicateEntityError, EntityNotFoundError
 from feed_assets.entities.feed import Feed
+from feed_assets.entities.maps import FrozenMap
 from feed_assets.entities.process import Process
 from feed_assets.errors import find_similar
 from feed_assets.issues import EntityKey
@@ -118,6 +119,31 @@ class Bundle:
         """Return the feeds that a process writes: its outputs, then their quarantines."""
         outputs = [output.feed for output in process.outputs.values()]
         return (*outputs, *(name for feed in outputs if (name := self.find_quarantine(feed)) is not None))
+
+    def clusters_in(self, entity: AnyEntity, colo: str | None) -> tuple[str, ...]:
+        """Return the clusters of a feed or process in a colo, or in any; none of another entity."""
+        if isinstance(entity, Cluster | Datasource):
+            return ()
+        if colo is None:
+            return tuple(entity.clusters)
+        there = {each.name for each in self.clusters if each.colo == colo}
+        return tuple(name for name in entity.clusters if name in there)
+
+    def seen_from(self, colo: str | None) -> "Bundle":
+        """Return what is used in a colo: its clusters, what is on them, and databases there; all if it is None."""
+        if colo is None:
+            return self
+        local = [
+            each.model_copy(update={"clusters": FrozenMap({name: each.clusters[name] for name in names})})
+            for each in self.entities
+            if isinstance(each, Feed | Process) and (names := self.clusters_in(each, colo))
+        ]
+        on = [entry for each in local if isinstance(each, Feed) for entry in each.clusters.values()]
+        used = {each.import_.source.name for each in on if each.import_} | {
+            each.export.target.name for each in on if each.export
+        }
+        databases = (each for each in self.datasources if each.colo == colo or each.name in used)
+        return Bundle(entities=(*(each for each in self.clusters if each.colo == colo), *databases, *local))
 
     def names(self, kind: Kind) -> tuple[str, ...]:
         """Return the names of the entities of a kind."""

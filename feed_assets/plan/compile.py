@@ -205,19 +205,28 @@ def _options(mirror: Mirror) -> CopyOptions:
 
 
 def compile_plan(
-    bundle: Bundle, sources: SourceMap | None = None, cluster: str | None = None, overlaps: Overlaps | None = None
+    bundle: Bundle,
+    sources: SourceMap | None = None,
+    cluster: str | None = None,
+    overlaps: Overlaps | None = None,
+    colo: str | None = None,
 ) -> Plan:
-    """Compile a validated bundle; with `cluster`, only what is on that cluster, so that other clusters may be missing.
+    """Compile a validated bundle; with `cluster`, only what is on that cluster, so that other clusters may be missing;
+    with `colo`, only what is on its clusters. Of other clusters there is what is copied from them.
 
     Feeds and processes without a location, or with an unsupported engine, are left out. Retention removes nothing at
     locations with `overlaps`; by default those of the bundle.
     """
-    return _Compiler(bundle, sources or SourceMap(), cluster, overlaps or find_overlaps(bundle, cluster)).plan()
+    only = None if cluster is None else frozenset([cluster])
+    if colo is not None:
+        only = frozenset(each.name for each in bundle.clusters if each.colo == colo)
+    overlaps = overlaps or find_overlaps(bundle, cluster)
+    return _Compiler(bundle, sources or SourceMap(), only, overlaps, colo).plan()
 
 
 def compile_process(bundle: Bundle, process: Process, cluster: str) -> ProcessRecord:
     """Compile a process of a validated bundle on one cluster, as in the bundle's plan."""
-    return _Compiler(bundle, SourceMap(), cluster, NO_OVERLAPS).process(process, cluster)
+    return _Compiler(bundle, SourceMap(), frozenset([cluster]), NO_OVERLAPS).process(process, cluster)
 
 
 def runs_here(bundle: Bundle, process: Process, cluster: str) -> bool:
@@ -227,11 +236,19 @@ def runs_here(bundle: Bundle, process: Process, cluster: str) -> bool:
 
 
 class _Compiler:
-    def __init__(self, bundle: Bundle, sources: SourceMap, cluster: str | None, overlaps: Overlaps) -> None:
+    def __init__(
+        self,
+        bundle: Bundle,
+        sources: SourceMap,
+        only: frozenset[str] | None,
+        overlaps: Overlaps,
+        colo: str | None = None,
+    ) -> None:
         self._bundle = bundle
         self._sources = sources
-        self._only = cluster
+        self._only = only
         self._overlaps = overlaps
+        self._colo = colo
         self._inputs: dict[Key, list[InputEdge]] = defaultdict(list)
         self._outputs: dict[Key, list[OutputEdge]] = defaultdict(list)
 
@@ -249,28 +266,34 @@ class _Compiler:
             for cluster in self._clusters_of(feed)
             if feed.lies_on(cluster)
         }
+        used = {cluster for _, cluster in feeds}.union(self._only or ())
+        clusters = [each for each in self._bundle.clusters if self._colo is None or each.name in used]
         return Plan(
             digest=self._bundle.digest,
-            clusters={cluster.name: _cluster(cluster) for cluster in self._bundle.clusters},
+            clusters={each.name: _cluster(each, is_elsewhere=self._is_elsewhere(each.name)) for each in clusters},
             feeds=feeds,
             processes=processes,
             datasources={each.name: compile_datasource(each) for each in self._bundle.datasources},
             facts={entity.key: self._facts(entity) for entity in self._bundle.entities},
+            colo=self._colo,
         )
 
     def _clusters_of(self, entity: Feed | Process) -> list[str]:
         """Return the relevant clusters of an entity, including the sources of its copies on them."""
         if self._only is None:
             return list(entity.clusters)
-        relevant = {self._only} if self._only in entity.clusters else set()
-        if relevant and isinstance(entity, Feed):
-            relevant.update(iter_flows(self._bundle, entity, self._only))
+        relevant = self._only.intersection(entity.clusters)
+        if isinstance(entity, Feed):
+            relevant = relevant.union(*(iter_flows(self._bundle, entity, name) for name in relevant))
         return [name for name in entity.clusters if name in relevant]
+
+    def _is_elsewhere(self, cluster: str) -> bool:
+        return self._colo is not None and cluster not in (self._only or ())
 
     def _work_of(self, feed: Feed) -> Iterator[ProcessRecord]:
         """Yield the work that a feed declares, after noting its edges."""
         for cluster in feed.clusters:
-            if self._only not in (None, cluster):
+            if self._only is not None and cluster not in self._only:
                 continue
             for record in self._transfers(feed, cluster):
                 for edge in record.inputs:
@@ -376,7 +399,7 @@ class _Compiler:
         entry = feed.clusters[cluster]
         on = self._bundle.get_cluster(cluster)
         store, template, table = _locate(feed, on)
-        return FeedRecord(
+        record = FeedRecord(
             feed=feed.name,
             cluster=cluster,
             role=entry.type,
@@ -408,6 +431,7 @@ class _Compiler:
             versions=entry.retention.versions if entry.retention is not None else 0,
             registration=_compile_registration(feed, on),
         )
+        return record.as_source() if self._is_elsewhere(cluster) else record
 
     def _facts(self, entity: Entity) -> EntityFacts:
         groups = entity.groups if isinstance(entity, Feed) else ()
@@ -494,7 +518,7 @@ def _late(late: LateProcess | None) -> LateRecord | None:
     return LateRecord(policy=late.policy, delay=late.delay, workflows=workflows)
 
 
-def _cluster(cluster: Cluster) -> ClusterRecord:
+def _cluster(cluster: Cluster, *, is_elsewhere: bool) -> ClusterRecord:
     return ClusterRecord(
         name=cluster.name,
         colo=cluster.colo,
@@ -502,11 +526,12 @@ def _cluster(cluster: Cluster) -> ClusterRecord:
         catalog=None if cluster.is_lake else ",".join(f"thrift://{host}" for host in cluster.metastores) or None,
         spark_master=cluster.spark.local_master or cluster.spark.master,
         spark_remote=cluster.spark.remote,
-        keeps_server=cluster.spark.connect is not None,
+        keeps_server=cluster.spark.connect is not None and not is_elsewhere,
         spark_conf=tuple(cluster.spark.conf.items()),
         spark_submit=tuple(cluster.spark.submit.items()),
         properties=tuple(cluster.properties.items()),
         lake=lake_of(cluster),
+        is_elsewhere=is_elsewhere,
     )
 
 

@@ -79,12 +79,13 @@ def load_location(
     values = values_of(settings)
     digest = digest_files(files, values)
     listeners = sorted(settings.notify)
-    cached = " ".join([digest, *listeners])
+    cached = " ".join([digest, *listeners, *([] if settings.works_in is None else [f"in {settings.works_in}"])])
     location = _find_cached(cache, cached)
     if location is None:
         from feed_assets.loading.bundles import load_files
 
-        location = compile_location(load_files(files, values), as_of, settings.root, listeners)
+        loaded = load_files(files, values)
+        location = compile_location(loaded, as_of, settings.code_root, listeners, settings.works_in)
         if not location.errors:
             _keep(cache, cached, location)
     location = replace(location, plan=with_pinned_files(location.plan, settings.root))
@@ -123,10 +124,14 @@ def declare_location(entities: Sequence[Declared], as_of: datetime, root: Path |
 
 
 def compile_location(
-    loaded: "LoadedBundle", as_of: datetime, root: Path | None = None, listeners: Collection[str] | None = None
+    loaded: "LoadedBundle",
+    as_of: datetime,
+    root: Path | None = None,
+    listeners: Collection[str] | None = None,
+    colo: str | None = None,
 ) -> Location:
-    """Validate loaded entities and compile the usable ones; files of workflows are checked below `root`. `listeners`
-    are the receivers of the settings, if they are known.
+    """Validate loaded entities and compile the usable ones, of one `colo` or of all; files of workflows are checked
+    below `root`. `listeners` are the receivers of the settings, if they are known.
     """
     from feed_assets.entities.locations.overlaps import find_overlaps
     from feed_assets.loading.bundles import usable_bundle
@@ -138,7 +143,8 @@ def compile_location(
     usable, blocked = usable_bundle(loaded, issues)
     left_out = [*(each for each in loaded.bundle.entities if usable.find(each.key) is None), *loaded.salvaged]
     places = Places()
-    plan = compile_plan(usable, loaded.sources, overlaps=find_overlaps(usable, left_out=left_out, places=places))
+    overlaps = find_overlaps(usable, left_out=left_out, places=places)
+    plan = compile_plan(usable, loaded.sources, overlaps=overlaps, colo=colo)
     found = fold_followers((*issues, *blocked))
     return Location(plan=plan, issues=tuple(found), digest=loaded.digest, identities=FrozenMap(places.identities))
 

@@ -5,7 +5,7 @@ instances that read a feed instance are computed without a search.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import TypeAlias, TypeVar, assert_never
@@ -122,7 +122,8 @@ class ClusterRecord:
     """A cluster: its storage, its Spark, and the metastores of its catalog (as in `TableRecord`), or its `lake`, an
     Iceberg catalog.
 
-    With `keeps_server`, sessions are those of a Spark Connect server that has the `spark_master`.
+    With `keeps_server`, sessions are those of a Spark Connect server that has the `spark_master`. If it `is_elsewhere`,
+    another server works on it, and here only sources of copies are read.
     """
 
     name: str
@@ -136,6 +137,7 @@ class ClusterRecord:
     spark_submit: tuple[tuple[str, str], ...]
     properties: tuple[tuple[str, str], ...]
     lake: StoreAddress | None = None
+    is_elsewhere: bool = False
 
     @property
     def uses_connect(self) -> bool:
@@ -206,6 +208,10 @@ class FeedRecord:
     @property
     def key(self) -> Key:
         return (self.feed, self.cluster)
+
+    def as_source(self) -> "FeedRecord":
+        """Return what is seen of it from another colo, where only copies read it."""
+        return replace(self, retention=None, sla=None, produced_by=None, inbox=None, quality=None, registration=None)
 
     @property
     def retention_limit(self) -> Frequency | None:
@@ -430,7 +436,8 @@ class ProcessRecord:
 class Plan:
     """All declarations, compiled. Records are found by key; neighbours are found without enumeration.
 
-    `facts` are those of every declared entity, also of feeds without a location and processes that cannot run here.
+    `facts` are those of every declared entity, also of feeds without a location and processes that cannot run here. If
+    it has a `colo`, only what is on clusters there is worked on, and only that has records, with the sources of copies.
     """
 
     digest: str
@@ -439,6 +446,7 @@ class Plan:
     processes: Mapping[Key, ProcessRecord]
     datasources: Mapping[str, DatasourceRecord] = EMPTY
     facts: Mapping[EntityKey, EntityFacts] = EMPTY
+    colo: str | None = None
     _reads: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False)
     _announced: Mapping[str, tuple[FeedRecord, ...]] = field(init=False, repr=False, compare=False)
     _watched: Mapping[str, tuple[FeedRecord, ...]] = field(init=False, repr=False, compare=False)

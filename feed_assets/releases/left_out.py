@@ -117,7 +117,7 @@ def find_last_known(connection: Connection, timeline: ReleaseTimeline, as_of: da
         loaded = timeline.load_recorded(
             connection, [Member(kind=kind, name=name, version=version) for (kind, name), version in versions.items()]
         )
-        known = compile_location(loaded, as_of).plan
+        known = compile_location(loaded, as_of, colo=plan.colo).plan
         feeds = {key: record for key, record in known.feeds.items() if (Kind.FEED, key[0]) in left_out}
         processes = {key: record for key, record in known.processes.items() if declared_by(key[0]) in left_out}
         clusters = {name: record for name, record in known.clusters.items() if (Kind.CLUSTER, name) in left_out}
@@ -134,13 +134,8 @@ def find_last_known(connection: Connection, timeline: ReleaseTimeline, as_of: da
 
 def _find_left_out(connection: Connection, plan: Plan) -> dict[tuple[str, str], int]:
     """Return the versions of declared entities that are not in the plan; by (kind, name)."""
-    planned = {
-        Kind.FEED.value: {feed for feed, _ in plan.feeds},
-        Kind.PROCESS.value: {process for process, _ in plan.processes},
-        Kind.CLUSTER.value: set(plan.clusters),
-    }
     declared = Definitions(connection).declared_versions()
-    return {key: version for key, version in declared.items() if key[0] in planned and key[1] not in planned[key[0]]}
+    return {key: version for key, version in declared.items() if key not in plan.facts and key[0] != Kind.DATASOURCE}
 
 
 class _Overlap(NamedTuple):

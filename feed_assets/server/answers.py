@@ -9,6 +9,7 @@ from typing import Any
 import click
 from starlette.responses import Response
 
+from feed_assets.cli.door import Outcome
 from feed_assets.cli.exit_codes import AWAY, OUR_MISTAKE, exit_code_of
 from feed_assets.cli.options import name_of
 from feed_assets.entities.errors import DefinitionsError
@@ -19,7 +20,7 @@ from feed_assets.operation import Does, Operation
 from feed_assets.operation_list import list_operations
 from feed_assets.orchestration.errors import RunsNotStoppedError, WebserverError
 from feed_assets.retention.errors import FeedsUnrestoredError, FeedsUnsweptError
-from feed_assets.server.calls import Outcome, list_parameters
+from feed_assets.server.calls import list_parameters
 from feed_assets.server.errors import RequestRefusedError
 from feed_assets.server.problems import problem
 from feed_assets.sql.errors import StateError

@@ -22,7 +22,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
 from feed_assets.access.principals import find_machine_user
-from feed_assets.cli.door import CONSOLE, TERMINAL, Door, Screen
+from feed_assets.cli.door import CONSOLE, TERMINAL, AskSites, Door, Outcome, Screen
 from feed_assets.errors import FeedAssetsError, WrongUsageError
 from feed_assets.json_form import parse_json
 from feed_assets.metrics.collecting import SERIES_LIMIT, Scraper
@@ -31,7 +31,7 @@ from feed_assets.operation import Operation
 from feed_assets.server.aliases.endpoint import mount_aliases
 from feed_assets.server.answers import answer, refuse
 from feed_assets.server.bodies import is_file, read_body, read_key, read_list, read_query
-from feed_assets.server.calls import Outcome, list_parameters, read_given
+from feed_assets.server.calls import list_parameters, read_given
 from feed_assets.server.definitions import KeptDefinitions
 from feed_assets.server.limiting import Limiting
 from feed_assets.server.openapi import describe_routes
@@ -59,6 +59,7 @@ class Served:
     database: Database
     definitions: KeptDefinitions
     settings_stamp: object = None
+    ask_sites: AskSites | None = None
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -80,6 +81,7 @@ class Served:
             open_store=lambda: self.definitions.store,
             screen=screen,
             rights=state.get("rights"),
+            ask_sites=self.ask_sites,
         )
 
     async def respond(self, operation: Operation, request: Request) -> Response:
@@ -103,9 +105,13 @@ class Served:
         return _with_tag(request, answer(operation, outcome, given, self.notes))
 
 
-def build_application(settings: Settings, database: Database, dagster: ASGIApp | None = None) -> Starlette:
-    """Return the application of a project, with Dagster's webserver at `/` if that is given; no guard is before it."""
-    served = Served(settings, database, KeptDefinitions(settings, database), _stamp_of(settings))
+def build_application(
+    settings: Settings, database: Database, dagster: ASGIApp | None = None, ask_sites: AskSites | None = None
+) -> Starlette:
+    """Return the application of a project, with Dagster's webserver at `/` if that is given; no guard is before it.
+    That of a front asks the servers of its colos.
+    """
+    served = Served(settings, database, KeptDefinitions(settings, database), _stamp_of(settings), ask_sites)
     document = _one_by_one(_tell_document)
     registry = build_registry(Scraper(settings, database, SERIES_LIMIT).scrape)
     limits = [Middleware(Limiting, served.definitions.find_rights)]

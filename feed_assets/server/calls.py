@@ -5,7 +5,6 @@ The answer is what the command prints, so that both always say the same.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from io import StringIO
 from typing import Any
@@ -14,7 +13,7 @@ import click
 
 from feed_assets.cli import options
 from feed_assets.cli.derived import derive_command, is_split
-from feed_assets.cli.door import Door, at
+from feed_assets.cli.door import Door, Outcome, at
 from feed_assets.cli.groups import Given
 from feed_assets.cli.main import main, recorded, tell_error
 from feed_assets.cli.options import name_of
@@ -26,16 +25,6 @@ from feed_assets.operation import Operation
 ABORTED = 1
 _SHOWN = 80
 _NOT_GIVEN = ("author", "help")
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of a call: the result, what was said besides, the exit code of the command, and the error, if any."""
-
-    out: str
-    err: str
-    exit_code: int
-    error: Exception | None = None
 
 
 @cache
@@ -68,6 +57,8 @@ def call(door: Door, operation: Operation, given: Mapping[str, Any]) -> Outcome:
         for word in operation.name.split(" ")[:-1]:
             parent = click.Context(click.Group(word), info_name=word, parent=parent)
         try:
+            if door.ask_sites is not None:
+                return door.ask_sites(door, operation, given)
             with recorded(parent), command.make_context(command.name, [], parent=parent, obj=Given(told)) as context:
                 command.invoke(context)
         except click.exceptions.Exit as exc:

@@ -9,13 +9,13 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
-from feed_assets.cli.door import Door, Screen, at
+from feed_assets.cli.door import Door, Outcome, Screen, at
 from feed_assets.cli.options import open_entity_context_for
 from feed_assets.context.preconditions import demanding
 from feed_assets.errors import FeedAssetsError, WrongUsageError
 from feed_assets.operation import Operation
 from feed_assets.operation_list import find_operation
-from feed_assets.server.calls import Outcome, call, list_parameters, read_given
+from feed_assets.server.calls import call, list_parameters, read_given
 from feed_assets.server.errors import RequestRefusedError
 
 _OF_FILES = ("entity update", "apply")

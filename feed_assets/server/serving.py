@@ -15,6 +15,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from feed_assets.cli.door import AskSites
 from feed_assets.cli.progress import status_line
 from feed_assets.cli.render import say
 from feed_assets.clock import open_clock
@@ -39,13 +40,19 @@ LINGER_SECONDS = 300.0
 _TOO_LATE = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
-def serve(settings: Settings, database: Database, address: Address, author: str) -> Iterator[Address]:
-    """Serve a project: yield where as soon as requests are taken, and go on until SIGINT or SIGTERM.
+def serve(
+    settings: Settings, database: Database, address: Address, author: str, ask_sites: AskSites | None = None
+) -> Iterator[Address]:
+    """Serve a project, or with `ask_sites` as the front of others: yield where as soon as requests are taken, and go on
+    until SIGINT or SIGTERM.
 
     Raises:
         ListenRefusedError: it would not be safe, the port is taken, or the certificate cannot be read.
-        SettingsError: the issuer of the settings is none.
+        SettingsError: the issuer of the settings is none, or they are those of a front.
     """
+    if settings.colos and ask_sites is None:
+        reason, next_step = "they make this project a front", f"Start it by `{command_line('front')}`."
+        raise SettingsError(setting="colos", reason=reason, tried=settings.tried, next_step=next_step)
     require_safe(settings, database, address)
     issuer = Issuer(settings.oidc, settings.tried) if settings.oidc is not None else None
     if issuer is not None and (fault := issuer.find_fault()) is not None:
@@ -63,7 +70,7 @@ def serve(settings: Settings, database: Database, address: Address, author: str)
             from feed_assets.server.with_dagster.webserver import open_webserver
 
             dagster = stack.enter_context(open_webserver(settings, database))
-        guard = Guard(build_application(settings, database, dagster), keeper)
+        guard = Guard(build_application(settings, database, dagster, ask_sites), keeper)
         stack.enter_context(status_line.waiting_for("requests"))
         yield replace(address, port=listener.getsockname()[1])
         build_server(guard, certificate, with_sockets=address.with_dagster).run(sockets=[listener])

@@ -77,6 +77,8 @@ OTHERS = (
 )
 """Modules with the other tests, which say on import what they paste."""
 ELSEWHERE = {
+    "definitions.errors.EditedHereError.__init__: entity definition": "tests/front/test_sites.py reads it",
+    "server.serving.serve: front": "tests/front/test_sites.py reads it",
     "engines.workflow.sql_code.<module>: validate": "starts Spark: tests/definitions/checks/test_code_trials.py",
     "explain.explanations._Explainer._missing: entity touch": "old releases: tests/explain/test_explanations.py",
     "instances.arrival.stored_data._describe_lost: state rebuild": "tests/instances/arrival/test_stored_data.py",

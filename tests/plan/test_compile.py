@@ -291,3 +291,41 @@ def test_the_digest_of_a_plan_follows_what_is_declared() -> None:
 def test_an_output_edge_knows_its_constant_shift(instance: str, shift: int | None) -> None:
     plan = plan_of(feed("counts"), process("count", outputs={"counts": instance}))
     assert plan.processes["count", "primary"].outputs[0].shift == shift
+
+
+def test_a_plan_of_a_colo_has_its_clusters_and_what_is_copied_to_them() -> None:
+    clusters = [
+        Cluster(name=name, colo=name[:4], storage=f"file:///data/{name}") for name in ("east", "west", "east-2")
+    ]
+    validity = {"validity": {"start": "2013-11-01T00:00Z"}}
+    kept = {"retention": {"limit": "days(2)", "action": "delete"}}
+    copied = Feed.model_validate(
+        {
+            "name": "clicks",
+            "frequency": "hours(1)",
+            "locations": {"data": "/clicks/${YEAR}/${MONTH}/${DAY}/${HOUR}"},
+            "clusters": {
+                "east": {"type": "source", **validity, **kept},
+                "west": {"type": "target", **validity, **kept},
+                "east-2": {"type": "target", **validity},
+            },
+        }
+    )
+    bundle = Bundle(
+        entities=(*clusters, copied, feed("views", clusters=("east",)), process("count", clusters=("east",)))
+    )
+    west = compile_plan(bundle, colo="west")
+    assert [*west.feeds] == [("clicks", "east"), ("clicks", "west")]
+    assert [*west.processes] == [("clicks@east", "west")]
+    assert {name: each.is_elsewhere for name, each in west.clusters.items()} == {"east": True, "west": False}
+    assert (west.feeds["clicks", "east"].retention, west.feeds["clicks", "east"].is_polled) == (None, True)
+    assert west.feeds["clicks", "west"].retention is not None
+    assert {key for key in west.facts if key[0] != "cluster"} == {
+        ("feed", "clicks"),
+        ("feed", "views"),
+        ("process", "count"),
+    }
+    east = compile_plan(bundle, colo="east")
+    assert {*east.processes} == {("count", "east"), ("clicks@east", "east-2")}
+    assert not any(each.is_elsewhere for each in east.clusters.values())
+    assert compile_plan(bundle, colo="").clusters == {}

@@ -57,7 +57,7 @@ def test_a_bundle_and_a_document_are_imported_from_the_body(client: TestClient, 
 OF_CLASSES: Mapping[int, str] = {
     400: """AmbiguousNameError, FrequencyError, DateTimeError, TimeZoneError, InstanceError, WindowError,
         UnknownNameError, TemplateError, TableAddressError, MetadataRefusedError, InstanceQueryError, PartitionKeyError,
-        NewEntityError""",
+        NewEntityError, NoSiteError""",
     403: "AccessRefusedError",
     404: """EntityNotFoundError, VersionNotFoundError, NoAssetError, InstanceNotThereError, InstanceNotFoundError,
         NoProcessInstanceError, UnknownReceiverError""",

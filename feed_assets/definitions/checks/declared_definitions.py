@@ -97,13 +97,14 @@ def validate_location(
     location = location or settings.entities_location
     loaded = load_files(files, values_of(settings, environ))
     found = validate_bundle(
-        loaded.bundle, loaded.sources, as_of, settings.root, left_out=loaded.salvaged, listeners=settings.notify
+        loaded.bundle, loaded.sources, as_of, settings.code_root, left_out=loaded.salvaged, listeners=settings.notify
     )
     issues = [*loaded.issues, *found]
     if not loaded.sources and not issues:
         issues.append(_nothing_issue(location))
     usable, blocked = usable_bundle(loaded, issues)
-    reached = check_code(usable, sources=loaded.sources, root=settings.root)
+    here = usable.seen_from(settings.works_in)
+    reached = check_code(here, sources=loaded.sources, root=settings.root)
     if live:
         # These import engines and adapters, which nothing else needs.
         from feed_assets.definitions.checks.code_trials import try_code
@@ -111,11 +112,11 @@ def validate_location(
 
         unread = [issue for issue in reached if issue.severity is Severity.ERROR]
         labels = {issue.entity for issue in unread}
-        readable = [each.key for each in (*usable.feeds, *usable.processes) if each.label not in labels]
+        readable = [each.key for each in (*here.feeds, *here.processes) if each.label not in labels]
         reached = [
             *unread,
-            *try_code(usable, readable, sources=loaded.sources, root=settings.root),
-            *check_reachability(usable, sources=loaded.sources, root=settings.root, environ=environ),
+            *try_code(here, readable, sources=loaded.sources, root=settings.root),
+            *check_reachability(here, sources=loaded.sources, root=settings.root, environ=environ),
             *check_state(settings, os.environ if environ is None else environ),
         ]
     ordered = sorted(fold_followers([*issues, *blocked, *reached]), key=order_of)

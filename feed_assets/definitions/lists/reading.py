@@ -26,7 +26,7 @@ from feed_assets.definitions.lists.listing import (
 from feed_assets.definitions.lists.query_fields import Form, ListField, ListQuery
 from feed_assets.definitions.store import Loaded
 from feed_assets.definitions.verbs.context import EntityContext, find_kind, get_declared
-from feed_assets.definitions.verbs.states import EntityStatus, entity_status
+from feed_assets.definitions.verbs.states import EntityState, EntityStatus, entity_status
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
@@ -97,7 +97,7 @@ def find_status(context: EntityContext, kind: Kind | None, name: str) -> EntityS
     """
     loaded = context.load()
     entity = get_declared(loaded, kind, name)
-    return entity_status(loaded.bundle.bundle, context.progress(), entity, context.now)
+    return entity_status(loaded.bundle.bundle, context.progress(), entity, context.now, context.settings.works_in)
 
 
 def find_page(
@@ -159,7 +159,7 @@ def summarize(
             SummarizedEntity(
                 kind=entity.kind,
                 name=entity.name,
-                status=status_of(entity).clusters[cluster].value,
+                status=status_of(entity).clusters.get(cluster, EntityState.SUBMITTED).value,
                 instances=tuple(_newest(connection, entity, cluster, start, last, instances)),
             )
             for entity in found[query.page]
@@ -248,7 +248,8 @@ def _shown(text: str, written_as: DocumentFormat, form: Form, entity: AnyEntity 
 
 def _status_of(context: EntityContext, loaded: Loaded) -> StatusOf:
     progress = context.progress()
-    return lambda entity: entity_status(loaded.bundle.bundle, progress, entity, context.now)
+    bundle, colo = loaded.bundle.bundle, context.settings.works_in
+    return lambda entity: entity_status(bundle, progress, entity, context.now, colo)
 
 
 def _tags_of(context: EntityContext) -> TagsOf:

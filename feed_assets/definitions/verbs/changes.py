@@ -474,10 +474,11 @@ def schedule_submitted(
 ) -> VerbResult:
     """Schedule entities of a result, including those that were submitted before and still wait."""
     for entity in entities:
-        require_schedulable(after, entity, list(entity.clusters))
+        require_schedulable(after, entity, after.clusters_in(entity, context.settings.works_in))
     outcomes, view = {(each.kind, each.name): each for each in result.outcomes}, context.schedules()
     for entity in entities:
-        done, before = set_state(context, view, entity, entity.clusters, EntityVerb(result.verb)), outcomes[entity.key]
+        clusters, before = after.clusters_in(entity, context.settings.works_in), outcomes[entity.key]
+        done = set_state(context, view, entity, clusters, EntityVerb(result.verb))
         outcome = done.outcome if before.outcome is VerbOutcome.UNCHANGED else before.outcome
         outcomes[entity.key] = replace(before, outcome=outcome, clusters=done.clusters)
     return replace(result, outcomes=tuple(outcomes.values()))

@@ -48,6 +48,12 @@ class EntityContext:
         """Load the declared entities."""
         return self.store.load(self.now)
 
+    def clusters_of(self, entity: AnyEntity) -> tuple[str, ...]:
+        """Return the clusters of a feed or process that are worked on here; none of another entity."""
+        colo = self.settings.works_in
+        bundle = Bundle(entities=()) if colo is None else self.load().bundle.bundle
+        return bundle.clusters_in(entity, colo)
+
     def record(self) -> None:
         """Record versions of edits that were made outside the commands."""
         if not self.dry_run and self.store.folder.exists():
@@ -239,7 +245,7 @@ def find_new_issues(
     from feed_assets.validation.compatibility import find_broken_dependents
     from feed_assets.validation.rules import validate_bundle
 
-    root = context.settings.root
+    root = context.settings.code_root
     present = {key for key in keys if after.bundle.find(key) is not None}
     issues = validate_bundle(
         after.bundle,
@@ -271,10 +277,10 @@ def require_reachable(context: EntityContext, after: LoadedBundle, keys: Collect
     from feed_assets.definitions.checks.code_checks import check_code
     from feed_assets.definitions.checks.live_checks import check_reachability
 
-    root = context.settings.root
-    found = check_code(after.bundle, keys, sources=after.sources, root=root, has_packages=True)
+    root, here = context.settings.root, after.bundle.seen_from(context.settings.works_in)
+    found = check_code(here, keys, sources=after.sources, root=root, has_packages=True)
     found += check_reachability(
-        after.bundle,
+        here,
         keys,
         sources=after.sources,
         root=root,
@@ -301,7 +307,7 @@ def _blocked(context: EntityContext, after: LoadedBundle, keys: Collection[Entit
     from feed_assets.validation.rules import validate_bundle
 
     needed = DependencyGraph.of(after.bundle).dependencies_of(keys) | set(keys)
-    root = context.settings.root
+    root = context.settings.code_root
     found = validate_bundle(after.bundle, after.sources, context.now, root, left_out=after.salvaged, only=needed)
     _, blocked = usable_bundle(after, found)
     labels = {label_of(key) for key in keys}

@@ -106,7 +106,8 @@ def find_stranded(context: EntityContext, before: Bundle, after: Bundle, sources
     gone -= {(feed.name, on) for feed in after.feeds for on in feed.clusters}
     if not gone or context.settings.definition_changes is DefinitionChanges.ALWAYS:
         return
-    timeline = ReleaseTimeline(compile_plan(after, overlaps=NO_OVERLAPS), context.store.values)
+    plan = compile_plan(after, overlaps=NO_OVERLAPS, colo=context.settings.works_in)
+    timeline = ReleaseTimeline(plan, context.store.values)
     with context.database.read() as connection:
         timeline.refresh(connection, context.now)
         waiting = {

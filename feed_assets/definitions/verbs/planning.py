@@ -211,7 +211,7 @@ def plan_folder(context: EntityContext) -> PlannedChanges:
     """Plan the unrecorded content of the folder. Entities with errors keep their recorded content."""
     loaded = context.store.load(context.now)
     found = loaded.bundle
-    root = context.settings.root
+    root = context.settings.code_root
     issues = [
         *found.issues,
         *validate_bundle(found.bundle, found.sources, context.now, root, left_out=found.salvaged),

@@ -187,9 +187,9 @@ def apply_releases(context: EntityContext, timeline: ReleaseTimeline) -> tuple[R
 def load_timeline(context: EntityContext, declared: LoadedBundle | None = None) -> ReleaseTimeline:
     """Load the release timeline of the current definitions."""
     loaded = declared or context.load().bundle
-    root = context.settings.root
-    plan = with_pinned_files(compile_location(loaded, context.now, root, context.settings.notify).plan, root)
-    return ReleaseTimeline(plan, context.store.values)
+    settings = context.settings
+    location = compile_location(loaded, context.now, settings.code_root, settings.notify, settings.works_in)
+    return ReleaseTimeline(with_pinned_files(location.plan, settings.root), context.store.values)
 
 
 def keep_submitted(context: EntityContext, entities: Collection[AnyEntity], before: Bundle) -> None:
@@ -292,11 +292,11 @@ def schedule_entities(
     """Start the work on entities as `schedule` does, whoever has made them."""
     require_acts(each.key for each in entities)
     for entity in entities:
-        require_schedulable(loaded.bundle.bundle, entity, _clusters_of(entity, clusters))
+        require_schedulable(loaded.bundle.bundle, entity, _clusters_of(context, entity, clusters))
     require_reachable(context, loaded.bundle, [entity.key for entity in entities])
     view = context.schedules()
     outcomes = [
-        set_state(context, view, entity, _clusters_of(entity, clusters), EntityVerb.SCHEDULE) for entity in entities
+        set_state(context, view, each, _clusters_of(context, each, clusters), EntityVerb.SCHEDULE) for each in entities
     ]
     return VerbResult(verb=EntityVerb.SCHEDULE, outcomes=tuple(outcomes), dry_run=context.dry_run)
 
@@ -343,7 +343,7 @@ def change_scheduled(
     require_acts(each.key for each in entities)
     view, concerned = context.schedules(), []
     for entity in entities:
-        active = _active_on(view, loaded.bundle.bundle, entity, _clusters_of(entity, clusters))
+        active = _active_on(view, loaded.bundle.bundle, entity, _clusters_of(context, entity, clusters))
         if not active:
             require_schedulable(loaded.bundle.bundle, entity, ())
             raise NotScheduledError(kind=entity.kind, name=entity.name)
@@ -379,7 +379,7 @@ def set_state(
             apply_schedules(connection, known, rows, now)
             if changed:
                 Outbox(connection).append_many([_message_of(entity, action, sorted(changed), author, now)])
-            states = {name: known.state(entity.kind, entity.name, name) for name in entity.clusters}
+            states = {name: known.state(entity.kind, entity.name, name) for name in context.clusters_of(entity)}
             apply_schedule_description(
                 connection,
                 entity.kind,
@@ -390,7 +390,7 @@ def set_state(
             )
         if changed:
             context.audit(verb, entity.label, clusters=sorted(changed))
-    found = {name: view.state(entity.kind, entity.name, name).value for name in entity.clusters}
+    found = {name: view.state(entity.kind, entity.name, name).value for name in context.clusters_of(entity)}
     found.update((cluster, target.value) for cluster in changed)
     return EntityOutcome(
         kind=entity.kind, name=entity.name, outcome=done if changed else VerbOutcome.UNCHANGED, clusters=found
@@ -440,13 +440,13 @@ def require_schedulable(bundle: Bundle, entity: AnyEntity, clusters: Collection[
         )
 
 
-def _clusters_of(entity: AnyEntity, requested: Collection[str] | None) -> list[str]:
-    """Return the requested clusters, in the entity's order.
+def _clusters_of(context: EntityContext, entity: AnyEntity, requested: Collection[str] | None) -> list[str]:
+    """Return the requested clusters, by default all that are worked on here, in the entity's order.
 
     Raises:
         VerbRefusedError: the entity is not on one of them.
     """
-    own = list(entity.clusters) if isinstance(entity, Feed | Process) else []
+    own = list(context.clusters_of(entity))
     if requested is None:
         return own
     for name in requested:

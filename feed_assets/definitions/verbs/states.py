@@ -73,13 +73,16 @@ def load_progress(connection: Connection, without_row: ScheduleState) -> EntityP
     )
 
 
-def entity_status(bundle: Bundle, progress: EntityProgress, entity: AnyEntity, as_of: datetime) -> EntityStatus:
-    """Return the status of an entity. Overall it is the first of RUNNING, SUSPENDED, SUBMITTED and COMPLETED that any
-    cluster has.
+def entity_status(
+    bundle: Bundle, progress: EntityProgress, entity: AnyEntity, as_of: datetime, colo: str | None = None
+) -> EntityStatus:
+    """Return the status of an entity on its clusters in a colo, or on all. Overall it is the first of RUNNING,
+    SUSPENDED, SUBMITTED and COMPLETED that any cluster has.
     """
-    if isinstance(entity, Cluster | Datasource):
+    on = bundle.clusters_in(entity, colo)
+    if isinstance(entity, Cluster | Datasource) or not on:
         return EntityStatus(kind=entity.kind, name=entity.name, state=EntityState.SUBMITTED)
-    clusters = {cluster: _state_on(bundle, progress, entity, cluster, as_of) for cluster in entity.clusters}
+    clusters = {cluster: _state_on(bundle, progress, entity, cluster, as_of) for cluster in on}
     return EntityStatus(kind=entity.kind, name=entity.name, state=_overall(clusters.values()), clusters=clusters)
 
 

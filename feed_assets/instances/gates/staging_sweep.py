@@ -39,7 +39,7 @@ def apply_staging_sweep(tick: Tick) -> int | None:
 
 def _written_stores(plan: Plan, cluster: str) -> Iterator[StoreAddress]:
     """Yield the stores in which work of a cluster is staged: those of feeds, archives, mirrors, its own for steps."""
-    for record in plan.feeds.values():
+    for record in plan.feeds.values() if not plan.clusters[cluster].is_elsewhere else ():
         if record.cluster == cluster:
             yield record.store
             if record.retention is not None and record.retention.archive is not None:

@@ -15,6 +15,7 @@ from uuid import uuid4
 from feed_assets.entities.common import Kind
 from feed_assets.entities.maps import EMPTY
 from feed_assets.errors import WrongUsageError
+from feed_assets.operation_list import find_operation
 from feed_assets.server.aliases.records import Alias, Asked, Json, reshape
 
 _COLO, _WHO = "default", "user.name=, colo="
@@ -33,8 +34,15 @@ _KINDS = {**_ENTITY_TYPES, "groups": "feed", "pipelines": "process"}
 """The kinds of what has a dimension, if it is one."""
 
 
-def _told(message: str, status: str = "SUCCEEDED", **members: Any) -> Json:
-    said = {"status": status, "message": f"{_COLO}/{message}\n", "requestId": f"{_COLO}/{uuid4()}\n"}
+def _told(message: str, status: str = "SUCCEEDED", of: Json = EMPTY, **members: Any) -> Json:
+    """Return the result with a message; of a front, with what each colo says."""
+    colos = of.get("colos") or [{"colo": _COLO, "status": status, "message": message}]
+    found = {each["status"] for each in colos}
+    said = {
+        "status": found.pop() if len(found) == 1 else "PARTIAL",
+        "message": "".join(f"{each['colo']}/{each['message']}\n" for each in colos),
+        "requestId": "".join(f"{each['colo']}/{uuid4()}\n" for each in colos),
+    }
     return {**said, **members}
 
 
@@ -86,7 +94,7 @@ def _listed(member: str, ours: str, names: str | Callable[[Json], Json], done: s
             raise WrongUsageError(document["message"])
         rows = [give({**document, **each}) for each in document[ours]]
         said = document.get("message") or document.get("action", "").upper() or done
-        return _told(said, document.get("result", "SUCCEEDED"), **{member: rows})
+        return _told(said, document.get("result", "SUCCEEDED"), document, **{member: rows})
 
     return form
 
@@ -102,7 +110,7 @@ def _bare(ours: str, names: str) -> Any:
 
 def _outcomes(document: Any, _: Asked) -> Json:
     done = (f"{each['outcome']} ({each['kind']}) {each['name']}" for each in document["outcomes"])
-    return _told("; ".join(done) or "nothing has changed")
+    return _told("; ".join(done) or "nothing has changed", of=document)
 
 
 def _pipeline(document: Any, _: Asked) -> Json:
@@ -233,9 +241,12 @@ def _switch(asked: Asked) -> Json:
 
 def _row(path: str, operation: str, form: Any, names: str = "", given: Any = EMPTY, **others: Any) -> Alias:
     def give(asked: Asked) -> Any:
-        if (colo := asked.one("colo", "*")) not in ("*", _COLO, ""):
-            raise WrongUsageError(f"There is no colo {colo!r} here. Leave it out, and choose with clusters.")
-        return given(asked) if callable(given) else given
+        found = given(asked) if callable(given) else given
+        if (colo := asked.one("colo", "*")) in ("*", _COLO, ""):
+            return found
+        if not find_operation(operation).is_of_sites:
+            raise WrongUsageError(f"There is no choice of colos for {operation!r}: leave colo out.")
+        return {**(found or {}), "colo": colo}
 
     refusal = partial(_told, status="FAILED")
     told: dict[str, Any] = {"method": "GET", "refusal": refusal, "statuses": _REFUSED, **others}
@@ -282,7 +293,7 @@ _GRAPHS = _listed("triageGraphs", "graphs", _triage)
 FALCON = (
     _row("entities/list", "entity list", _ENTITIES, f"fields, {_WORDS}"),
     _row("entities/list/{types}", "entity list", _ENTITIES, f"types=kind, fields, {_WORDS}"),
-    _of_one("entities/status", "entity status", lambda document, _: _told(document["state"])),
+    _of_one("entities/status", "entity status", lambda document, _: _told(document["state"], of=document)),
     _of_one("entities/definition", "entity definition", lambda text, _: text, given={"format": "xml"}, media_type=_XML),
     _of_one("entities/dependencies", "entity dependency", _bare("dependencies", "name, type=kind, tag=tags")),
     _row("entities/summary/{type}", "entity summary", _SUMMARIES, _SUMMARIZED),
