@@ -31,6 +31,7 @@ MARKS = {
     Part.KEEPING: [pytest.mark.drill, pytest.mark.server],
     Part.MILLIONS: [pytest.mark.drill],
     Part.LINEAGE: [pytest.mark.server],
+    Part.RIGHTS: [pytest.mark.drill, pytest.mark.server],
     Part.IMPORTS: [DATABASE, pytest.mark.drill, pytest.mark.server, pytest.mark.spark],
 }
 
