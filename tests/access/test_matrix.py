@@ -21,7 +21,7 @@ from feed_assets.server.ui.forms import page_token
 from feed_assets.server.ui.login import LOGIN
 from feed_assets.settings import load_settings
 from tests.access.cells import OPERATIONS, ROWS, WHO, Cell, fill, list_cells, words_of
-from tests.access.project import KEEPER, START, Served, served, submit_jobs
+from tests.access.project import EXTENSION, KEEPER, START, Served, served, submit_jobs
 from tests.cli.project import run
 from tests.documents.markdown import ROOT
 from tests.drills import IS_DRILL, drill_seed
@@ -166,6 +166,17 @@ def test_every_route_page_and_path_has_a_cell_and_what_it_asks_a_row(server: tup
     assert rows == {each.name for each in list_operations().items}
     assert {each.row for each in cells} - {""} <= rows
     assert {each.row for each in cells if each.way == "http"} == {each.name for each in OPERATIONS}
+
+
+def test_extensions_and_their_list_tell_of_no_job_that_made_what_is_hidden(server: tuple[Served, Path]) -> None:
+    for who, jobs in (("ann", ["shown", "zqjob"]), ("bob", ["shown"])):
+        told = server[0].ask(who, find_operation("extension list"), {}).json()["extensions"]
+        assert [each["jobs"] for each in told if each["name"] == EXTENSION] == [jobs]
+        shown = [each["name"] for each in server[0].ask(who, find_operation("extension job list"), {}).json()["jobs"]]
+        assert (server[0].ask(who, find_operation("extension show"), {"name": EXTENSION}).json()["jobs"], shown) == (
+            jobs,
+            jobs,
+        )
 
 
 def test_row_133_nobody_may_anything(server: tuple[Served, Path]) -> None:

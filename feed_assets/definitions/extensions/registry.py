@@ -1,7 +1,9 @@
 """List, describe, register, enable and disable extensions."""
 
+from collections.abc import Collection
 from pathlib import Path
 
+from feed_assets.access.rights import find_hidden
 from feed_assets.command_lines import command_line
 from feed_assets.context.errors import VerbRefusedError
 from feed_assets.definitions.extensions.recipes import read_recipe
@@ -11,13 +13,17 @@ from feed_assets.definitions.store import Loaded
 from feed_assets.definitions.verbs.context import EntityContext
 from feed_assets.definitions.verbs.verb_results import EntityOutcome, VerbOutcome, VerbResult
 from feed_assets.entities.common import label_of
+from feed_assets.issues import EntityKey
 
 _KIND = "extension"
 
 
-def find_jobs(loaded: Loaded, extension: str) -> tuple[str, ...]:
-    """Return the names of the jobs that an extension has made."""
-    return tuple(sorted(name for name, each in loaded.jobs.items() if each.job.extension == extension))
+def find_jobs(loaded: Loaded, extension: str, hidden: Collection[EntityKey] = ()) -> tuple[str, ...]:
+    """Return the names of the jobs that an extension has made, but for those that have made something `hidden`."""
+    jobs = loaded.jobs.items()
+    return tuple(
+        sorted(name for name, each in jobs if each.job.extension == extension and not {*hidden} & {*each.keys})
+    )
 
 
 def list_extensions(context: EntityContext) -> tuple[ShownExtension, ...]:
@@ -25,7 +31,8 @@ def list_extensions(context: EntityContext) -> tuple[ShownExtension, ...]:
     loaded = context.load()
     with context.database.read() as connection:
         found = [Extensions(connection).look(name) for name in Extensions(connection).names()]
-    return tuple(ShownExtension(extension=each, jobs=find_jobs(loaded, each.name)) for each in found)
+    hidden = find_hidden()
+    return tuple(ShownExtension(extension=each, jobs=find_jobs(loaded, each.name, hidden)) for each in found)
 
 
 def find_extension(context: EntityContext, name: str) -> Extension:
@@ -36,7 +43,7 @@ def find_extension(context: EntityContext, name: str) -> Extension:
 
 def show_extension(context: EntityContext, name: str) -> ShownExtension:
     """Return an extension for people. Raises as `Extensions.get`."""
-    return ShownExtension(extension=find_extension(context, name), jobs=find_jobs(context.load(), name))
+    return ShownExtension(extension=find_extension(context, name), jobs=find_jobs(context.load(), name, find_hidden()))
 
 
 def describe_extension(context: EntityContext, name: str) -> str:
