@@ -156,6 +156,21 @@ def served(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[Served]:
     database.close()
 
 
+def read_files(folder: Path) -> dict[Path, str]:
+    """The definitions of a project."""
+    return {path: path.read_text() for path in (folder / "entities").rglob("*.yaml")}
+
+
+def restore(folder: Path, files: Mapping[Path, str]) -> None:
+    """Let the definitions be what they were."""
+    found = read_files(folder)
+    for path in found.keys() - files.keys():
+        path.unlink()
+    for path, text in files.items():
+        if found.get(path) != text:
+            path.write_text(text)
+
+
 def submit_jobs(folder: Path) -> None:
     """Let an extension be known, and a job of each kind be there."""
     must("extension", "register", str(lay(folder / EXTENSION, files_of(_RECIPE, _FEED))))

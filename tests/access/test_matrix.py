@@ -21,7 +21,7 @@ from feed_assets.server.ui.forms import page_token
 from feed_assets.server.ui.login import LOGIN
 from feed_assets.settings import load_settings
 from tests.access.cells import OPERATIONS, ROWS, WHO, Cell, fill, list_cells, words_of
-from tests.access.project import EXTENSION, KEEPER, START, Served, served, submit_jobs
+from tests.access.project import EXTENSION, KEEPER, START, Served, read_files, restore, served, submit_jobs
 from tests.cli.project import run
 from tests.documents.markdown import ROOT
 from tests.drills import IS_DRILL, drill_seed
@@ -74,7 +74,7 @@ def test_row_134_who_may_what_is_as_the_table_says(server: tuple[Served, Path]) 
     served, folder = server
     cells = choose([(cell, who) for cell in list_cells(folder) for who in WHO], 150)
     before, wrong = list_changes(served), list[object]()
-    files = {path: path.read_text() for path in (folder / "entities").rglob("*.yaml")}
+    files = read_files(folder)
     for cell, who in (each for each in cells if each[0].status_for(each[1]) != 200):
         answer = ask(served, cell, who)
         if answer.status_code != cell.status_for(who):
@@ -84,9 +84,7 @@ def test_row_134_who_may_what_is_as_the_table_says(server: tuple[Served, Path]) 
         answer = ask(served, cell, who)
         if answer.status_code in (401, 403) or (answer.status_code >= 500 and answer.status_code != 503):
             wrong.append((who, cell, answer.status_code, answer.text[:300]))
-        for path, text in files.items():
-            if not path.exists() or path.read_text() != text:
-                path.write_text(text)
+        restore(folder, files)
     assert not wrong, wrong
 
 
