@@ -89,7 +89,7 @@ def _with_deps(spec: dg.AssetSpec, deps: Sequence[dg.AssetDep]) -> dg.AssetSpec:
 def _build_process(
     runtime: Runtime, layout: AssetLayout, process: ProcessRecord, op_name: str, resources: Mapping[str, object]
 ) -> dg.AssetsDefinition:
-    spark = names.spark_resource(process.cluster)
+    spark = names.OfCluster.SPARK.of(process.cluster)
     run_grid = layout.process_grid(process)
     own = layout.process_specs.get(process.key)
     own_key = own.key if own is not None else None

@@ -226,7 +226,7 @@ def assemble_definitions(
 
 def _sparks(runtime: Runtime) -> dict[str, dg.ResourceDefinition]:
     return {
-        names.spark_resource(cluster.name): spark_definition(cluster, runtime.root)
+        names.OfCluster.SPARK.of(cluster.name): spark_definition(cluster, runtime.root)
         for cluster in runtime.plan.clusters.values()
     }
 

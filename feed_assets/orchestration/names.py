@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from enum import StrEnum
 
 import dagster as dg
 
@@ -119,7 +120,7 @@ def possible_steps(key: Key) -> set[str]:
     """Return the steps in which instances of a process can run: its own, by either name, and those of listed ones."""
     process, cluster = key
     plain = word(f"{cluster}__{process}")
-    return {plain, f"{plain}_{_digest(key)}", instances_op(cluster), replication_op(cluster)}
+    return {plain, f"{plain}_{_digest(key)}", OfCluster.INSTANCES_OP.of(cluster), OfCluster.REPLICATION_OP.of(cluster)}
 
 
 def _digest(key: Key) -> str:
@@ -131,64 +132,33 @@ def pool_name(process: ProcessRecord) -> str:
     return f"process/{process.cluster}/{process.process}"
 
 
-def spark_resource(cluster: str) -> str:
-    """Return the resource key of a cluster's Spark session."""
-    return f"spark_{word(cluster)}"
+class OfCluster(StrEnum):
+    """What Dagster has of each cluster, by how its name begins. A job is named as its sensor or schedule is."""
 
+    SPARK = "spark"
+    """The resource with the Spark session."""
+    ARRIVAL_SENSOR = "arrival"
+    LATE_SENSOR = "late_data"
+    SLA_SENSOR = "sla"
+    INSTANCES_JOB = "instances"
+    """Runs listed instances."""
+    INSTANCES_OP = "run_instances"
+    REPLICATION_JOB = "replication"
+    REPLICATION_OP = "replicate_to"
+    RETENTION_JOB = "retention"
+    ON_TIME_OP = "check_on_time"
+    """Checks whether the instances of feeds are late."""
+    IN_SYNC_OP = "check_in_sync"
+    """Checks whether replicas are behind."""
 
-def arrival_sensor(cluster: str) -> str:
-    """Return the name of a cluster's arrival sensor."""
-    return f"arrival_{word(cluster)}"
-
-
-def instances_job(cluster: str) -> str:
-    """Return the name of the job that runs listed instances of a cluster, which is also the name of its sensor."""
-    return f"instances_{word(cluster)}"
-
-
-def instances_op(cluster: str) -> str:
-    """Return the op of that job."""
-    return f"run_instances_{word(cluster)}"
-
-
-def replication_job(cluster: str) -> str:
-    """Return the name of a cluster's job for replication, which is also the name of its schedule."""
-    return f"replication_{word(cluster)}"
-
-
-def replication_op(cluster: str) -> str:
-    """Return the op of that job."""
-    return f"replicate_to_{word(cluster)}"
-
-
-def retention_job(cluster: str) -> str:
-    """Return the name of a cluster's job for retention, which is also the name of its schedule."""
-    return f"retention_{word(cluster)}"
+    def of(self, cluster: str) -> str:
+        """Return the name of it of a cluster."""
+        return f"{self}_{word(cluster)}"
 
 
 def retention_op(step: str, cluster: str) -> str:
-    """Return the name of an op of that job for a step, such as `plan`."""
+    """Return the name of an op of the job for retention for a step, such as `plan`."""
     return f"{step}_retention_{word(cluster)}"
-
-
-def late_sensor(cluster: str) -> str:
-    """Return the name of the sensor that checks for late data on a cluster."""
-    return f"late_data_{word(cluster)}"
-
-
-def sla_sensor(cluster: str) -> str:
-    """Return the name of the sensor that looks for missed deadlines on a cluster."""
-    return f"sla_{word(cluster)}"
-
-
-def on_time_op(cluster: str) -> str:
-    """Return the op that checks whether the instances of a cluster's feeds are late."""
-    return f"check_on_time_{word(cluster)}"
-
-
-def in_sync_op(cluster: str) -> str:
-    """Return the op that checks whether the replicas on a cluster are behind."""
-    return f"check_in_sync_{word(cluster)}"
 
 
 def quality_op(key: Key) -> str:

@@ -296,7 +296,7 @@ def open_project(
         _require_inside(runtime.plan, data)
         given = GivenSpark(spark) if spark is not None else None
         resources = {
-            names.spark_resource(cluster.name): given or resource_of_process(cluster, runtime.root)
+            names.OfCluster.SPARK.of(cluster.name): given or resource_of_process(cluster, runtime.root)
             for cluster in runtime.plan.clusters.values()
         }
         with without_beta_warnings():

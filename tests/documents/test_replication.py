@@ -123,7 +123,7 @@ def test_the_numbers_are_those_of_the_code() -> None:
 
 def test_names_are_those_of_the_code() -> None:
     assert f"`{flow_name('clicks', 'new-york')}`" in PAGE
-    assert names.replication_job("lake") == "replication_lake"
+    assert names.OfCluster.REPLICATION_JOB.of("lake") == "replication_lake"
     assert "`replication_<cluster>`" in PAGE
     assert building.EVERY_MINUTE == "* * * * *"
     assert f"or `{FLAG}`" in PAGE

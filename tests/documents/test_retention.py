@@ -105,7 +105,7 @@ def test_the_numbers_are_those_of_the_code() -> None:
 def test_names_in_dagster_and_in_storage_are_those_of_the_code() -> None:
     for name in (names.META_WHY, names.META_STATUS, names.META_SWEEP):
         assert f"`{name}`" in PAGE
-    assert names.retention_job("primary") == "retention_primary"
+    assert names.OfCluster.RETENTION_JOB.of("primary") == "retention_primary"
     assert "`retention_<cluster>`" in PAGE
     assert EVERY_MINUTE == "* * * * *"
     assert f"`{CONTROL_FOLDER}/trash/<sweep>/`" in PAGE

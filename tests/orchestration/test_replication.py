@@ -99,7 +99,7 @@ def copy(harness: LocationHarness, request: RunRequest) -> ExecuteInProcessResul
         run_config=dict(request.run_config),
         tags=dict(request.tags),
         instance=harness.instance,
-        resources={names.spark_resource("there"): LazyPySparkResource(spark_config={})},
+        resources={names.OfCluster.SPARK.of("there"): LazyPySparkResource(spark_config={})},
         raise_on_error=False,
     )
 

@@ -70,7 +70,7 @@ def run(harness: LocationHarness) -> ExecuteInProcessResult:
 
 def execute(harness: LocationHarness, tags: Mapping[str, str] | None = None) -> ExecuteInProcessResult:
     job = build_retention_job(harness.runtime, "here")
-    resources = {names.spark_resource("here"): LazyPySparkResource(spark_config={})}
+    resources = {names.OfCluster.SPARK.of("here"): LazyPySparkResource(spark_config={})}
     return job.execute_in_process(instance=harness.instance, resources=resources, tags=tags)
 
 

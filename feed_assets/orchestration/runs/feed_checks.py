@@ -55,7 +55,7 @@ def build_on_time_checks(runtime: Runtime, layout: AssetLayout, cluster: str) ->
             grid = layout.grids[feeds[key], cluster]
             yield build_evaluation(key, grid, found.get(feeds[key], FeedLateness()))
 
-    return [build_feed_checks(runtime, names.on_time_op(cluster), specs, evaluate)]
+    return [build_feed_checks(runtime, names.OfCluster.ON_TIME_OP.of(cluster), specs, evaluate)]
 
 
 def build_feed_checks(
@@ -134,7 +134,7 @@ def build_replica_checks(runtime: Runtime, layout: AssetLayout, cluster: str) ->
         behind = LateChecks(connection).behind(runtime.clock.now())
         return [_evaluate(asset, assets[asset], cluster, behind) for asset in wanted]
 
-    return [build_feed_checks(runtime, names.in_sync_op(cluster), specs, evaluate)] if specs else []
+    return [build_feed_checks(runtime, names.OfCluster.IN_SYNC_OP.of(cluster), specs, evaluate)] if specs else []
 
 
 def evaluate_changed(

@@ -401,7 +401,7 @@ class InstanceRun:
 
     def _session(self) -> "SparkSession":
         cluster, watch = self.runtime.plan.clusters[self.process.cluster], Stopwatch()
-        spark: LazyPySparkResource = getattr(self.context.resources, names.spark_resource(cluster.name))
+        spark: LazyPySparkResource = getattr(self.context.resources, names.OfCluster.SPARK.of(cluster.name))
         queued = spark if cluster.keeps_server else in_queue(spark, self.process.queue)
         session = open_session(queued, cluster, self.context.run.run_id)
         self.log.session(watch.seconds)

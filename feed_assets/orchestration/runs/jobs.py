@@ -29,8 +29,8 @@ def build_instances_job(runtime: Runtime, find_asset: FindAsset, cluster: str) -
         runtime,
         find_asset,
         cluster,
-        names.instances_job(cluster),
-        names.instances_op(cluster),
+        names.OfCluster.INSTANCES_JOB.of(cluster),
+        names.OfCluster.INSTANCES_OP.of(cluster),
         f"Runs instances on cluster {cluster} that are not partitions of the current definitions, by the release that "
         "applies to them, and judges the rows of instances of feeds that come from outside.",
     )
@@ -42,8 +42,8 @@ def build_replication_job(runtime: Runtime, find_asset: FindAsset, cluster: str)
         runtime,
         find_asset,
         cluster,
-        names.replication_job(cluster),
-        names.replication_op(cluster),
+        names.OfCluster.REPLICATION_JOB.of(cluster),
+        names.OfCluster.REPLICATION_OP.of(cluster),
         f"Copies instances of a feed from one of its sources to cluster {cluster}.",
     )
 
@@ -62,7 +62,7 @@ def _build_listed_job(
             "feed": dg.Field(str, is_required=False),
             "times": [str],
         },
-        required_resource_keys={names.spark_resource(cluster)},
+        required_resource_keys={names.OfCluster.SPARK.of(cluster)},
         description=description,
     )
     def listed_op(context: dg.OpExecutionContext) -> None:
@@ -108,7 +108,7 @@ def build_retention_job(runtime: Runtime, cluster: str) -> dg.JobDefinition:
     clean = _clean_op(runtime, cluster)
 
     @dg.job(
-        name=names.retention_job(cluster),
+        name=names.OfCluster.RETENTION_JOB.of(cluster),
         executor_def=dg.in_process_executor,
         description=f"Evicts expired instances on cluster {cluster}. Its sweeps: "
         f"`{command_line('retention', 'list', clusters=[cluster])}`",
@@ -124,7 +124,7 @@ def _plan_op(runtime: Runtime, cluster: str) -> dg.OpDefinition:
     @dg.op(
         name=names.retention_op("plan", cluster),
         out=dg.Out(list[str]),
-        required_resource_keys={names.spark_resource(cluster)},
+        required_resource_keys={names.OfCluster.SPARK.of(cluster)},
         description="Plans sweeps of the feeds for which retention is due, and stores them. Removes nothing.",
     )
     def plan_op(context: dg.OpExecutionContext) -> list[str]:
@@ -140,7 +140,7 @@ def _sweep_op(runtime: Runtime, cluster: str) -> dg.OpDefinition:
     @dg.op(
         name=names.retention_op("sweep", cluster),
         out=dg.Out(dg.Nothing),
-        required_resource_keys={names.spark_resource(cluster)},
+        required_resource_keys={names.OfCluster.SPARK.of(cluster)},
         description="Moves expired instances to the trash or archive: small sweeps on the driver, "
         "large ones on Spark's executors.",
     )
@@ -198,7 +198,7 @@ def _build_outside_check(runtime: Runtime, layout: AssetLayout, feed: FeedRecord
     @dg.multi_asset_check(
         name=names.quality_op(feed.key),
         specs=build_quality_check(asset, feed, grid),
-        required_resource_keys={names.spark_resource(feed.cluster)},
+        required_resource_keys={names.OfCluster.SPARK.of(feed.cluster)},
     )
     def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         from feed_assets.orchestration.runs.listed_instances import judge_instances

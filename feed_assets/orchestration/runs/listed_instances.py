@@ -89,7 +89,7 @@ def judge_instances(
         plan=runtime.plan,
         run_id=run_id,
     )
-    spark = getattr(context.resources, names.spark_resource(record.cluster))
+    spark = getattr(context.resources, names.OfCluster.SPARK.of(record.cluster))
     session, failures = partial(open_session, spark, cluster, run_id), dict[str, str]()
     for time in times:
         label = render_datetime(time)
@@ -157,7 +157,7 @@ def _request_runs(
     follow_plan(runtime, active.location, tick.database, tick.as_of)
     requests = apply_requests(tick, at_most, mode=mode)
     tick.bulkheads.save(tick.database)
-    op_name = names.replication_op if mode is LaunchMode.COPIES else names.instances_op
+    op_name = names.OfCluster.REPLICATION_OP.of if mode is LaunchMode.COPIES else names.OfCluster.INSTANCES_OP.of
     return [_build_request(request, op_name(tick.cluster)) for request in requests]
 
 
@@ -174,7 +174,7 @@ def _request_checks(active: ActiveDefinitions, tick: Tick, instance: dg.DagsterI
             run_key=each.key,
             run_config={
                 "ops": {
-                    names.instances_op(tick.cluster): {
+                    names.OfCluster.INSTANCES_OP.of(tick.cluster): {
                         "config": {"feed": each.record.feed, "times": [*map(render_datetime, each.nominal_times)]}
                     }
                 }

@@ -104,7 +104,7 @@ def run_retention_tick(
     if not work:
         failing = describe_failing(database, cluster, TickStep.RETENTION)
         return dg.SkipReason("retention is not due for any feed" + failing)
-    unended = dg.RunsFilter(job_name=names.retention_job(cluster), statuses=_UNENDED)
+    unended = dg.RunsFilter(job_name=names.OfCluster.RETENTION_JOB.of(cluster), statuses=_UNENDED)
     if instance.get_runs_count(unended):
         return dg.SkipReason(f"a run is active; afterwards: {work}")
     return dg.RunRequest(tags={names.TAG_CLUSTER: cluster})
@@ -313,7 +313,7 @@ def _sweep_context(runtime: Runtime, context: dg.OpExecutionContext) -> SweepCon
 
 def _session(context: dg.OpExecutionContext, cluster: str) -> "Callable[[], SparkSession]":
     """Return a function that opens the run's Spark session, for sweeps large enough to need it."""
-    spark: LazyPySparkResource = getattr(context.resources, names.spark_resource(cluster))
+    spark: LazyPySparkResource = getattr(context.resources, names.OfCluster.SPARK.of(cluster))
 
     def open_session() -> "SparkSession":
         session: SparkSession = spark.spark_session
@@ -468,7 +468,9 @@ class DagsterLogs(CapturedLogs):
         )
 
     def find_retention(self, cluster: str, after: datetime | None, before: datetime, limit: int) -> RetentionRuns:
-        of_job = dg.RunsFilter(job_name=names.retention_job(cluster), created_after=after, created_before=before)
+        of_job = dg.RunsFilter(
+            job_name=names.OfCluster.RETENTION_JOB.of(cluster), created_after=after, created_before=before
+        )
         found = self._instance.get_run_records(of_job, limit=limit, order_by="create_timestamp", ascending=True)
         runs = [record.dagster_run for record in found]
         return RetentionRuns(
@@ -482,7 +484,7 @@ class DagsterLogs(CapturedLogs):
 
     def find_told(self, clusters: Collection[str]) -> dict[str, int]:
         """Return the last event of each cluster that the sensors have reported; nothing of those that never ran."""
-        sensors, found = {names.arrival_sensor(cluster): cluster for cluster in clusters}, dict[str, int]()
+        sensors, found = {names.OfCluster.ARRIVAL_SENSOR.of(cluster): cluster for cluster in clusters}, dict[str, int]()
         for state in self._instance.all_instigator_state(instigator_type=InstigatorType.SENSOR):
             cluster, data = sensors.get(state.name), state.instigator_data
             if cluster is not None and isinstance(data, SensorInstigatorData) and data.cursor is not None:

@@ -51,17 +51,22 @@ def build_sensors(runtime: Runtime, layout: AssetLayout, cluster: str) -> Iterat
 
     polls = f"Polls for arrivals on cluster {cluster} and requests the process instances that become ready."
     targets = _assets(layout, cluster)
-    yield _build_sensor(names.arrival_sensor(cluster), arrival_tick, polls, seconds=ARRIVAL_SECONDS, targets=targets)
-    job, past = names.instances_job(cluster), f"Requests instances on cluster {cluster} of past releases, and checks."
+    yield _build_sensor(
+        names.OfCluster.ARRIVAL_SENSOR.of(cluster), arrival_tick, polls, seconds=ARRIVAL_SECONDS, targets=targets
+    )
+    job, past = (
+        names.OfCluster.INSTANCES_JOB.of(cluster),
+        f"Requests instances on cluster {cluster} of past releases, and checks.",
+    )
     is_needed = any(not each.is_flow for each in layout.plan.processes.values() if each.cluster == cluster)
     if is_needed or any(each.is_judged for each in layout.plan.feeds.values() if each.cluster == cluster):
         yield _build_sensor(job, instances_tick, past, job_name=job)
     checks = f"Checks for late data on cluster {cluster}, and repeats instances whose inputs have changed."
     targets = _assets(layout, cluster, lambda record: isinstance(record, ProcessRecord) and record.late is not None)
-    yield _build_sensor(names.late_sensor(cluster), late_tick, checks, targets=targets)
+    yield _build_sensor(names.OfCluster.LATE_SENSOR.of(cluster), late_tick, checks, targets=targets)
     looks = f"Looks for missed deadlines on cluster {cluster}, and tells of them."
     targets = _assets(layout, cluster, lambda record: record.sla is not None)
-    yield _build_sensor(names.sla_sensor(cluster), sla_tick, looks, targets=targets)
+    yield _build_sensor(names.OfCluster.SLA_SENSOR.of(cluster), sla_tick, looks, targets=targets)
 
 
 def in_one_process(result: dg.SensorResult, repository: dg.RepositoryDefinition | None) -> dg.SensorResult:

@@ -56,7 +56,7 @@ _TOLD_VERSION = 1
 def run_sla_tick(runtime: Runtime, layout: AssetLayout, cluster: str, instance: dg.DagsterInstance) -> dg.SkipReason:
     """Do the work of one tick. If no deadline has passed and nothing is late, this takes a handful of queries."""
     database, as_of = runtime.database(instance), runtime.clock.now()
-    with runtime.alone(names.sla_sensor(cluster)) as is_alone:
+    with runtime.alone(names.OfCluster.SLA_SENSOR.of(cluster)) as is_alone:
         said = _work(runtime, layout, cluster, instance, database, as_of) if is_alone else "an earlier tick is at work"
     return dg.SkipReason(
         said + describe_failing(database, cluster, TickStep.DEADLINES, TickStep.FORECASTS, TickStep.REPORTS)
@@ -218,7 +218,7 @@ def run_late_tick(runtime: Runtime, layout: AssetLayout, cluster: str, instance:
     Reading contents can take longer than Dagster waits for a tick; the checks then go on, and other ticks leave them.
     """
     database, as_of = runtime.database(instance), runtime.clock.now()
-    with runtime.alone(names.late_sensor(cluster)) as is_alone:
+    with runtime.alone(names.OfCluster.LATE_SENSOR.of(cluster)) as is_alone:
         said = _check(runtime, layout, cluster, database, as_of) if is_alone else "an earlier tick is still at work"
     return dg.SkipReason(said + describe_failing(database, cluster, TickStep.LATE_DATA))
 

@@ -161,7 +161,7 @@ class FeedIOManager(dg.IOManager):
         if context is None:
             return None
         try:
-            resource = getattr(context.resources, names.spark_resource(record.cluster), None)
+            resource = getattr(context.resources, names.OfCluster.SPARK.of(record.cluster), None)
         except dg.DagsterError:  # a context of a test without resources
             return None
         return None if resource is None else resource.spark_session
