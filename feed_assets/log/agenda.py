@@ -9,16 +9,18 @@ for 20,000 of them here took four times as long. Consumers of events have their 
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import cache
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from sqlalchemy import Column, ColumnElement, Executable, Select, bindparam, select, text, true, union_all, update
 
 from feed_assets.entities.common import Kind
 from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.definitions.schedules import is_process_scheduled
+from feed_assets.log.records import FeedKey
 from feed_assets.sql.column_types import Choice, Payload, Text, UtcDateTime, to_micros
 from feed_assets.sql.names import names_by
 from feed_assets.sql.rows import KEY_ROWS, RowMapper, TableStore, delete_keys, render_rows, select_keyed
@@ -92,16 +94,28 @@ class AgendaKey(NamedTuple):
         return cls(kind, name, cluster, NEVER)
 
 
-class Planned(Protocol):
-    """An entry, in whatever form a kind has it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """An entry about an instance, to which a kind adds what it must know: when it is looked at next, None while it
+    waits for something else.
+    """
+
+    kind: AgendaKind
+    name: str
+    cluster: str
+    nominal_time: datetime
+    planned_at: datetime
+    due_at: datetime | None
 
     @property
     def key(self) -> AgendaKey:
         """What it is about."""
+        return AgendaKey(self.kind, self.name, self.cluster, self.nominal_time)
 
     @property
-    def due_at(self) -> datetime | None:
-        """When it is looked at next; None while it waits for something else."""
+    def feed_key(self) -> FeedKey:
+        """The instance of a feed that it is about."""
+        return FeedKey(self.name, self.cluster, self.nominal_time)
 
 
 class Entry(NamedTuple):
@@ -121,7 +135,7 @@ class Entry(NamedTuple):
         return AgendaKey(*self[:4])
 
 
-T = TypeVar("T", bound=Planned)
+T = TypeVar("T", bound=Planned | Entry)
 
 
 class AgendaRows(RowMapper[T]):
@@ -230,11 +244,11 @@ class Agenda(TableStore, Generic[T]):
         return {each.key: each for each in found}
 
 
-def _key(entry: Planned) -> AgendaKey:
+def _key(entry: Planned | Entry) -> AgendaKey:
     return entry.key
 
 
-def _urgency(entry: Planned) -> tuple[datetime, AgendaKey]:
+def _urgency(entry: Planned | Entry) -> tuple[datetime, AgendaKey]:
     return entry.due_at or NEVER, entry.key
 
 

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from feed_assets.context.operation import LifecycleContext
 from feed_assets.entities.maps import EMPTY
 from feed_assets.errors import describe_error
-from feed_assets.log.agenda import Agenda, AgendaKey, AgendaKind, AgendaRows
+from feed_assets.log.agenda import Agenda, AgendaKey, AgendaKind, AgendaRows, Planned
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.feed_places import FeedPlaces
 from feed_assets.log.records import FeedInstance, FeedInstanceStatus, FeedKey
@@ -36,14 +36,9 @@ _MOMENT = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Registration:
+class Registration(Planned):
     """That a table may not have what the record has of an instance, and why the last try failed."""
 
-    name: str
-    cluster: str
-    nominal_time: datetime
-    planned_at: datetime
-    due_at: datetime | None
     reason: str | None = None
     kind: AgendaKind = AgendaKind.REGISTRATION
 
@@ -51,16 +46,6 @@ class Registration:
     def is_to_come(self) -> bool:
         """Whether it is looked at as somebody is at work there, not because a try has failed."""
         return self.reason is None and self.due_at != self.planned_at
-
-    @property
-    def key(self) -> AgendaKey:
-        """What is registered."""
-        return AgendaKey(self.kind, self.name, self.cluster, self.nominal_time)
-
-    @property
-    def feed_key(self) -> FeedKey:
-        """The instance."""
-        return FeedKey(self.name, self.cluster, self.nominal_time)
 
 
 class Registrations(Agenda[Registration]):

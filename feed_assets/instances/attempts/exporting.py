@@ -18,7 +18,7 @@ from feed_assets.context.bulkheads import TickStep
 from feed_assets.context.operation import AttemptContext
 from feed_assets.context.tick import Handler, Tick, tick_step, work_off
 from feed_assets.instances.leasing import Leased
-from feed_assets.log.agenda import Agenda, AgendaKey, AgendaKind, AgendaRows
+from feed_assets.log.agenda import Agenda, AgendaKey, AgendaKind, AgendaRows, Planned
 from feed_assets.log.leases import find_held
 from feed_assets.log.records import ProcessKey
 from feed_assets.masking import get_logger
@@ -38,21 +38,11 @@ _logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StagedTables:
+class StagedTables(Planned):
     """The staging tables that attempts at the export of an instance have made and not dropped, with the datasources."""
 
-    name: str
-    cluster: str
-    nominal_time: datetime
-    planned_at: datetime
-    due_at: datetime | None
     tables: Mapping[str, str]
     kind: AgendaKind = AgendaKind.STAGED_TABLES
-
-    @property
-    def key(self) -> AgendaKey:
-        """The export."""
-        return AgendaKey(self.kind, self.name, self.cluster, self.nominal_time)
 
 
 class StagedTablesAgenda(Agenda[StagedTables]):

@@ -117,7 +117,7 @@ class CheckBatch:
         feeds: list[_FeedSubject] = []
         keys = [_subject_of(check) for check in due if _is_of_process(check)]
         instances = ProcessInstances(connection).get_many(keys)
-        feed_keys = [FeedKey(*_subject_of(check)) for check in due if not _is_of_process(check)]
+        feed_keys = [check.feed_key for check in due if not _is_of_process(check)]
         feed_rows = FeedInstances(connection).get_many(feed_keys)
         for check in due:
             if _is_of_process(check):
@@ -138,7 +138,7 @@ class CheckBatch:
                     found.append((check, row, active))
             else:
                 record = tick.plan.feeds.get((check.name, check.cluster))
-                feed_row = feed_rows.get(FeedKey(*_subject_of(check)))
+                feed_row = feed_rows.get(check.feed_key)
                 early = _decide_feed_early(check, record, feed_row, tick)
                 if early is None and record is not None:
                     feeds.append(_FeedSubject(check=check, record=record))

@@ -17,7 +17,7 @@ from feed_assets.context.tick import Tick, tick_step
 from feed_assets.entities.content.quality import OnFail, Quality
 from feed_assets.instances.late.lateness import decide_feed_check
 from feed_assets.instances.late.store import LateChecks
-from feed_assets.log.agenda import Agenda, AgendaKey, AgendaKind, AgendaRows, agenda
+from feed_assets.log.agenda import Agenda, AgendaKey, AgendaKind, AgendaRows, Planned, agenda
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.records import FeedEventKind, FeedInstance, FeedInstanceStatus, FeedKey, NewFeedEvent
@@ -39,18 +39,13 @@ ACCEPTED = "accepted"  # that with why somebody has taken the content as it is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QualityCheck:
+class QualityCheck(Planned):
     """What is judged of one instance: its `content` by `rules`, both digests; `event` is recorded once it has passed.
 
     A run is asked for when the check is due; `request` is the key of the last one, `tries` how many there were, and
     `error` why it could not judge. `facts` are the figures, `summary` them in a clause, once it is judged.
     """
 
-    name: str
-    cluster: str
-    nominal_time: datetime
-    planned_at: datetime
-    due_at: datetime | None
     content: str
     rules: str
     event: Mapping[str, Any]
@@ -62,16 +57,6 @@ class QualityCheck:
     has_passed: bool = False
     accepted: str | None = None
     kind: AgendaKind = AgendaKind.QUALITY
-
-    @property
-    def key(self) -> AgendaKey:
-        """What is judged."""
-        return AgendaKey(self.kind, self.name, self.cluster, self.nominal_time)
-
-    @property
-    def feed_key(self) -> FeedKey:
-        """The instance."""
-        return FeedKey(self.name, self.cluster, self.nominal_time)
 
     def is_of(self, quality: Quality, row: FeedInstance) -> bool:
         """Return whether it is of the content that a row tells of, and of these rules."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from sqlalchemy import func, select
 
 from feed_assets.entities.flow_names import SEPARATOR
-from feed_assets.log.agenda import Agenda, AgendaKey, AgendaKind, AgendaRows, agenda
+from feed_assets.log.agenda import Agenda, AgendaKey, AgendaKind, AgendaRows, Planned, agenda
 from feed_assets.log.records import ProcessKey
 from feed_assets.sql.column_types import from_micros
 
@@ -45,28 +45,17 @@ class Asked(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LateCheck:
+class LateCheck(Planned):
     """The next check of an instance, planned at `planned_at`; there is none if `due_at` is None.
 
     Late data count until `cut_off_at`; `checks` counts the checks made. `changed` names the inputs whose late data the
     next successful run processes. `asked` is the rerun of which it is a part.
     """
 
-    kind: AgendaKind
-    name: str
-    cluster: str
-    nominal_time: datetime
-    planned_at: datetime
-    due_at: datetime | None
     cut_off_at: datetime
     checks: int = 0
     changed: tuple[str, ...] = ()
     asked: Asked | None = None
-
-    @property
-    def key(self) -> AgendaKey:
-        """What is checked."""
-        return AgendaKey(self.kind, self.name, self.cluster, self.nominal_time)
 
     @property
     def delay(self) -> timedelta:
