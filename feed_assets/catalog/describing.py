@@ -27,7 +27,7 @@ from feed_assets.entities.metadata import (
     decide_mutations,
 )
 from feed_assets.log.definitions.records import ScheduleState
-from feed_assets.log.definitions.schedules import Schedules
+from feed_assets.log.definitions.schedules import Schedules, state_without_row
 from feed_assets.log.definitions.store import Definitions
 from feed_assets.plan.records import Plan
 from feed_assets.setting_sections import SystemMetadataSettings
@@ -36,22 +36,20 @@ _FORM = 1
 """Grows when descriptions say something new: then what exists is described again."""
 
 
-def sign_descriptions(plan: Plan, chosen: SystemMetadataSettings, without_row: ScheduleState) -> str:
+def sign_descriptions(connection: Connection, plan: Plan, chosen: SystemMetadataSettings) -> str:
     """Return what decides whether the descriptions of a plan are others, apart from schedules and the record."""
-    said = repr((_FORM, plan.digest, chosen.include, chosen.exclude, without_row))
+    said = repr((_FORM, plan.digest, chosen.include, chosen.exclude, state_without_row(connection)))
     return hashlib.sha256(said.encode()).hexdigest()
 
 
-def apply_descriptions(
-    connection: Connection, plan: Plan, chosen: SystemMetadataSettings, without_row: ScheduleState, now: datetime
-) -> int:
+def apply_descriptions(connection: Connection, plan: Plan, chosen: SystemMetadataSettings, now: datetime) -> int:
     """Write the descriptions that are new or different, and remove what is not declared any more.
 
     An entity that the plan lacks and the record of definitions has is still declared: its file cannot be read, or has
     errors. Costs one read of all digests; it is called when the plan is another one. Returns how many were written.
     """
     store = MetadataStore(connection)
-    circumstances = _find_circumstances(connection, chosen, without_row)
+    circumstances = _find_circumstances(connection, chosen)
     known = store.described()
     new = [each for each in iter_descriptions(plan, circumstances) if known.pop(each.target.path, None) != each.digest]
     _write(connection, new, now)
@@ -60,19 +58,13 @@ def apply_descriptions(
 
 
 def mend_descriptions(
-    connection: Connection,
-    plan: Plan,
-    chosen: SystemMetadataSettings,
-    without_row: ScheduleState,
-    now: datetime,
-    *,
-    dry_run: bool,
+    connection: Connection, plan: Plan, chosen: SystemMetadataSettings, now: datetime, *, dry_run: bool
 ) -> int:
     """Write the descriptions that are not what is stored, whatever their digests say, and remove those of what is not
     declared any more. Returns how many there are; with `dry_run` nothing is written.
     """
     store = MetadataStore(connection)
-    circumstances = _find_circumstances(connection, chosen, without_row)
+    circumstances = _find_circumstances(connection, chosen)
     known = store.described()
     every = list(iter_descriptions(plan, circumstances))
     entities = store.find_many([each.target.path for each in every])
@@ -91,12 +83,10 @@ def mend_descriptions(
     return len(wrong) + len(gone)
 
 
-def _find_circumstances(
-    connection: Connection, chosen: SystemMetadataSettings, without_row: ScheduleState
-) -> Circumstances:
+def _find_circumstances(connection: Connection, chosen: SystemMetadataSettings) -> Circumstances:
     return Circumstances(
         chosen=chosen,
-        without_row=without_row,
+        without_row=state_without_row(connection),
         recorded=Definitions(connection).recorded(),
         schedules=Schedules(connection).all(),
     )

@@ -71,10 +71,8 @@ def reindex(
     with _transaction(context, dry_run=dry_run) as connection:
         descriptions = None
         if is_applied(connection, context.timeline):
-            chosen, without_row = context.metadata.system, context.without_row
-            descriptions = mend_descriptions(
-                connection, context.plan, chosen, without_row, context.as_of, dry_run=dry_run
-            )
+            chosen = context.metadata.system
+            descriptions = mend_descriptions(connection, context.plan, chosen, context.as_of, dry_run=dry_run)
         store = MetadataStore(connection)
         total, orphans = store.count(), store.count_orphans()
         if not dry_run:

@@ -41,10 +41,10 @@ def open_state(settings: Settings, *, may_take_over: bool = False) -> "Database"
     if (door := find_door()) is not None:
         return door.database
     from feed_assets.definitions.ownership import require_own_database
-    from feed_assets.sql.database import open_database
+    from feed_assets.sql.database import open_state_database
 
     url = find_state(settings, os.environ) or _ask_dagster(settings)
-    database = open_database(url, settings.namespace, tells_lineage=settings.tells_lineage)
+    database = open_state_database(url, settings)
     command = click.get_current_context(silent=True)  # none completes a word
     if command is not None:
         command.call_on_close(database.close)

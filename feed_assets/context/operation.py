@@ -23,8 +23,7 @@ from feed_assets.errors import Fault, WrongUsageError, find_similar
 from feed_assets.issues import Issue
 from feed_assets.loading.entity_files import values_of
 from feed_assets.log.audit import Audit
-from feed_assets.log.definitions.records import AuditEntry, ScheduleState
-from feed_assets.log.definitions.schedules import state_without_row
+from feed_assets.log.definitions.records import AuditEntry
 from feed_assets.log.definitions.store import Definitions
 from feed_assets.log.removals.records import Sweep
 from feed_assets.log.run_names import is_command, origin_of
@@ -111,7 +110,6 @@ class OperationContext(LifecycleContext):
 
     timeline: ReleaseTimeline
     as_of: datetime
-    without_row: ScheduleState = ScheduleState.SCHEDULED
     webserver: str | None = None
     server_url: str | None = None
     retention_grace: timedelta = timedelta(0)
@@ -335,7 +333,6 @@ def open_context(settings: Settings, database: Database, timeline: ReleaseTimeli
         clock=clock,
         real_clock=SystemClock(),
         as_of=as_of,
-        without_row=state_without_row(settings.schedule),
         webserver=settings.webserver,
         retention_grace=settings.retention_grace,
         metadata=settings.metadata,

@@ -19,7 +19,6 @@ from feed_assets.context.bulkheads import AWAY, SLOW_SECONDS, Bulkheads, TickSte
 from feed_assets.context.errors import NotAskedError
 from feed_assets.context.operation import OperationContext
 from feed_assets.errors import NoAnswerError
-from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.plan.copy_records import StoreAddress, endpoint_of
 from feed_assets.plan.records import Plan
 from feed_assets.releases.timeline import ReleaseTimeline
@@ -70,11 +69,6 @@ class Tick:
     def as_of(self) -> datetime:
         """The time of the data."""
         return self.context.as_of
-
-    @property
-    def without_row(self) -> ScheduleState:
-        """The state of processes that have no schedule."""
-        return self.context.without_row
 
 
 def open_tick(

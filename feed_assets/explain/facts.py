@@ -21,7 +21,7 @@ from feed_assets.instances.gates.turns import find_unread
 from feed_assets.instances.late.hanging import find_awaiting
 from feed_assets.instances.late.quality_checks import QualityCheck, QualityChecks
 from feed_assets.log.definitions.records import Schedule, ScheduleState
-from feed_assets.log.definitions.schedules import Schedules
+from feed_assets.log.definitions.schedules import Schedules, state_without_row
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.arrival_polls import ArrivalPolls
 from feed_assets.log.instances.feed_instances import FeedInstances
@@ -203,7 +203,7 @@ def _process_facts(
             row=row,
             active=active[key],
             states=states.get(key, ()),
-            schedule=schedule.state if schedule else context.without_row,
+            schedule=schedule.state if schedule else state_without_row(connection),
             reached=NotReached(next_time=None) if row else _reached(context, connection, key),
             launches=launches.get((key.process, key.cluster)),
             leases=tuple(leases.get(key, ())),

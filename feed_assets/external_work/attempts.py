@@ -25,7 +25,7 @@ from feed_assets.instances.steps.records import StepRun, StepStatus
 from feed_assets.instances.steps.store import Steps
 from feed_assets.json_form import NominalTime
 from feed_assets.log.definitions.records import ScheduleState
-from feed_assets.log.definitions.schedules import Schedules
+from feed_assets.log.definitions.schedules import Schedules, state_without_row
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import Attempt, EntityKey, ProcessInstance, ProcessInstanceStatus, ProcessKey
@@ -71,7 +71,6 @@ def take_batch(
     as_of: datetime,
     *,
     most: int | None = None,
-    without_row: ScheduleState,
 ) -> ProcessKey | None:
     """Begin an attempt at the oldest batch that is to be done again, else at a new one; None if none may be cut yet.
 
@@ -82,14 +81,13 @@ def take_batch(
         run_id: the name of the attempt's program.
         as_of: the time of the data.
         most: a new batch takes so many of the oldest events of each input; None for what the trigger says.
-        without_row: the state of processes that have no schedule.
 
     Raises:
         BatchRefusedError: the process is not scheduled, as many batches as may be are under way, or an instance of a
             window is missing.
         OutputOutsideValidityError: an output's feed has no instance for the batch.
     """
-    _require_schedule(connection, record, without_row)
+    _require_schedule(connection, record)
     unended = ProcessInstances(connection).unended(*record.key)
     at_work = [row for row in unended if row.status in _AT_WORK]
     _require_free(record, at_work)
@@ -114,11 +112,9 @@ def take_batch(
     return _begin(connection, active, key, states, run_id, as_of)
 
 
-def _require_schedule(connection: Connection, record: ProcessRecord, without_row: ScheduleState) -> None:
-    schedule = (
-        Schedules(connection).of_many(Kind.PROCESS.value, {record.process}).get((Kind.PROCESS.value, *record.key))
-    )
-    state = schedule.state if schedule is not None else without_row
+def _require_schedule(connection: Connection, record: ProcessRecord) -> None:
+    schedule = Schedules(connection).of(Kind.PROCESS, record.process).get(record.cluster)
+    state = schedule.state if schedule is not None else state_without_row(connection)
     if state is not ScheduleState.SCHEDULED:
         subject = (Kind.PROCESS.value, record.process)
         is_suspended = state is ScheduleState.SUSPENDED

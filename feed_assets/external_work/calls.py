@@ -383,15 +383,7 @@ def _find(context: OperationContext, process: str, cluster: str | None) -> Proce
 def _take(
     context: OperationContext, connection: Connection, record: ProcessRecord, run_id: str, most: int | None
 ) -> ProcessKey:
-    taken = take_batch(
-        connection,
-        context.timeline,
-        record,
-        run_id,
-        context.as_of,
-        most=most,
-        without_row=context.without_row,
-    )
+    taken = take_batch(connection, context.timeline, record, run_id, context.as_of, most=most)
     if taken is None:
         ((queue, _),) = describe_queues(context, connection, [record])
         pending = command_line("queue", "show", record.process, cluster=record.cluster)

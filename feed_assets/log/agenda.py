@@ -19,7 +19,7 @@ from sqlalchemy import Column, ColumnElement, Executable, Select, bindparam, sel
 
 from feed_assets.entities.common import Kind
 from feed_assets.log.definitions.records import ScheduleState
-from feed_assets.log.definitions.schedules import is_process_scheduled
+from feed_assets.log.definitions.schedules import is_process_scheduled, state_without_row
 from feed_assets.log.records import FeedKey
 from feed_assets.sql.column_types import Choice, Payload, Text, UtcDateTime, to_micros
 from feed_assets.sql.names import names_by
@@ -169,21 +169,14 @@ class Agenda(TableStore, Generic[T]):
 
     rows: ClassVar[RowMapper[Any]] = RowMapper(agenda, Entry)
 
-    def due(
-        self,
-        kinds: Sequence[AgendaKind],
-        cluster: str,
-        as_of: datetime,
-        limit: int,
-        *,
-        without_row: ScheduleState = ScheduleState.SCHEDULED,
-    ) -> list[T]:
+    def due(self, kinds: Sequence[AgendaKind], cluster: str, as_of: datetime, limit: int) -> list[T]:
         """Return the due entries of some kinds on a cluster, the longest waiting first, in one statement.
 
         If there are more, half of them are the ones that became due last, so that what is due today does not wait
-        for a long past. What is looked at only while its process is scheduled is left out else; `without_row` is the
-        state of processes that have no schedule.
+        for a long past. What is looked at only while its process is scheduled is left out else.
         """
+
+        without_row = state_without_row(self._connection)
 
         def find(limit: int, *, newest: bool = False) -> list[T]:
             statement = _select_due(self.rows.columns, tuple(kinds), without_row, newest)

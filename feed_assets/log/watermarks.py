@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, select
 
 from feed_assets.log.definitions.records import ScheduleState
-from feed_assets.log.definitions.schedules import is_process_scheduled, is_scheduled
+from feed_assets.log.definitions.schedules import is_process_scheduled, is_scheduled, state_without_row
 from feed_assets.log.records import EntityKey, Watermark, WatermarkKind
 from feed_assets.log.tables import HAS_NEXT_TIME, HAS_PAST, watermarks
 from feed_assets.sql.rows import RowMapper, TableStore, build_upsert, delete_keys
@@ -38,21 +38,19 @@ class Watermarks(TableStore):
         as_of: datetime,
         limit: int | None,
         cluster: str | None = None,
-        without_row: ScheduleState | None = None,
         *,
+        only_scheduled: bool = False,
         of_past: bool = False,
     ) -> list[Watermark]:
         """Return the watermarks whose next instance (or the first `of_past`) is due at `as_of`, oldest first; of one
-        cluster if given.
-
-        With `without_row`, the state of entities without a schedule, return only those of scheduled entities.
+        cluster, and of scheduled entities only, if asked for.
         """
         at, is_set = (_T.past_time, HAS_PAST) if of_past else (_T.due_at, HAS_NEXT_TIME)
         statement = _SELECT.where(_T.kind == kind, at <= as_of, is_set)
         if cluster is not None:
             statement = statement.where(_T.cluster == cluster)
-        if without_row is not None:
-            statement = statement.where(_is_active(kind, without_row))
+        if only_scheduled:
+            statement = statement.where(_is_active(kind, state_without_row(self._connection)))
         return self._find(statement.order_by(at, _T.entity, _T.cluster).limit(limit))
 
     def get(self, kind: WatermarkKind, entity: str, cluster: str) -> Watermark | None:

@@ -19,7 +19,7 @@ from feed_assets.entities.metadata import Origin, Scope
 from feed_assets.project_homes import state_unknown
 from feed_assets.settings import Settings, load_settings, project_environment
 from feed_assets.sql.dagster_home import find_state
-from feed_assets.sql.database import open_database
+from feed_assets.sql.database import open_state_database
 
 
 class OpenMetadata:
@@ -101,7 +101,7 @@ def open_metadata(
         url = find_state(settings, os.environ)
         if url is None:
             raise state_unknown(settings, (*settings.tried[:-1], "the Dagster instance of DAGSTER_HOME"))
-        database = open_database(url, settings.namespace, tells_lineage=settings.tells_lineage)
+        database = open_state_database(url, settings)
         try:
             database.migrate()
             require_own_database(database, settings)

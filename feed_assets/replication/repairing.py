@@ -145,7 +145,7 @@ def repair(
 
 def _require_unsuspended(context: OperationContext, scope: CopyScope) -> None:
     with context.database.read() as connection:
-        view = load_schedules(connection, context.without_row)
+        view = load_schedules(connection)
     suspended = [
         target for target in scope.targets if view.state(Kind.FEED.value, scope.feed, target) is ScheduleState.SUSPENDED
     ]

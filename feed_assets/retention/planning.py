@@ -162,7 +162,7 @@ def plan_retention(
         grace=context.retention_grace,
     )
     with context.read() as connection:
-        view = load_schedules(connection, context.without_row)
+        view = load_schedules(connection)
     planned = []
     for cluster, records in requested.items():
         idle = [] if feeds else [each for each in _idle(view, records) if each.record.retention]

@@ -233,7 +233,7 @@ def tell(context: OperationContext, stores: SimulatedStores, arrival: ToldArriva
 def give(context: OperationContext, command: GivenCommand) -> Iterator[LogLine]:
     """Suspend or resume a process, and yield a line for each of its clusters."""
     with context.database.begin() as connection:
-        view = load_schedules(connection, context.without_row)
+        view = load_schedules(connection)
         rows = decide_schedules(
             view,
             Kind.PROCESS,

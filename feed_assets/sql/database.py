@@ -26,13 +26,13 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.schema import CreateSchema
 
-from feed_assets.settings import DEFAULT_NAMESPACE, NAMESPACE
+from feed_assets.settings import DEFAULT_NAMESPACE, NAMESPACE, ScheduleMode, Settings
 from feed_assets.sql.errors import StateError, StateSchemaError, StateUnreachableError
 from feed_assets.sql.questions import stoppable
 from feed_assets.sql.tables import SCHEMA_REVISION, VERSION_TABLE, load_tables, version
 from feed_assets.sql.totals import forget_totals, write_totals
 
-TELLS_LINEAGE = "tells lineage"  # the key in the `info` of a connection
+TELLS_LINEAGE, IS_EXPLICIT = "tells lineage", "is explicit"  # the keys in the `info` of a connection
 LOCK_FAMILY = 0x66656564  # "feed"; advisory locks of this project have it as their first half
 LOCK_KEY = ":family, hashtext(coalesce(current_schema(), '')) # :number"  # each namespace has locks of its own
 STORE_LOCK = 4
@@ -141,12 +141,12 @@ class Database:
     """A SQLite or PostgreSQL database with the project's tables; created by `open_database`.
 
     One object serves all threads of a process, and a forked child. If it `tells_lineage`, its transactions write the
-    messages about lineage. Do not nest transactions in one thread: on SQLite
-    the inner one waits in vain for the outer one.
+    messages about lineage; if it `is_explicit`, entities wait for a command that schedules them. Do not nest
+    transactions in one thread: on SQLite the inner one waits in vain for the outer one.
     """
 
     def __init__(self, engine: Engine, url: URL, namespace: str | None) -> None:
-        self.tells_lineage = False
+        self.tells_lineage = self.is_explicit = False
         self._engine = engine
         self._url = url
         self._namespace = namespace
@@ -181,7 +181,6 @@ class Database:
             with self._connected() as connection, connection.begin():
                 self._begin(connection, BEGIN_WRITING)
                 forget_totals(connection)
-                connection.info[TELLS_LINEAGE] = self.tells_lineage
                 yield connection
                 if connection.in_transaction():  # else it was rolled back
                     write_totals(connection)
@@ -337,6 +336,7 @@ class Database:
 
     def _begin(self, connection: Connection, statement: str) -> None:
         """Begin a transaction explicitly: SQLite's driver begins none."""
+        connection.info.update({TELLS_LINEAGE: self.tells_lineage, IS_EXPLICIT: self.is_explicit})
         if self.dialect == "sqlite":
             connection.exec_driver_sql(statement)
 
@@ -402,7 +402,14 @@ def _is_away(error: SQLAlchemyError) -> bool:
     return is_lost or is_no_database or is_forbidden
 
 
-def open_database(url: str | URL, namespace: str | None = None, *, tells_lineage: bool = False) -> Database:
+def open_state_database(url: str | URL, settings: Settings) -> Database:
+    """Open the database at a URL as `open_database` does, with what the settings say."""
+    database = open_database(url, settings.namespace)
+    database.tells_lineage, database.is_explicit = settings.tells_lineage, settings.schedule is ScheduleMode.EXPLICIT
+    return database
+
+
+def open_database(url: str | URL, namespace: str | None = None) -> Database:
     """Open the database at a SQLAlchemy URL: `sqlite:///file`, `sqlite://` (in memory) or `postgresql://…`.
 
     A namespace has its own tables: in the schema `feed_assets_<namespace>` of PostgreSQL, or in a file beside the
@@ -433,7 +440,6 @@ def open_database(url: str | URL, namespace: str | None = None, *, tells_lineage
                 reason=f"databases of the kind {other!r} are not supported",
                 next_step="Use sqlite:///… or postgresql://….",
             )
-    database.tells_lineage = tells_lineage
     return database
 
 

@@ -214,7 +214,7 @@ def apply_triggers(tick: Tick) -> TriggerResult:
         known = Cursors(connection).get_many((followed, routed_cursor(tick.cluster)))
         is_new = known.get(followed) != tick.plan.digest
         is_behind = int(known.get(routed_cursor(tick.cluster)) or 0) < EventLog(connection).last_seq()
-        due = Triggers(connection).due(tick.cluster, tick.as_of, 1, without_row=tick.without_row)
+        due = Triggers(connection).due(tick.cluster, tick.as_of, 1)
     if is_new:
         with tick.database.begin() as connection:
             lock_queues(connection)
@@ -354,7 +354,7 @@ class Outcome(NamedTuple):
 
 def _decide_due(connection: Connection, tick: Tick, after: str) -> tuple[list[ProcessKey], str | None]:
     """Decide about the next consumers that are due, and cut their batches; return these, and behind whom to go on."""
-    due = Triggers(connection).due(tick.cluster, tick.as_of, CONSUMERS_A_STEP, after, without_row=tick.without_row)
+    due = Triggers(connection).due(tick.cluster, tick.as_of, CONSUMERS_A_STEP, after)
     records = {
         name: record
         for name in (state.process for state in due)

@@ -18,7 +18,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.triggers import OnPause
 from feed_assets.json_form import Hidden, shown, shows
 from feed_assets.log.definitions.records import ScheduleState
-from feed_assets.log.definitions.schedules import Schedules
+from feed_assets.log.definitions.schedules import Schedules, state_without_row
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.process_instances import ROWS, ProcessInstances, has_status
 from feed_assets.log.instances.tables import process_instances
@@ -121,7 +121,7 @@ def describe_queues(
             pending=pending,
             state=states.get(consumer),
             under_way=busy.get(consumer, 0),
-            schedule=schedule.state if schedule else context.without_row,
+            schedule=schedule.state if schedule else state_without_row(connection),
             lacking=_find_lacking(context, connection, record) if busy.get(consumer, 0) >= record.parallel else (),
             ahead=sum(events[record.cluster].count_ahead(each.mark, last) for each in pending.values()),
             failed=failed.get(consumer, (0,))[0],

@@ -83,7 +83,7 @@ class Life:
     def set_process(self, state: ScheduleState, now: datetime) -> None:
         """Suspend or resume the process."""
         with self.lifecycle.database.begin() as connection:
-            view = load_schedules(connection, ScheduleState.SCHEDULED)
+            view = load_schedules(connection)
             rows = decide_schedules(view, Kind.PROCESS, "p", ["primary"], state, author="ann", now=now)
             apply_schedules(connection, view, rows, now)
 

@@ -86,7 +86,7 @@ class Flow:
 
     def suspend(self, name: str) -> None:
         with self.lifecycle.database.begin() as connection:
-            view = load_schedules(connection, ScheduleState.SCHEDULED)
+            view = load_schedules(connection)
             state = ScheduleState.SUSPENDED
             rows = decide_schedules(view, Kind.PROCESS, name, ["primary"], state, author="ann", now=self.now)
             apply_schedules(connection, view, rows, self.now)

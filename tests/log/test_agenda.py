@@ -51,8 +51,9 @@ def test_those_of_a_process_are_due_while_it_is_scheduled(database: Database) ->
     mine = entry(1, kind=RISK, name="daily")
 
     def due(without_row: ScheduleState) -> list[Entry]:
+        database.is_explicit = without_row is ScheduleState.SUBMITTED
         with database.read() as connection:
-            return Agenda[Entry](connection).due([RISK], "primary", hour(1), 9, without_row=without_row)
+            return Agenda[Entry](connection).due([RISK], "primary", hour(1), 9)
 
     with database.begin() as connection:
         Agenda[Entry](connection).put([mine])

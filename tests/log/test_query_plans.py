@@ -15,7 +15,6 @@ from feed_assets.catalog.run_metadata import Facts
 from feed_assets.instances.late.store import LateChecks
 from feed_assets.instances.steps.store import Steps
 from feed_assets.log.agenda import Agenda, AgendaKind
-from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.arrival_polls import ArrivalPolls
 from feed_assets.log.instances.attempts import Attempts, EndedAttempt
@@ -126,14 +125,14 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "undecided": lambda c: ProcessInstances(c).undecided("primary", 9),
     "due_retries": lambda c: ProcessInstances(c).due_retries("primary", hour(0), 9),
     "watermarks of scheduled": lambda c: Watermarks(c).due(
-        WatermarkKind.PROCESS, hour(0), 9, cluster="primary", without_row=ScheduleState.SCHEDULED
+        WatermarkKind.PROCESS, hour(0), 9, cluster="primary", only_scheduled=True
     ),
     "postpone_deadlines": lambda c: ProcessInstances(c).postpone_deadlines("daily", "primary", HOUR, hour(0)),
     "unended": lambda c: ProcessInstances(c).unended("daily", "primary"),
     "newest": lambda c: ProcessInstances(c).newest("daily", "primary", hour(0), hour(1), 9),
     "has_unrequested": lambda c: ProcessInstances(c).has_unrequested("primary"),
     "unrequested": lambda c: ProcessInstances(c).unrequested("primary", 9),
-    "ran_before": lambda c: ProcessInstances(c).ran_before("primary", ScheduleState.SCHEDULED),
+    "ran_before": lambda c: ProcessInstances(c).ran_before("primary"),
     "first_unrequested": lambda c: ProcessInstances(c).first_unrequested("daily", "primary", newest_first=False),
     "newest spans": lambda c: Attempts(c).newest_spans("daily", "primary", 9),
     "requested_before": lambda c: ProcessInstances(c).requested_before("primary", hour(0)),

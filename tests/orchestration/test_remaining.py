@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from feed_assets.log import watermarks
-from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import Cause, ProcessInstanceStatus
 from feed_assets.orchestration.runs.remaining import give_way
@@ -19,7 +18,7 @@ READY = ProcessInstanceStatus.READY
 def give_way_before(lifecycle: LifecycleHarness, key: str, coming: datetime) -> tuple[datetime, list[datetime]] | None:
     """To whom a run gives way before an instance, and what it leaves."""
     ping = lifecycle.process("ping")
-    given = give_way(lifecycle.database, ping, key, coming, at("01T03:30"), ScheduleState.SCHEDULED)
+    given = give_way(lifecycle.database, ping, key, coming, at("01T03:30"))
     return None if given is None else (given[0].nominal_time, [key.nominal_time for key in given[1]])
 
 

@@ -427,7 +427,7 @@ def test_a_flow_is_suspended_and_goes_on_with_its_feed(tmp_path: Path) -> None:
 
 def schedule(lifecycle: LifecycleHarness, wanted: ScheduleState, now: datetime) -> None:
     with lifecycle.database.begin() as connection:
-        view = load_schedules(connection, ScheduleState.SCHEDULED)
+        view = load_schedules(connection)
         rows = decide_schedules(view, Kind.FEED, "clicks", ["backup"], wanted, author="ann", now=now)
         apply_schedules(connection, view, rows, now)
 

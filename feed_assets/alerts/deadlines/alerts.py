@@ -151,7 +151,7 @@ def _notes(context: OperationContext, connection: Connection, query: LateQuery, 
     """Yield for a named entity where it does not run, as in Falcon, and where it has no deadlines."""
     if query.name is None:
         return
-    schedules = load_schedules(connection, context.without_row)
+    schedules = load_schedules(connection)
     for kind in kinds:
         for cluster in context.clusters_of(kind, query.name):
             if query.clusters and cluster not in query.clusters:

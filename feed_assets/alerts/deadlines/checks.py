@@ -348,10 +348,8 @@ class _Look:
         )
 
     def _due(self, connection: Connection, kind: Kind, mark: WatermarkKind) -> list[Watermark]:
-        without_row = self.tick.without_row if kind is Kind.PROCESS else None
-        return Watermarks(connection).due(
-            mark, self.tick.as_of - _MOMENT, ENTITIES_A_STEP, cluster=self.tick.cluster, without_row=without_row
-        )
+        before, cluster = self.tick.as_of - _MOMENT, self.tick.cluster
+        return Watermarks(connection).due(mark, before, ENTITIES_A_STEP, cluster, only_scheduled=kind is Kind.PROCESS)
 
     def _walk(self, connection: Connection, kind: Kind, level: SlaLevel, watermark: Watermark) -> _Walk | None:
         """Walk along the deadlines that have passed; None if the entity is not in the plan."""

@@ -223,7 +223,7 @@ def _keys_of(
         and (not clusters or key[1] in clusters)
         and find_sla(context.plan, kind, *key) is not None
     ]
-    view = load_schedules(connection, context.without_row)
+    view = load_schedules(connection)
     scheduled = [each for each in declared if each[0] is Kind.FEED or view.is_scheduled(*each)]
     if name is not None and not scheduled:
         what = " or ".join(kind.value for kind in kinds)
@@ -350,7 +350,7 @@ class _Walks(Handler[Watermark, None]):
     def find_due(self, connection: Connection, tick: Tick, limit: int) -> list[Watermark]:
         watermarks = Watermarks(connection)
         due = watermarks.due(WatermarkKind.FEED_RISK, tick.as_of, limit, tick.cluster)
-        due += watermarks.due(WatermarkKind.PROCESS_RISK, tick.as_of, limit, tick.cluster, without_row=tick.without_row)
+        due += watermarks.due(WatermarkKind.PROCESS_RISK, tick.as_of, limit, tick.cluster, only_scheduled=True)
         return due
 
     def unit_of(self, entry: Watermark) -> str:
@@ -379,7 +379,7 @@ class _Looks(Handler[Entry, "_Found"]):
 
     def find_due(self, connection: Connection, tick: Tick, limit: int) -> list[Entry]:
         agenda = Agenda[Entry](connection)
-        return agenda.due(tuple(WATCHED), tick.cluster, tick.as_of, limit, without_row=tick.without_row)
+        return agenda.due(tuple(WATCHED), tick.cluster, tick.as_of, limit)
 
     def unit_of(self, entry: Entry) -> str:
         return entry.name

@@ -16,8 +16,8 @@ from feed_assets.entities.graph import DependencyGraph
 from feed_assets.issues import EntityKey, Issue, Severity, fold_followers, order_of
 from feed_assets.loading.bundles import LoadedBundle, usable_bundle
 from feed_assets.log.audit import Audit
-from feed_assets.log.definitions.records import AuditEntry, Change, ScheduleState
-from feed_assets.log.definitions.schedules import ScheduleView, load_schedules, state_without_row
+from feed_assets.log.definitions.records import AuditEntry, Change
+from feed_assets.log.definitions.schedules import ScheduleView, load_schedules
 from feed_assets.settings import Settings
 from feed_assets.sql.database import Database
 
@@ -39,11 +39,6 @@ class EntityContext:
     skip_checks: bool = False
     jobs: frozenset[str] = frozenset()
 
-    @property
-    def without_row(self) -> ScheduleState:
-        """The state of entities that no command has scheduled or suspended."""
-        return state_without_row(self.settings.schedule)
-
     def load(self) -> Loaded:
         """Load the declared entities."""
         return self.store.load(self.now)
@@ -62,12 +57,12 @@ class EntityContext:
     def schedules(self) -> ScheduleView:
         """Return all schedules."""
         with self.database.read() as connection:
-            return load_schedules(connection, self.without_row)
+            return load_schedules(connection)
 
     def progress(self) -> EntityProgress:
         """Return the progress of all entities."""
         with self.database.read() as connection:
-            return load_progress(connection, self.without_row)
+            return load_progress(connection)
 
     def audit(self, action: str, target: str | None, **details: object) -> None:
         """Write an audit entry."""

@@ -257,7 +257,7 @@ def compute_change(
     with context.database.read() as connection:
         changed = find_changed_files(connection, after, context.settings.root)
         affected = with_changed_files(affected, changed, before, after)
-        schedules = load_schedules(connection, context.without_row)
+        schedules = load_schedules(connection)
         policy = context.settings.definition_changes
         states = _load_process_states(connection, affected, schedules, policy)
     processes = decide_processes(affected, states, context.now)

@@ -172,16 +172,8 @@ def apply_releases(context: EntityContext, timeline: ReleaseTimeline) -> tuple[R
     def store() -> bool:
         return store_pinned_files(context.database, timeline.plan, context.settings.root)
 
-    settings = context.settings
-    return apply_plan(
-        context.database,
-        timeline,
-        context.now,
-        settings.definition_changes,
-        store,
-        settings.metadata.system,
-        context.without_row,
-    )
+    policy, described = context.settings.definition_changes, context.settings.metadata.system
+    return apply_plan(context.database, timeline, context.now, policy, store, described)
 
 
 def load_timeline(context: EntityContext, declared: LoadedBundle | None = None) -> ReleaseTimeline:
@@ -372,7 +364,7 @@ def set_state(
         with context.database.begin() as connection:
             lock_definitions(connection)
             lock_log(connection)
-            known = load_schedules(connection, context.without_row)
+            known = load_schedules(connection)
             changed = differing(known)
             author, now = context.author, context.now
             rows = decide_schedules(known, entity.kind, entity.name, changed, target, author=author, now=now)

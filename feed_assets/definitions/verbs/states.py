@@ -64,10 +64,10 @@ class EntityProgress:
     unended: Mapping[EntityKey, int]
 
 
-def load_progress(connection: Connection, without_row: ScheduleState) -> EntityProgress:
+def load_progress(connection: Connection) -> EntityProgress:
     """Load the progress of all entities, in three statements."""
     return EntityProgress(
-        schedules=load_schedules(connection, without_row),
+        schedules=load_schedules(connection),
         watermarks=Watermarks(connection).all(WatermarkKind.PROCESS),
         unended=ProcessInstances(connection).unended_counts(),
     )

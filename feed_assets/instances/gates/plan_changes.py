@@ -16,7 +16,7 @@ from feed_assets.catalog.describing import apply_descriptions, sign_descriptions
 from feed_assets.instances.late.lateness import decide_feed_check
 from feed_assets.instances.late.store import LateChecks
 from feed_assets.log.cursors import Cursors
-from feed_assets.log.definitions.records import Member, ScheduleState
+from feed_assets.log.definitions.records import Member
 from feed_assets.log.definitions.store import Definitions
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
@@ -125,7 +125,6 @@ def apply_plan(
     policy: DefinitionChanges = DefinitionChanges.FROM_NOW,
     record: Callable[[], bool] = lambda: True,
     described: SystemMetadataSettings = EVERYTHING,
-    without_row: ScheduleState = ScheduleState.SCHEDULED,
 ) -> tuple[ReleaseDecision, ...]:
     """Bring the state in line with a plan: releases, watermarks and waiting instances. At the beginning of a tick, and
     after a change.
@@ -141,10 +140,9 @@ def apply_plan(
         policy: which instances a changed definition governs.
         record: called for a new plan to record its definitions; returns whether the plan matches the record.
         described: what the program says of the declared entities.
-        without_row: the state of entities that no command has scheduled or suspended.
     """
-    sign = sign_descriptions(timeline.plan, described, without_row)
     with database.read() as connection:
+        sign = sign_descriptions(connection, timeline.plan, described)
         if is_applied(connection, timeline, sign):
             return ()
         timeline.refresh(connection, as_of)
@@ -165,7 +163,7 @@ def apply_plan(
             _follow_starts(connection, timeline.plan, as_of)
             _look_again(connection, timeline.plan, as_of)
             Cursors(connection).put(_APPLIED, timeline.plan.digest)
-            apply_descriptions(connection, timeline.plan, described, without_row, as_of)
+            apply_descriptions(connection, timeline.plan, described, as_of)
             Cursors(connection).put(DESCRIBED, sign)
     for decision in decisions:
         _logger.info("%s", decision.render())

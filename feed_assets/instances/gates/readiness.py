@@ -157,7 +157,7 @@ def apply_readiness(tick: Tick, *, on_time: timedelta = ON_TIME) -> ReadinessRes
     materialized = ready = 0
     while True:
         with tick.database.read() as connection:
-            due = Watermarks(connection).due(PROCESS, tick.as_of, PROCESSES_A_STEP, tick.cluster, tick.without_row)
+            due = Watermarks(connection).due(PROCESS, tick.as_of, PROCESSES_A_STEP, tick.cluster, only_scheduled=True)
         if not due:
             break
         count = _materialize(tick, due, on_time)
@@ -190,7 +190,9 @@ def _apply_past(tick: Tick, on_time: timedelta) -> ReadinessResult:
     materialized, ready, is_left = 0, 0, False
     for _ in range(PAST_A_TICK // INSTANCES_A_STEP):
         with tick.database.read() as connection:
-            found = Watermarks(connection).due(PROCESS, tick.as_of, None, tick.cluster, tick.without_row, of_past=True)
+            found = Watermarks(connection).due(
+                PROCESS, tick.as_of, None, tick.cluster, only_scheduled=True, of_past=True
+            )
             awaited = find_awaited(connection, tick.plan, [each.key for each in found], tick.as_of)
         due = [each for each in found if awaited.get(each.key) == ()]
         is_left = bool(awaited)
@@ -449,7 +451,7 @@ class _TimeOuts(Handler[ProcessInstance, tuple[int, int]]):
 
     def find_due(self, connection: Connection, tick: Tick, limit: int) -> list[ProcessInstance]:
         instances = ProcessInstances(connection)
-        return instances.deadlines_passed(tick.cluster, tick.as_of, limit, without_row=tick.without_row)
+        return instances.deadlines_passed(tick.cluster, tick.as_of, limit)
 
     def unit_of(self, entry: ProcessInstance) -> str:
         return entry.process

@@ -235,12 +235,12 @@ def apply_requests(
     """
     requests, run_time = list[LaunchRequest](), tick.context.clock.span(RUN_TIME)
     with tick.database.read() as connection:
-        if not ProcessInstances(connection).has_unrequested(tick.cluster, without_row=tick.without_row):
+        if not ProcessInstances(connection).has_unrequested(tick.cluster):
             return []
     with tick.database.begin() as connection:
         instances = ProcessInstances(connection)
         ready = _ready(connection, tick)
-        in_flight, ran = instances.in_flight(list(ready)), instances.ran_before(tick.cluster, tick.without_row)
+        in_flight, ran = instances.in_flight(list(ready)), instances.ran_before(tick.cluster)
         begun = find_beginnings(connection, (tick.plan.processes[key] for key in ready))
 
         def decide(key: Key, times: Sequence[datetime]) -> RequestDecision:
@@ -397,9 +397,9 @@ def _ready(connection: Connection, tick: Tick) -> Mapping[Key, Sequence[datetime
     process. Those stay READY that await a rerun of what they would read.
     """
     instances = ProcessInstances(connection)
-    keys = instances.unrequested(tick.cluster, READY_A_TICK, without_row=tick.without_row)
+    keys = instances.unrequested(tick.cluster, READY_A_TICK)
     if len(keys) == READY_A_TICK:
-        view = load_schedules(connection, tick.without_row)
+        view = load_schedules(connection)
         processes = [record for record in tick.plan.processes.values() if record.cluster == tick.cluster]
         processes = [record for record in processes if view.is_scheduled(*record.entity, record.cluster)]
         keys += (row.key for record in processes for row in find_next(instances, record))

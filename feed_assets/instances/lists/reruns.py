@@ -191,7 +191,7 @@ class _Planning:
         context, by_process = self.context, dict[tuple[int, str, str], list[ProcessKey]]()
         for key, (level, _, _) in self.found.items():
             by_process.setdefault((level, *key[:2]), []).append(key)
-        schedules = load_schedules(self.connection, context.without_row)
+        schedules = load_schedules(self.connection)
         medians = {key[1:]: find_median(self.connection, key[1:]) for key in by_process}
         ranges: list[RerunRange] = []
         for (level, process, cluster), keys in sorted(by_process.items()):

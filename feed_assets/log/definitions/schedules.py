@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, assert_never
+from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Connection, Text, and_, exists, or_
 from sqlalchemy.ext.compiler import compiles
@@ -14,7 +14,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import DOT, SEPARATOR
 from feed_assets.log.definitions.records import Schedule, ScheduleState
 from feed_assets.log.definitions.tables import schedules
-from feed_assets.settings import ScheduleMode
+from feed_assets.sql.database import IS_EXPLICIT
 from feed_assets.sql.rows import RowMapper, TableStore, delete_keys
 
 _T = schedules.c
@@ -108,17 +108,11 @@ class ScheduleView:
         return self.state(kind, name, cluster) is ScheduleState.SCHEDULED
 
 
-def state_without_row(mode: ScheduleMode) -> ScheduleState:
+def state_without_row(connection: Connection) -> ScheduleState:
     """Return the state of entities that no command has scheduled or suspended, by the setting `schedule`."""
-    match mode:
-        case ScheduleMode.AUTOMATIC:
-            return ScheduleState.SCHEDULED
-        case ScheduleMode.EXPLICIT:
-            return ScheduleState.SUBMITTED
-        case _:
-            assert_never(mode)
+    return ScheduleState.SUBMITTED if connection.info.get(IS_EXPLICIT) else ScheduleState.SCHEDULED
 
 
-def load_schedules(connection: Connection, without_row: ScheduleState) -> ScheduleView:
+def load_schedules(connection: Connection) -> ScheduleView:
     """Load all schedules; for commands, and for rare steps of a tick."""
-    return ScheduleView(without_row=without_row, rows=Schedules(connection).all())
+    return ScheduleView(without_row=state_without_row(connection), rows=Schedules(connection).all())

@@ -4,15 +4,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, Connection, bindparam, or_, update
+from sqlalchemy import ColumnElement, bindparam, or_, update
 
-from feed_assets.log.definitions.records import ScheduleState
-from feed_assets.log.definitions.schedules import is_process_scheduled
+from feed_assets.log.definitions.schedules import is_process_scheduled, state_without_row
 from feed_assets.log.instances.process_instances import ROWS
 from feed_assets.log.instances.tables import HAS_NOTICE_TIME, process_instances
 from feed_assets.log.records import ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.plan.records import ProcessRecord
-from feed_assets.sql.rows import has_key, key_parameters
+from feed_assets.sql.rows import TableStore, has_key, key_parameters
 
 _T = process_instances.c
 
@@ -29,12 +28,8 @@ class OverdueNotice:
     next_at: datetime | None
 
 
-class OverdueNotices:
+class OverdueNotices(TableStore):
     """The due notices, as one transaction sees them."""
-
-    def __init__(self, connection: Connection, *, without_row: ScheduleState = ScheduleState.SCHEDULED) -> None:
-        self._connection = connection
-        self._without_row = without_row
 
     def due(self, cluster: str, as_of: datetime, limit: int) -> list[ProcessInstance]:
         """Return ended instances without success, and WAITING ones of scheduled processes, whose notice is due, the
@@ -65,7 +60,7 @@ class OverdueNotices:
             self._connection.execute(marked, parameters)
 
     def _is_active(self) -> ColumnElement[bool]:
-        return is_process_scheduled(_T.process, _T.cluster, self._without_row)
+        return is_process_scheduled(_T.process, _T.cluster, state_without_row(self._connection))
 
 
 SHORTEST_PAUSE = timedelta(minutes=1)

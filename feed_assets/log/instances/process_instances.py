@@ -24,8 +24,7 @@ from sqlalchemy import (
     update,
 )
 
-from feed_assets.log.definitions.records import ScheduleState
-from feed_assets.log.definitions.schedules import is_process_scheduled
+from feed_assets.log.definitions.schedules import is_process_scheduled, state_without_row
 from feed_assets.log.instances.tables import (
     HAS_FAILED,
     HAS_NOT_SUCCEEDED,
@@ -222,13 +221,11 @@ class ProcessInstances(TableStore):
         self._count_ends((process, cluster, status) for process, cluster in changed)
         return len(changed)
 
-    def deadlines_passed(
-        self, cluster: str, as_of: datetime, limit: int, *, without_row: ScheduleState = ScheduleState.SCHEDULED
-    ) -> list[ProcessInstance]:
+    def deadlines_passed(self, cluster: str, as_of: datetime, limit: int) -> list[ProcessInstance]:
         """Return WAITING instances of scheduled processes whose deadline is `as_of` or before, the longest overdue
-        first; `without_row` is the state of a process that has no schedule.
+        first.
         """
-        is_passed = (_T.cluster == cluster, _T.deadline_at <= as_of, IS_WAITING_WITH_DEADLINE, _is_active(without_row))
+        is_passed = (_T.cluster == cluster, _T.deadline_at <= as_of, IS_WAITING_WITH_DEADLINE, self._is_active())
         statement = ROWS.select.where(*is_passed)
         return self._find(statement.order_by(_T.deadline_at, _T.nominal_time, _T.process).limit(limit))
 
@@ -261,27 +258,25 @@ class ProcessInstances(TableStore):
         waits = (_T.cluster == cluster, HAS_FAILED, _T.cause == Cause.OUTAGE, _T.retry_at < NEVER)
         self._connection.execute(update(process_instances).where(*waits).values(retry_at=_T.ended_at))
 
-    def has_unrequested(self, cluster: str, *, without_row: ScheduleState = ScheduleState.SCHEDULED) -> bool:
+    def has_unrequested(self, cluster: str) -> bool:
         """Return whether an instance of a scheduled process is READY without a requested run."""
-        is_unrequested = (_T.cluster == cluster, IS_UNREQUESTED, _is_active(without_row))
+        is_unrequested = (_T.cluster == cluster, IS_UNREQUESTED, self._is_active())
         statement = select(_T.nominal_time).where(*is_unrequested).limit(1)
         return self._connection.execute(statement).first() is not None
 
-    def unrequested(
-        self, cluster: str, limit: int, *, without_row: ScheduleState = ScheduleState.SCHEDULED
-    ) -> list[ProcessKey]:
+    def unrequested(self, cluster: str, limit: int) -> list[ProcessKey]:
         """Return the keys of READY instances of scheduled processes without a requested run, oldest first.
 
         In a write transaction only: it locks the rows, so that no two transactions request the same run.
         """
-        is_unrequested = (_T.cluster == cluster, IS_UNREQUESTED, _is_active(without_row))
+        is_unrequested = (_T.cluster == cluster, IS_UNREQUESTED, self._is_active())
         statement = select(_T.process, _T.cluster, _T.nominal_time).where(*is_unrequested)
         statement = statement.order_by(_T.nominal_time).limit(limit).with_for_update()
         return [ProcessKey(*row) for row in self._connection.execute(statement)]
 
-    def ran_before(self, cluster: str, without_row: ScheduleState) -> dict[ProcessKey, Cause | None]:
+    def ran_before(self, cluster: str) -> dict[ProcessKey, Cause | None]:
         """Return those unrequested instances that have run before, with their causes."""
-        is_it = (_T.cluster == cluster, IS_UNREQUESTED, _T.attempt > 0, _is_active(without_row))
+        is_it = (_T.cluster == cluster, IS_UNREQUESTED, _T.attempt > 0, self._is_active())
         statement = select(_T.process, _T.cluster, _T.nominal_time, _T.cause).where(*is_it)
         return {ProcessKey(*key): cause for *key, cause in self._connection.execute(statement)}
 
@@ -292,12 +287,11 @@ class ProcessInstances(TableStore):
         *,
         newest_first: bool,
         begun: datetime = NEVER,
-        without_row: ScheduleState = ScheduleState.SCHEDULED,
     ) -> ProcessInstance | None:
         """Return the READY instance of a scheduled process without a requested run that goes before the others: the
         newest one, or else the oldest one of those that have run before or have `begun`, if there are any.
         """
-        is_it = (_T.process == process, _T.cluster == cluster, IS_UNREQUESTED, _is_active(without_row))
+        is_it = (_T.process == process, _T.cluster == cluster, IS_UNREQUESTED, self._is_active())
         goes_first = or_(_IS_AGAIN, _T.nominal_time >= begun)
         order = (_T.nominal_time.desc(),) if newest_first else (goes_first.desc(), _T.nominal_time)
         return ROWS.find_one(self._connection, ROWS.select.where(*is_it).order_by(*order).limit(1))
@@ -369,6 +363,9 @@ class ProcessInstances(TableStore):
         )
         Totals(self._connection).add(ended)
 
+    def _is_active(self) -> ColumnElement[bool]:
+        return is_process_scheduled(_T.process, _T.cluster, state_without_row(self._connection))
+
     def _find(self, statement: Select[Any]) -> list[ProcessInstance]:
         return ROWS.find(self._connection, statement)
 
@@ -392,10 +389,6 @@ def has_status(statuses: Collection[ProcessInstanceStatus]) -> list[ColumnElemen
     """Return the conditions that an instance has one of some statuses, by which databases find the index of those."""
     is_one = _T.status.in_(sorted(statuses))
     return [is_one] if ProcessInstanceStatus.SUCCEEDED in statuses else [is_one, HAS_NOT_SUCCEEDED]
-
-
-def _is_active(without_row: ScheduleState) -> ColumnElement[bool]:
-    return is_process_scheduled(_T.process, _T.cluster, without_row)
 
 
 _IS_UNSTARTED = and_(

@@ -25,7 +25,6 @@ from feed_assets.entities.errors import DefinitionsError
 from feed_assets.errors import FeedAssetsError
 from feed_assets.instances.gates.plan_changes import apply_plan
 from feed_assets.log.cursors import Cursors
-from feed_assets.log.definitions.schedules import state_without_row
 from feed_assets.log.definitions.store import REVISION_CURSOR
 from feed_assets.masking import get_logger
 from feed_assets.orchestration.errors import OutdatedLocationError
@@ -152,8 +151,7 @@ def follow_plan(
         return is_recorded
 
     settings = runtime.settings
-    without_row = state_without_row(settings.schedule)
-    apply_plan(database, timeline, as_of, settings.definition_changes, record, settings.metadata.system, without_row)
+    apply_plan(database, timeline, as_of, settings.definition_changes, record, settings.metadata.system)
     if bulkheads is not None:
         if refused:
             bulkheads.fail(TickStep.DEFINITIONS, "", refused[0])
@@ -174,7 +172,6 @@ def build_context(runtime: Runtime, timeline: ReleaseTimeline, database: Databas
         as_of=as_of,
         clock=runtime.clock,
         real_clock=runtime.real_clock,
-        without_row=state_without_row(runtime.settings.schedule),
         webserver=runtime.settings.webserver,
         server_url=runtime.settings.server.url,
     )

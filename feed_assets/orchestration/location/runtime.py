@@ -175,13 +175,13 @@ class Runtime:
         """
         from feed_assets.actions import send_actions
         from feed_assets.definitions.ownership import require_own_database
-        from feed_assets.sql.database import open_database
+        from feed_assets.sql.database import open_state_database
 
         url = self.settings.state or state_url(instance)
         with self._mutex:
             database = self._databases.get(url)
             if database is None:
-                database = open_database(url, self.settings.namespace, tells_lineage=self.settings.tells_lineage)
+                database = open_state_database(url, self.settings)
                 database.migrate()
                 require_own_database(database, self.settings, self.location.declared)
                 self._databases[url] = database

@@ -12,8 +12,6 @@ from feed_assets.clock import Stopwatch
 from feed_assets.entities.process import Order
 from feed_assets.instances.attempts.attempt_inputs import has_same_inputs
 from feed_assets.instances.gates.requests import find_beginnings
-from feed_assets.log.definitions.records import ScheduleState
-from feed_assets.log.definitions.schedules import state_without_row
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import EntityKey, ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.orchestration import names
@@ -103,8 +101,7 @@ class Remaining:
         if request is None or not ended or self.watch.seconds / ended * len(coming) < SHORTEST_REST:
             return False
         database, as_of = self.runtime.database(self.context.instance), self.runtime.clock.now()
-        without_row = state_without_row(self.runtime.settings.schedule)
-        given = give_way(database, self.process, request, coming[0], as_of, without_row)
+        given = give_way(database, self.process, request, coming[0], as_of)
         if given is None:
             return False
         first, back = given
@@ -116,12 +113,7 @@ class Remaining:
 
 
 def give_way(
-    database: Database,
-    process: ProcessRecord,
-    request_key: str,
-    coming: datetime,
-    as_of: datetime,
-    without_row: ScheduleState,
+    database: Database, process: ProcessRecord, request_key: str, coming: datetime, as_of: datetime
 ) -> tuple[ProcessInstance, Sequence[ProcessKey]] | None:
     """Return the rest of a run to READY if an instance goes before its next one, `coming`, that became READY after the
     run was requested, and no run is free for it. So a run gives way once to each instance at most.
@@ -132,7 +124,7 @@ def give_way(
     with database.begin() as connection:
         instances = ProcessInstances(connection)
         begun = find_beginnings(connection, [process]).get(EntityKey(*process.key), NEVER)
-        first = instances.first_unrequested(*process.key, newest_first=is_newest, begun=begun, without_row=without_row)
+        first = instances.first_unrequested(*process.key, newest_first=is_newest, begun=begun)
         row = instances.get(*process.key, coming) if first is not None else None
         is_ready = row is not None and row.status is ProcessInstanceStatus.READY and row.request_key == request_key
         if first is None or row is None or not is_ready:

@@ -26,7 +26,7 @@ from feed_assets.context.operation import OperationContext, note_target
 from feed_assets.context.safe_mode import HELD, is_safe_mode, require_mode
 from feed_assets.context.tick import Tick, open_tick, tick_step
 from feed_assets.errors import SettingsError, describe_error
-from feed_assets.log.definitions.schedules import load_schedules, state_without_row
+from feed_assets.log.definitions.schedules import load_schedules
 from feed_assets.log.removals.chunks import SweepChunks
 from feed_assets.log.removals.records import ChunkState, Sweep, SweepState
 from feed_assets.log.removals.store import Sweeps
@@ -56,7 +56,6 @@ from feed_assets.retention.cleanup import (
 )
 from feed_assets.retention.errors import SweepRefusedError
 from feed_assets.retention.rules.schedule import (
-    Due,
     apply_retention_schedule,
     find_due,
     reschedule_retention,
@@ -119,7 +118,7 @@ def _find_work(tick: Tick, runtime: Runtime) -> str:
     apply_retention_schedule(tick.database, tick.timeline, tick.cluster, tick.as_of, grace)
     with tick.database.read() as connection:
         _forget_ended(connection, tick.bulkheads)
-        due = _find_due(runtime, connection, tick.plan, tick.cluster, tick.as_of)
+        due = find_due(connection, tick.plan, load_schedules(connection), tick.cluster, tick.as_of)
         cleanup = is_cleanup_due(connection, tick.cluster, KeepingTimes.of(runtime.settings.cleanup), tick.as_of)
         waiting = _waiting(connection, tick.cluster, tick.bulkheads)
         waiting = [each for each in waiting if not _is_worked_on(connection, each, tick.real_now)]
@@ -127,11 +126,6 @@ def _find_work(tick: Tick, runtime: Runtime) -> str:
     parts += [f"{len(waiting)} approved or interrupted sweeps"] if waiting else []
     parts += ["the daily clean-up"] if cleanup else []
     return " and ".join(parts)
-
-
-def _find_due(runtime: Runtime, connection: Connection, plan: Plan, cluster: str, as_of: datetime) -> list[Due]:
-    view = load_schedules(connection, state_without_row(runtime.settings.schedule))
-    return find_due(connection, plan, view, cluster, as_of)
 
 
 def _waiting(connection: Connection, cluster: str, bulkheads: Bulkheads) -> list[Sweep]:
@@ -166,7 +160,7 @@ def plan_due_feeds(runtime: Runtime, cluster: str, context: dg.OpExecutionContex
     now, grace = sweep_context.clock.now(), runtime.settings.retention_grace
     apply_retention_schedule(sweep_context.database, sweep_context.timeline, cluster, now, grace)
     with sweep_context.database.read() as connection:
-        due = _find_due(runtime, connection, sweep_context.plan, cluster, now)
+        due = find_due(connection, sweep_context.plan, load_schedules(connection), cluster, now)
     request = SweepRequest(
         as_of=now,
         now=now,

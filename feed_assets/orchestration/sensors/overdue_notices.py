@@ -69,7 +69,7 @@ class _Notices(Handler[ProcessInstance, ProcessKey]):
     most_steps = 1
 
     def find_due(self, connection: Connection, tick: Tick, limit: int) -> list[ProcessInstance]:
-        return OverdueNotices(connection, without_row=tick.without_row).due(tick.cluster, tick.as_of, limit)
+        return OverdueNotices(connection).due(tick.cluster, tick.as_of, limit)
 
     def unit_of(self, entry: ProcessInstance) -> str:
         return entry.process
@@ -166,7 +166,7 @@ def describe_oldest(context: OperationContext, cluster: str) -> str:
     """
     try:
         with context.database.read() as connection:
-            row = OverdueNotices(connection, without_row=context.without_row).oldest_waiting(cluster)
+            row = OverdueNotices(connection).oldest_waiting(cluster)
             found = find_explanations(context, connection, [row] if row else [])
             queue = describe_oldest_queue(context, connection, cluster) if context.plan.triggered_on(cluster) else None
     except Exception:

@@ -9,8 +9,7 @@ from functools import cache
 from sqlalchemy import ColumnElement, Connection, Table, Update, and_, case, delete, or_, update
 
 from feed_assets.log.cursors import Cursors
-from feed_assets.log.definitions.records import ScheduleState
-from feed_assets.log.definitions.schedules import is_process_scheduled
+from feed_assets.log.definitions.schedules import is_process_scheduled, state_without_row
 from feed_assets.log.records import EntityKey
 from feed_assets.plan.edges import TriggerRecord
 from feed_assets.sql.rows import KEY_ROWS, RowMapper, TableStore, key_rows, render_rows
@@ -36,12 +35,10 @@ class Triggers(TableStore):
         """Return some consumers."""
         return {state.key: state for state in _ROWS.of_keys(self._connection, _KEY, keys)}
 
-    def due(
-        self, cluster: str, as_of: datetime, limit: int, after: str = "", *, without_row: ScheduleState
-    ) -> list[TriggerState]:
+    def due(self, cluster: str, as_of: datetime, limit: int, after: str = "") -> list[TriggerState]:
         """Return scheduled consumers of a cluster that are to be looked at, ordered by process, behind `after`."""
         is_due = (_T.cluster == cluster, _T.wake_at <= as_of, HAS_WAKE_TIME, _T.process > after)
-        is_active = is_process_scheduled(_T.process, _T.cluster, without_row)
+        is_active = is_process_scheduled(_T.process, _T.cluster, state_without_row(self._connection))
         statement = _ROWS.select.where(*is_due, is_active).order_by(_T.process).limit(limit)
         return _ROWS.find(self._connection, statement)
 

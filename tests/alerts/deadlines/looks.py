@@ -26,12 +26,11 @@ def look(
     as_of: str | datetime,
     causes: Mapping[str, str] = {},
     cluster: str = "primary",
-    without_row: ScheduleState = ScheduleState.SCHEDULED,
 ) -> LookResult:
     """A whole look at a time; `causes` are the root causes by the names of entities."""
     moment = at(as_of) if isinstance(as_of, str) else as_of
     lifecycle.now = max(lifecycle.now, moment)
-    tick = lifecycle.open_tick(moment, cluster, without_row=without_row)
+    tick = lifecycle.open_tick(moment, cluster)
     return apply_deadlines(
         tick, lambda instances: {each: causes[each.name] for each in instances if each.name in causes}
     )
@@ -67,11 +66,9 @@ def late(lifecycle: LifecycleHarness) -> list[str]:
     return [f"{each.nominal_time:%dT%H} {each.level}" for each in misses(lifecycle) if each.is_open]
 
 
-def schedule(
-    lifecycle: LifecycleHarness, name: str, state: ScheduleState, as_of: str, without_row: ScheduleState
-) -> None:
+def schedule(lifecycle: LifecycleHarness, name: str, state: ScheduleState, as_of: str) -> None:
     """Schedule or suspend a process on the primary cluster, as the commands do."""
     with lifecycle.database.begin() as connection:
-        view = load_schedules(connection, without_row)
+        view = load_schedules(connection)
         rows = decide_schedules(view, Kind.PROCESS, name, ["primary"], state, author="ann", now=at(as_of))
         apply_schedules(connection, view, rows, at(as_of))

@@ -106,7 +106,7 @@ def test_what_cannot_be_asked_is_refused_in_a_sentence(harness: LifecycleHarness
 
 
 def test_a_named_entity_that_does_not_run_or_has_no_sla_says_so(harness: LifecycleHarness) -> None:
-    schedule(harness, "count", ScheduleState.SUSPENDED, "01T04:59", ScheduleState.SCHEDULED)
+    schedule(harness, "count", ScheduleState.SUSPENDED, "01T04:59")
     by_name = SlaQuery(start=at("01"), end=at("30"), name="count")
     assert find_alerts(context(harness), by_name).notes == (
         "process 'count' on primary is SUSPENDED: its deadlines do not count",
@@ -217,8 +217,8 @@ def test_root_causes_are_those_of_why_and_nothing_that_cannot_be_explained_ends_
 
 
 def test_the_time_of_a_suspension_also_moves_what_why_says(harness: LifecycleHarness) -> None:
-    schedule(harness, "count", ScheduleState.SUSPENDED, "01T05:30", ScheduleState.SCHEDULED)
-    schedule(harness, "count", ScheduleState.SCHEDULED, "01T07:30", ScheduleState.SCHEDULED)
+    schedule(harness, "count", ScheduleState.SUSPENDED, "01T05:30")
+    schedule(harness, "count", ScheduleState.SCHEDULED, "01T07:30")
     (found,) = about(explain, context(harness, "01T07:31"), "count", at("01T04")).items
     texts = [reason.text for reason in found.reasons if reason.code is ReasonCode.DEADLINE]
     assert "it is late after 2013-11-01T09:00Z (HIGH)" in texts

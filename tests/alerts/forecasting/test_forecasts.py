@@ -13,7 +13,6 @@ from feed_assets.context.operation import OperationContext
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.explain.explanations import explain
-from feed_assets.log.definitions.records import ScheduleState
 from tests.alerts.deadlines.looks import look
 from tests.alerts.forecasting.past import DAY, HOUR, MINUTE, came, days, ran
 from tests.context.contexts import about, context_of
@@ -102,8 +101,9 @@ def test_one_entity_of_one_kind_can_be_asked_for(lifecycle: LifecycleHarness) ->
         asked(lifecycle, TODAY, name="plain")
     with pytest.raises(InstanceQueryError, match="cluster 'primry': it is not declared"):
         asked(lifecycle, TODAY, clusters=("primry",))
+    lifecycle.database.is_explicit = True
     with pytest.raises(InstanceQueryError, match="it is not scheduled, so its deadlines do not count"):
-        ask(context_of(lifecycle, TODAY, without_row=ScheduleState.SUBMITTED), name="count")
+        ask(context_of(lifecycle, TODAY), name="count")
 
 
 def test_more_deadlines_than_are_forecast_are_said(

@@ -26,11 +26,9 @@ TODAY = START + 30 * DAY
 SCHEDULED, SUSPENDED = ScheduleState.SCHEDULED, ScheduleState.SUSPENDED
 
 
-def watch(
-    lifecycle: LifecycleHarness, as_of: datetime, seconds: float = PLENTY, without_row: ScheduleState = SCHEDULED
-) -> WatchResult:
+def watch(lifecycle: LifecycleHarness, as_of: datetime, seconds: float = PLENTY) -> WatchResult:
     lifecycle.now = max(lifecycle.now, as_of)
-    return apply_forecasts(lifecycle.open_tick(as_of, seconds=seconds, without_row=without_row))
+    return apply_forecasts(lifecycle.open_tick(as_of, seconds=seconds))
 
 
 def watched(lifecycle: LifecycleHarness) -> list[str]:
@@ -126,10 +124,10 @@ def test_without_anything_due_a_tick_writes_nothing(lifecycle: LifecycleHarness)
 
 def test_a_suspended_process_is_not_warned_of(lifecycle: LifecycleHarness) -> None:
     watch(lifecycle, TODAY + MINUTE)
-    schedule(lifecycle, "count", SUSPENDED, "30T23", SCHEDULED)
+    schedule(lifecycle, "count", SUSPENDED, "30T23")
     watch(lifecycle, TODAY + HOUR)
     assert [line[:22] for line in told(lifecycle)] == ["at risk low feed click"]
-    schedule(lifecycle, "count", SCHEDULED, "30T23:30", SCHEDULED)
+    schedule(lifecycle, "count", SCHEDULED, "30T23:30")
     watch(lifecycle, TODAY + HOUR + MINUTE)
     assert [line[:22] for line in told(lifecycle)] == ["at risk low feed click", "at risk high process c"]
 

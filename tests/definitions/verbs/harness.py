@@ -76,6 +76,7 @@ class EntityHarness:
         state = state or f"sqlite:///{folder}/state.db"
         (folder / "feed_assets.yaml").write_text(f"schedule: {schedule}\nstate: {state}\n")
         database = open_migrated(state)
+        database.is_explicit = schedule == "explicit"
         return cls(folder=folder, database=database, settings=load_settings(environ={}, start=folder))
 
     def context(self, author: str = "ann", *, dry_run: bool = False, skip_checks: bool = False) -> EntityContext:

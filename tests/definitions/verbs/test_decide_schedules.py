@@ -9,7 +9,8 @@ from feed_assets.entities.common import Kind
 from feed_assets.log.definitions.records import Schedule, ScheduleState
 from feed_assets.log.definitions.schedules import Schedules, ScheduleView, state_without_row
 from feed_assets.log.records import ProcessInstanceStatus
-from feed_assets.settings import ScheduleMode
+from feed_assets.settings import ScheduleMode, load_settings
+from feed_assets.sql.database import open_state_database
 from tests.instances.harness import LifecycleHarness, at, hours, process
 
 SUBMITTED, SCHEDULED, SUSPENDED = ScheduleState
@@ -29,11 +30,17 @@ def decide(clusters: list[str], wanted: ScheduleState) -> tuple[Schedule, ...]:
     return decide_schedules(VIEW, Kind.PROCESS, "counting", clusters, wanted, author="bob", now=at("02"))
 
 
-def test_an_entity_without_a_schedule_has_the_state_of_the_setting() -> None:
+def test_an_entity_without_a_schedule_has_the_state_of_the_setting(tmp_path: Path) -> None:
     assert VIEW.state("process", "counting", "backup") is SUBMITTED
     assert VIEW.is_scheduled("process", "counting", "primary")
     assert not VIEW.is_scheduled("feed", "counting", "primary")
-    assert [state_without_row(mode) for mode in ScheduleMode] == [SCHEDULED, SUBMITTED]
+    for mode, state in zip(ScheduleMode, (SCHEDULED, SUBMITTED), strict=True):
+        settings = load_settings({"schedule": mode.value}, start=tmp_path)
+        database = open_state_database(f"sqlite:///{tmp_path}/{mode}.db", settings)
+        database.migrate()
+        with database.read() as connection:
+            assert state_without_row(connection) is state
+        database.close()
 
 
 def test_a_state_is_written_where_it_is_another() -> None:

@@ -8,7 +8,7 @@ from feed_assets.log.definitions.schedules import Schedules
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import EntityKey, ProcessInstanceStatus, Watermark, WatermarkKind
 from feed_assets.log.watermarks import Watermarks
-from feed_assets.sql.database import Database
+from feed_assets.sql.database import IS_EXPLICIT, Database
 from tests.log.samples import hour, process_instance
 
 pytestmark = pytest.mark.both_databases
@@ -54,7 +54,8 @@ def test_watermarks_of_scheduled_processes_are_due(database: Database) -> None:
         watermarks = Watermarks(connection)
         watermarks.put(rows)
         for without_row, names in SEEN.items():
-            due = watermarks.due(WatermarkKind.PROCESS, hour(1), 9, cluster="primary", without_row=without_row)
+            connection.info[IS_EXPLICIT] = without_row is SUBMITTED
+            due = watermarks.due(WatermarkKind.PROCESS, hour(1), 9, cluster="primary", only_scheduled=True)
             assert [watermark.entity for watermark in due] == names
         assert len(watermarks.due(WatermarkKind.PROCESS, hour(1), 9)) == 4
         assert watermarks.all(WatermarkKind.PROCESS)[EntityKey("without", "primary")] == rows[3]
@@ -69,11 +70,12 @@ def test_instances_of_scheduled_processes_run_out_of_time_and_are_launched(datab
         instances = ProcessInstances(connection)
         instances.add_waiting([*waiting, *ready])
         for without_row, names in SEEN.items():
-            late = instances.deadlines_passed("primary", hour(2), 9, without_row=without_row)
+            connection.info[IS_EXPLICIT] = without_row is SUBMITTED
+            late = instances.deadlines_passed("primary", hour(2), 9)
             assert [row.process for row in late] == names
-            asked = instances.unrequested("primary", 9, without_row=without_row)
+            asked = instances.unrequested("primary", 9)
             assert sorted(key.process for key in asked) == names
-            assert instances.has_unrequested("primary", without_row=without_row)
+            assert instances.has_unrequested("primary")
 
 
 def test_nothing_is_unrequested_where_all_is_suspended(database: Database) -> None:
