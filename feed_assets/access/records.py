@@ -4,8 +4,8 @@ import re
 from typing import NamedTuple
 
 from feed_assets.entities.common import Entity
+from feed_assets.entities.fields import PERMISSION
 
-_PERMISSION = re.compile(r"(?:0[xo]?)?[0-7]{0,2}([0-7])")  # 0x750, 755
 _READING = 4
 _ADDRESS = re.compile(r"[A-Za-z0-9._%+-]+@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,7}")  # ann@a.example
 
@@ -19,14 +19,15 @@ class AclRecord(NamedTuple):
 
     @property
     def is_public(self) -> bool:
-        """Whether everybody who is known reads it: by `*`, or by the last digit of an octal permission.
+        """Whether everybody who is known reads it: by `*`, or by the last digit of an octal permission. What an older
+        release took for one hides it.
 
         >>> [AclRecord("ann", None, each).is_public for each in ("*", "0x755", "0x750", "rwx")]
         [True, True, False, False]
         """
         if self.permission.strip() == "*":
             return True
-        found = _PERMISSION.fullmatch(self.permission.strip())
+        found = PERMISSION.fullmatch(self.permission.strip())
         return found is not None and bool(int(found[1]) & _READING)
 
     @property

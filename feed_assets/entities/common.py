@@ -15,6 +15,7 @@ from feed_assets.entities.fields import (
     Moment,
     Name,
     Names,
+    Permission,
     PropertyName,
     Share,
     Since,
@@ -72,7 +73,7 @@ class Acl(EntityModel):
 
     owner: FilledText | None = None
     group: FilledText | None = None
-    permission: FilledText = "*"
+    permission: Permission = "*"
 
 
 class ColumnMetadata(EntityModel):

@@ -65,6 +65,7 @@ T = TypeVar("T")
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")  # daily-clicks2
 _PROPERTY = re.compile(r"\S(?:.*\S)?", re.DOTALL)  # queueName, spark.sql.shuffle.partitions
+PERMISSION = re.compile(r"(?:0[xo]?)?[0-7]{0,2}([0-7])")  # 0x750, 755
 _COLO = re.compile(r"[\w-][\w.-]*")  # us_east.1
 _TAG_KEY = re.compile(r"\w+")  # owner
 _GROUP = re.compile(r"[^\W_]+")  # observations
@@ -204,6 +205,13 @@ def _check_property_name(value: str) -> str:
     return value
 
 
+def _check_permission(value: str) -> str:
+    if value.strip() != "*" and PERMISSION.fullmatch(value.strip()) is None:
+        remedy = "Write 0x755, 0x750 to hide it from others, or '*'."
+        raise refuse("permission", f"{value!r} is neither '*' nor octal digits", remedy)
+    return value
+
+
 def _check_filled(value: str) -> str:
     if not value.strip():
         raise refuse("text-empty", "the text is empty", "Write a value, or remove the key.")
@@ -277,6 +285,9 @@ Text = Annotated[str, BeforeValidator(_to_text), WithJsonSchema(_SCALAR)]
 
 FilledText = Annotated[Text, AfterValidator(_check_filled)]
 """Text that is not blank."""
+
+Permission = Annotated[FilledText, AfterValidator(_check_permission)]
+"""`*`, or who may read, in octal digits."""
 
 Name = Annotated[
     str,
