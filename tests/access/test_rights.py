@@ -13,7 +13,7 @@ import yaml
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.records import Attempt, Cause, ProcessInstanceStatus
 from feed_assets.operation_list import find_operation
-from tests.access.project import PUBLIC, Served, feed, served
+from tests.access.project import PUBLIC, Served, feed, process, served
 from tests.cli.project import must
 from tests.log.samples import hour
 from tests.projects import declare, enter
@@ -51,6 +51,17 @@ def test_who_declares_is_owner_or_of_the_group_before_and_after(server: Served) 
     assert send(server, "gus", "entity update", changed)[0] == 200
     assert send(server, "super", "entity update", {**changed, "acl": BOBS})[0] == 200
     assert send(server, "bob", "entity update", {**changed, "acl": BOBS, "description": "of Bob"})[0] == 200
+
+
+def test_what_somebody_declares_reads_what_they_may_read_and_writes_what_is_theirs(server: Served) -> None:
+    mine = process("mine", "clicks", "taps", acl=BOBS)
+    assert send(server, "bob", "entity submit", feed("taps", acl=BOBS))[0] == 201
+    for reads, writes, status in (("zqfeed", "taps", 403), ("clicks", "totals", 403), ("clicks", "taps", 201)):
+        answer, text = send(server, "bob", "entity submit", process("mine", reads, writes, acl=BOBS))
+        assert (answer, "zqfeed" in text) == (status, False), text
+    assert send(server, "bob", "entity update", {**mine, "description": "x"})[0] == 200
+    assert send(server, "super", "entity update", feed("clicks", acl={**PUBLIC, "permission": "0x750"}))[0] == 200
+    assert send(server, "bob", "entity update", {**mine, "description": "y"})[0] == 200  # it read that before
 
 
 def test_what_is_new_is_declared_by_its_owner_and_what_has_no_acl_by_superusers(server: Served) -> None:
