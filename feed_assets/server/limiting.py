@@ -1,9 +1,8 @@
 """What somebody may not read has no name in any answer: no cause is left out, and none is told."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 
 from anyio import to_thread
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -14,7 +13,6 @@ from feed_assets.access.records import AclRecord
 from feed_assets.access.rights import Rights, describe_hidden
 from feed_assets.entities.common import Kind
 from feed_assets.errors import FeedAssetsError
-from feed_assets.issues import EntityKey
 from feed_assets.server.answers import refuse
 from feed_assets.server.routes import DOCUMENT, HEALTH, METRICS, PAGE
 from feed_assets.server.ui.addresses import FILES
@@ -25,7 +23,20 @@ _OPEN = (HEALTH, DOCUMENT, PAGE, *FILES)
 _PLAIN = re.compile(r"[\w.@+ -]+", re.ASCII)
 _NOT_WORD = re.compile(r"\W+", re.ASCII)
 _BLANKS = bytes(each if chr(each).isalnum() and each < 128 else 32 for each in range(256))
-_QUOTE = "(?:'|&#39;)"
+_ESCAPES = re.compile(rb"\\(?:[nrt]|u[0-9a-f]{4})")  # before a name in JSON
+_KINDS = "|".join(Kind)
+_NAMED = (  # feed 'clicks', or clicks
+    rf"\b(?P<kind>{_KINDS}) (?P<quote>'|&#39;)(?P<quoted>%(names)s)(?P=quote)|(?P<word>%(names)s)(?![A-Za-z0-9-])"
+)
+_IS_ESCAPED = re.compile(r"\\(?:[nrt]|u[0-9a-f]{4})$")
+_KIND = re.compile(  # feed clicks, feeds a, b and clicks, feed/clicks, "feed": "clicks", "kind": "feed", "name": "x"
+    rf"\b({_KINDS})(?:e?s)?(?:/|:? (?:[\w@-]+, )*(?:[\w@-]+ (?:and|or) )?)$"
+    rf"|\"({_KINDS})\": ?\"$|\"kind\": ?\"({_KINDS})\",\s*\"name\": ?\"$"
+)
+_BEGINS = re.compile(r"(?:^|[^\w\s.<] ?|[\n\t]|\\(?:[nrt]|u[0-9a-f]{4}) ?|  )$")
+_ENDS = re.compile(r"(?!\": ?)(?:$| ?[^\w\s.>(=!?]| \(|[\n\t]|  | \d| and | or | [\w-]+=|\.(?:im|ex)port\b)")
+_LITERALS = ("false", "null", "true")
+_NEAR = 400
 _LENGTH = b"content-length"
 
 
@@ -74,43 +85,45 @@ class Limiting:
 
 
 def redact(content: bytes, rights: Rights, *, by_line: bool = False) -> bytes:
-    """Return a text without the names of what is hidden; `by_line` without the lines that have them."""
-    said = set(_split(content))
-    hidden = {key: _call(acl) for key, acl in rights.hidden.items() if said.issuperset(_split(key[1].encode()))}
-    if not hidden:
+    """Return a text without the names of what is hidden; `by_line` without the lines that have them.
+
+    A word is a name behind its kind, or where a value or a part of a path begins and ends; no word of a sentence is.
+    """
+    hidden, said = rights.hidden, {*_split(_ESCAPES.sub(b" ", content))}
+    told = {name: _call(acl) for (_, name), acl in hidden.items() if said.issuperset(_split(name.encode()))}
+    if not told:
         return content
+    shared = {name for _, name in rights.declared.keys() - hidden.keys()}
+    steps = {_NOT_WORD.sub("_", name): each for name, each in told.items()}  # here__clicks_east_0a1b2c3d
+    clusters = {_NOT_WORD.sub("_", name) for kind, name in hidden if kind == Kind.CLUSTER}  # arrival_here
+
+    def call(found: re.Match[str]) -> str:
+        word, start, end = found["quoted"] or found["word"], found.start(), found.end()
+        before = found.string[max(start - _NEAR, 0) : start]
+        is_first = word in clusters and found.string.startswith("__", end)
+        if word in steps and (is_first or before.endswith("_" if word in clusters else "__")):
+            return steps[word]
+        is_inside = before[-1:].isalnum() or before[-1:] in ("_", "-") or found.string[end : end + 1] == "_"
+        if is_inside and not _IS_ESCAPED.search(before):
+            return found[0]
+        kind = found["kind"] or next(filter(None, (at.groups() if (at := _KIND.search(before)) else ())), "")
+        if (kind, word) in hidden:
+            return _call(hidden[kind, word])
+        is_value = _BEGINS.search(before) and _ENDS.match(found.string, end)
+        is_named = word in told and word not in shared and (kind or (is_value and word not in _LITERALS))
+        return told[word] if is_named else found[0]
+
+    named = re.compile(_NAMED % {"names": _any({*told, *steps})})
     text = content.decode("utf-8", "surrogateescape")
-    for pattern, of in _iter_forms(hidden, rights):
-        if by_line:
-            text = "\n".join(each for each in text.split("\n") if not re.search(pattern, each))
-        else:
-            text = re.sub(pattern, partial(_replace, of), text)
+    if by_line:
+        text = "\n".join(each for each in text.split("\n") if named.sub(call, each) == each)
+    else:
+        text = named.sub(call, text)
     return text.encode("utf-8", "surrogateescape")
 
 
 def _split(text: bytes) -> list[bytes]:
     return text.translate(_BLANKS).split()
-
-
-def _replace(told: Mapping[str, str], found: re.Match[str]) -> str:
-    return found[1] + told[found[2]]
-
-
-def _iter_forms(hidden: Mapping[EntityKey, str], rights: Rights) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Yield patterns of what names something hidden, and what stands there instead: by the name, the second group."""
-    shared = {name for _, name in rights.declared.keys() - rights.hidden.keys()}
-    for kind in {kind for kind, _ in hidden}:
-        of_kind = {name: told for (of, name), told in hidden.items() if of == kind}
-        yield rf"()\b{kind} {_QUOTE}({_any(of_kind)}){_QUOTE}", of_kind
-        before = rf"\b{kind}/|\"{kind}\": \"|\"kind\": \"{kind}\",\s+\"name\": \""
-        yield rf"({before})({_any(of_kind.keys() & shared)})(?![\w-])", of_kind
-    everything = {name: told for (_, name), told in hidden.items()}
-    alone = _any(everything.keys() - shared)
-    yield rf"()(?<![\w<-])(?<!</)(?<!\"kind\": \")({alone})(?![\w-])(?!\": )", everything
-    steps = {_NOT_WORD.sub("_", name): told for name, told in everything.items()}  # here__clicks_east_0a1b2c3d
-    clusters = _any({_NOT_WORD.sub("_", name) for kind, name in rights.declared if kind == Kind.CLUSTER})
-    after = rf"(?:_(?:import|export|{clusters}))?(?:_[0-9a-f]{{8}})?"
-    yield rf"()\b(?:check_quality_)?(?:{clusters})__({_any(steps)}){after}\b", steps
 
 
 def _any(names: Iterable[str]) -> str:
