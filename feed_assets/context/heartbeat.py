@@ -7,7 +7,9 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
+from feed_assets.access.rights import reads
 from feed_assets.context.operation import OperationContext
+from feed_assets.entities.common import Kind
 from feed_assets.log.cursors import Cursors
 from feed_assets.plan.rendering import render_length
 from feed_assets.sql.database import Database
@@ -40,7 +42,8 @@ def find_silence(context: OperationContext, clusters: Collection[str]) -> str | 
     """
     with context.database.read() as connection:
         found = find_ticks(connection, clusters)
-    silent = sorted(each for each in clusters if each not in found or context.real_now - found[each] > SILENT_AFTER)
+    read = (each for each in clusters if reads(Kind.CLUSTER, each))
+    silent = sorted(each for each in read if each not in found or context.real_now - found[each] > SILENT_AFTER)
     if not silent:
         return None
     last = max((found[each] for each in silent if each in found), default=None)

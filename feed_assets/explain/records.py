@@ -2,10 +2,11 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
+from feed_assets.access.rights import reads
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import describe_process, is_flow, is_of_feed
 from feed_assets.json_form import NominalTime
@@ -93,7 +94,9 @@ class Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """One instance and the reasons for its state, blocking ones first."""
+    """One instance and the reasons for its state, blocking ones first; of one that who asks may not read, what kind of
+    reasons these are, and their causes.
+    """
 
     kind: Kind
     name: str
@@ -101,6 +104,11 @@ class Explanation:
     nominal_time: NominalTime
     status: str
     reasons: tuple[Reason, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not reads(self.kind, self.name):
+            found = (replace(each, text=each.code.replace("-", " "), facts={}, command=None) for each in self.reasons)
+            object.__setattr__(self, "reasons", tuple(found))
 
     @property
     def headline(self) -> str:

@@ -18,6 +18,7 @@ from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Re
 from starlette.routing import Route
 from starlette.types import Scope
 
+from feed_assets.access.rights import limited_by
 from feed_assets.cli.door import Door, Screen
 from feed_assets.cli.render import colour_of, shown
 from feed_assets.clock import open_clock
@@ -78,7 +79,8 @@ class _PageEndpoint:
         asked = _ask_through(door, request, values)
         try:
             self._require_kind(request)
-            view = self.page.show(asked)
+            with limited_by(door.rights):
+                view = self.page.show(asked)
             if isinstance(view, Response):
                 return view
             if isinstance(view, str):
