@@ -55,6 +55,8 @@ _SURE, _NEIGHBOURS = 2, 2_000
 LAST = "\U0010ffff"
 _AFTER, _AFTER_ENTITY = "after_value", "after_entity"
 _SHAPES = 512
+_IS_OWN = _T.field.not_in(("inputs", "outputs", "readers", "writers"))
+"""Not of what names others: by these, who may not read some could find out their names."""
 
 
 class Search(NamedTuple):
@@ -167,7 +169,8 @@ def _select(shape: SearchFilter) -> Select[Any]:
 
 def _find_hits(shape: SearchFilter) -> Subquery:
     """Return the entities that meet terms, how many, and what these weigh."""
-    parts = [_find_met(number, term, shape.scope) for number, term in enumerate(shape.terms)]
+    is_met = and_(is_in(shape.scope), _IS_OWN if shape.without else true())
+    parts = [_find_met(number, term, is_met) for number, term in enumerate(shape.terms)]
     if len(parts) == 1:
         one = parts[0].subquery("met")
         return select(one.c.entity, one.c.weight, literal_column("1").label("terms")).subquery("hits")
@@ -183,9 +186,9 @@ def _find_hits(shape: SearchFilter) -> Subquery:
     return hits.subquery("hits")
 
 
-def _find_met(number: int, term: Term, scope: Scope | None) -> Select[Any]:
+def _find_met(number: int, term: Term, is_met: ColumnElement[bool]) -> Select[Any]:
     """Return the entities that meet a term; each condition asks the index for itself, which `OR` does not."""
-    some = union_all(*(select(_T.entity, _T.weight).where(each, is_in(scope)) for each in _conditions(term)))
+    some = union_all(*(select(_T.entity, _T.weight).where(each, is_met) for each in _conditions(term)))
     found = some.subquery(f"found{number}")
     weight: ColumnElement[int] = func.max(found.c.weight)
     term_number: ColumnElement[int] = literal_column(str(number))
@@ -312,7 +315,7 @@ class SearchIndex(TableStore):
     def _is_shown(self) -> ColumnElement[bool]:
         unread = self.find_unread()
         is_shown = _T.entity.not_in(select(_E.id).where(_E.hidden))
-        return and_(is_shown, _T.entity.not_in(unread)) if unread else is_shown
+        return and_(is_shown, _T.entity.not_in(unread), _IS_OWN) if unread else is_shown
 
 
 def _said_of(key: str, scope: Scope | None, unread: Collection[int] = ()) -> Subquery:
