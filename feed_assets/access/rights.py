@@ -14,7 +14,7 @@ from feed_assets.access.errors import AccessRefusedError
 from feed_assets.access.principals import Principal, find_machine_user
 from feed_assets.access.records import NOBODYS, AclRecord
 from feed_assets.entities.common import Kind, label_of
-from feed_assets.entities.flow_names import declared_by
+from feed_assets.entities.flow_names import declared_by, is_of_feed
 from feed_assets.entities.maps import EMPTY
 from feed_assets.issues import EntityKey
 from feed_assets.setting_sections import AccessSettings, Authorization
@@ -224,5 +224,5 @@ def describe_hidden(acl: AclRecord) -> str:
 
 def _declaring(key: EntityKey) -> EntityKey:
     """Return the entity that declares another: of a copy, an import or an export its feed."""
-    kind, name = declared_by(key[1]) if key[0] == Kind.PROCESS else key
+    kind, name = declared_by(key[1]) if key[0] == Kind.PROCESS or is_of_feed(key[1]) else key
     return (str(kind), name)

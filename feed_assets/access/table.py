@@ -135,8 +135,8 @@ def _iter_named(row: Any) -> Iterator[EntityKey]:
             yield said[1], said[2]
         elif kind in list(Kind):
             yield str(kind), text
-    if (payload := getattr(row, "payload", None)) is not None:
-        yield from _iter_named(payload)
+    if (subject := getattr(getattr(row, "payload", None), "subject", None)) is not None:
+        yield subject
 
 
 def find_named(operation: Operation, given: Mapping[str, Any], need: Needs) -> Iterator[tuple[EntityKey, Needs]]:

@@ -60,7 +60,6 @@ def safemode(
 def audit(database: "Database", *, limit: Limit = 50) -> "Page[AuditEntry]":
     """Show who changed what and when, newest first."""
     from feed_assets.access.rights import find_hidden
-    from feed_assets.entities.common import label_of
     from feed_assets.log.audit import Audit
     from feed_assets.log.definitions.store import Definitions
 
@@ -68,9 +67,8 @@ def audit(database: "Database", *, limit: Limit = 50) -> "Page[AuditEntry]":
         keys = {*find_hidden()}
         for each in reversed(Definitions(connection).renames() if keys else ()):  # rows keep the name that was
             keys |= {(each.kind, each.former)} if (each.kind, each.name) in keys else set()
-        hidden = [text for key in keys for text in (label_of(key), "/".join(key))]
         found = Audit(connection)
-        return Page(items=tuple(found.newest(limit, hidden)), total=found.count(limit, hidden), what="entries")
+        return Page(items=tuple(found.newest(limit, keys)), total=found.count(limit, keys), what="entries")
 
 
 @operation("admin audit verify", table="first, last, fault", rows="faults", long=True)
@@ -100,12 +98,14 @@ def list_messages(
     (used-up retries), sweep (asks for approval) and entity (changes). A reader remembers the largest seq it has seen,
     and requests later messages with --after. Messages never change.
     """
+    from feed_assets.access.rights import find_hidden
     from feed_assets.log.messages.outbox import Outbox
 
     if follow:
         return _follow(database, after, topic)
+    asked = after, limit, topic, find_hidden()
     with database.read() as connection:
-        found, total = Outbox(connection).read(after, limit, topic), Outbox(connection).count(after, limit, topic)
+        found, total = Outbox(connection).read(*asked), Outbox(connection).count(*asked)
     return Page(items=tuple(found), total=total, what="messages", more="--after and --limit show more")
 
 

@@ -5,9 +5,25 @@ from datetime import datetime
 from itertools import takewhile
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Row, bindparam, delete, func, insert, or_, select, type_coerce, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Row,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    type_coerce,
+    update,
+)
 from sqlalchemy import Text as PlainText
 
+from feed_assets.entities.common import Kind, label_of
+from feed_assets.issues import EntityKey
 from feed_assets.log.definitions.records import AuditEntry
 from feed_assets.log.tables import audit
 from feed_assets.sql.database import lock_definitions
@@ -42,15 +58,16 @@ class Audit(TableStore):
             self._connection.execute(insert(audit), rows)
         return last + len(entries)
 
-    def newest(self, limit: int, without: Collection[str] = ()) -> list[AuditEntry]:
-        """Return the newest entries, newest first, but for those about some targets."""
-        return _ROWS.find(
-            self._connection, _ROWS.select.where(*_is_other(without)).order_by(_T.seq.desc()).limit(limit)
-        )
+    def newest(self, limit: int, without: Collection[EntityKey] = ()) -> list[AuditEntry]:
+        """Return the newest entries, newest first, but for those about some entities."""
+        conditions, given = _is_other(self._dialect, without)
+        statement = _ROWS.select.where(*conditions).order_by(_T.seq.desc()).limit(limit)
+        return _ROWS.find(self._connection, statement, given)
 
-    def count(self, end: int, without: Collection[str] = ()) -> int:
+    def count(self, end: int, without: Collection[EntityKey] = ()) -> int:
         """Return how many entries there are (see `count_rows`)."""
-        return count_rows(self._connection, select(_T.seq).where(*_is_other(without)), end)
+        conditions, given = _is_other(self._dialect, without)
+        return count_rows(self._connection, select(_T.seq).where(*conditions), end, given)
 
     def find_old_end(self, before: datetime, as_of: datetime, limit: int, up_to: int | None = None) -> int:
         """Return the number of the last entry, of `limit` at most from the beginning, up to which all are older than
@@ -90,5 +107,17 @@ class Audit(TableStore):
         self._connection.execute(statement, {KEY_ROWS: render_rows(digests)})
 
 
-def _is_other(targets: Collection[str]) -> list[ColumnElement[bool]]:
-    return [or_(_T.target.is_(None), _T.target.not_in(sorted(targets)))] if targets else []
+def _is_other(dialect: str, without: Collection[EntityKey]) -> tuple[list[ColumnElement[bool]], dict[str, str]]:
+    """Return the condition that an entry is not about some entities, what is below them, or the work that they declare,
+    with its parameters.
+    """
+    if not without:
+        return [], {}
+    made = key_rows(dialect, ("target",))
+    begins = func.substr(_T.target + "/", 1, func.length(made.c.target)) == made.c.target
+    is_below = and_(or_(*(_T.target.contains(each) for each in "/@.")), exists(select(made.c.target).where(begins)))
+    is_about = or_(_T.target.in_(select(made.c.target)), is_below)
+    work: dict[str, tuple[str, ...]] = {Kind.FEED: ("process '{}@", "process '{}.", "process/{}@", "process/{}.")}
+    targets = [(label_of((kind, name)),) for kind, name in without]
+    targets += [(each.format(name),) for kind, name in without for each in (f"{kind}/{{}}/", *work.get(kind, ()))]
+    return [or_(_T.target.is_(None), ~is_about)], {KEY_ROWS: render_rows(targets)}

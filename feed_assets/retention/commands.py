@@ -149,16 +149,18 @@ def show(
     limit: Annotated[int, Param("How many paths.", least=0)] = 50,
 ) -> "ShownSweep":
     """Show a sweep with its paths: nominal time, size, rule and outcome of each."""
+    from feed_assets.access.rights import reads
     from feed_assets.log.removals.chunks import SweepChunks
-    from feed_assets.retention.running import ShownSweep, find_sweep, iter_items
+    from feed_assets.retention.running import ShownSweep, find_sweep, iter_items, only_read
 
     sweep = find_sweep(context, plan)
     with context.database.read() as connection:
         counts = SweepChunks(connection, sweep.sweep_id).count_outcomes(None if feed is None else [feed])
-    matching = sum(count for (_, outcome), count in counts.items() if not outcomes or outcome in outcomes)
+    shown = {(of, outcome): n for (of, outcome), n in counts.items() if reads(Kind.FEED, of)}
+    matching = sum(count for (_, outcome), count in shown.items() if not outcomes or outcome in outcomes)
     with closing(iter_items(context, sweep, feed)) as items:
         found = (item for item in items if not outcomes or (item.result and item.result.outcome in outcomes))
-        return ShownSweep(sweep=sweep, items=tuple(islice(found, min(limit, matching))), matching=matching)
+        return ShownSweep(sweep=only_read(sweep), items=tuple(islice(found, min(limit, matching))), matching=matching)
 
 
 @operation("retention list", none="no sweep has been planned yet", table=_SWEEPS, rows="sweeps", spare=SPARE)
@@ -173,12 +175,13 @@ def list_sweeps(
 ) -> "Page[Sweep]":
     """List the newest sweeps: their state, and what each would remove or removed."""
     from feed_assets.log.removals.store import Sweeps
+    from feed_assets.retention.running import only_read
 
     with context.database.read() as connection:
         sweeps = Sweeps(connection)
         newest, total = sweeps.newest(limit, clusters, states), sweeps.count(limit, clusters, states)
     context.require_clusters(() if newest else clusters)
-    return Page(items=tuple(newest), total=total, what="sweeps")
+    return Page(items=tuple(map(only_read, newest)), total=total, what="sweeps")
 
 
 @operation(
@@ -311,10 +314,12 @@ def list_holds(
     limit: Limit = 50,
 ) -> "Page[Hold]":
     """List the active holds, newest first."""
+    from feed_assets.access.rights import reads
     from feed_assets.log.removals.holds import Holds
 
     with context.database.read() as connection:
         holds = Holds(connection)
         found = holds.newest() if everything else list(reversed(holds.active(context.as_of)))
+    found = [hold for hold in found if hold.feed is None or reads(_FEED[0], hold.feed)]
     listed = [hold for hold in found if feed is None or hold.feed in (None, feed)]
     return Page(items=tuple(listed[:limit]), total=len(listed), what="holds")

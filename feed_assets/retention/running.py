@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 from zoneinfo import ZoneInfo
 
-from feed_assets.access.rights import require_acts
+from feed_assets.access.rights import reads, require_acts
 from feed_assets.command_lines import command_line
 from feed_assets.context.operation import OperationContext, note, resolve_subject
 from feed_assets.entities.common import Kind
@@ -477,11 +477,16 @@ def find_sweep(context: OperationContext, text: str) -> Sweep:
     raise SweepRefusedError(sweep=repr(text), reason=reason, next_step=next_step, fault=Fault.MISSING)
 
 
+def only_read(sweep: Sweep) -> Sweep:
+    """Return a sweep without what it counts of feeds that who asks may not read."""
+    return replace(sweep, counts=tuple(count for count in sweep.counts if reads(Kind.FEED, count.feed)))
+
+
 def iter_items(context: OperationContext, sweep: Sweep, feed: str | None = None) -> Generator[ShownItem, None, None]:
-    """Yield all items of a sweep; of one feed if given."""
+    """Yield all items of a sweep that who asks may read; of one feed if given."""
     with context.database.read() as connection:
         for chunk in SweepChunks(connection, sweep.sweep_id).iter_all(feed=feed):
-            for item in chunk.items:
+            for item in chunk.items if reads(Kind.FEED, chunk.feed) else ():
                 yield ShownItem(chunk, item, chunk.results.get(item))
 
 
@@ -510,8 +515,8 @@ class EvictionReports:
 
 def report_evictions(context: OperationContext, sweep: Sweep) -> EvictionReports:
     """Report the evictions of each feed of a sweep; paths are those of URLs, as in Falcon's file."""
-    paths: dict[str, list[str]] = {count.feed: [] for count in sweep.counts}
-    times: dict[str, list[datetime]] = {count.feed: [] for count in sweep.counts}
+    paths: dict[str, list[str]] = {count.feed: [] for count in only_read(sweep).counts}
+    times: dict[str, list[datetime]] = {feed: [] for feed in paths}
     for each in iter_items(context, sweep):
         if each.result is not None and each.result.outcome is ItemOutcome.EVICTED:
             paths.setdefault(each.chunk.feed, []).append("/" + each.item.path)

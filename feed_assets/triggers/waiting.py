@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, TextClause, and_, exists, func, or_, select
 
+from feed_assets.access.rights import reads
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext
 from feed_assets.entities.common import Kind
@@ -440,7 +441,8 @@ def list_batches(context: OperationContext, query: BatchQuery) -> Page[ListedBat
 def _records(context: OperationContext, query: BatchQuery) -> list[ProcessRecord]:
     if query.process is None:
         clusters = context.plan.clusters if query.cluster is None else [query.cluster]
-        return [record for cluster in clusters for record in context.plan.triggered_on(cluster)]
+        found = (record for cluster in clusters for record in context.plan.triggered_on(cluster))
+        return [record for record in found if reads(Kind.PROCESS, record.key[0])]
     records = list(context.processes_of(query.process, query.cluster))
     if all(record.trigger is None for record in records):
         raise InstanceQueryError(

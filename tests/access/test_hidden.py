@@ -31,6 +31,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         for name in ("zqfeed", "clicks"):
             given = {"entity": f"feed/{name}", "properties": {"steward": f"{name}-s"}}
             assert found.ask("ann", find_operation("metadata put"), given).status_code == 200
+            hold = {"name": f"of{len(name)}", "feed": [name], "reason": "x"}
+            assert found.ask("ann", find_operation("hold add"), hold).status_code == 201
+        for name in ("feed/zqfeed/column/a", "feed/clicks/column/a"):
+            given = {"entity": name, "properties": {"keeper": "x"}}
+            assert found.ask("ann", find_operation("metadata put"), given).status_code == 200
         assert found.ask("ann", find_operation("entity suspend"), {"names": ["zqprocess"]}).status_code == 200
         yield found
 
@@ -67,6 +72,36 @@ def test_lists_leave_out_what_is_hidden_and_totals_count_what_is_shown(
     assert list_rows(server, "super", operation, rows, **given)[1] >= total > 0
 
 
+@pytest.mark.parametrize(
+    ("operation", "rows", "limit"),
+    [
+        ("admin audit show", "audit", "limit"),
+        ("admin messages", "messages", "limit"),
+        ("hold list", "holds", "limit"),
+        ("entity list", "entities", "num_results"),
+    ],
+)
+def test_a_list_with_a_limit_is_the_beginning_of_the_whole_one(
+    server: Served, operation: str, rows: str, limit: str
+) -> None:
+    whole, total = list_rows(server, "bob", operation, rows, **{limit: "1000"})
+    assert 0 < len(whole) == total < list_rows(server, "super", operation, rows, **{limit: "1000"})[1]
+    for most in range(1, 4):
+        assert list_rows(server, "bob", operation, rows, **{limit: str(most)}) == (whole[:most], total)
+
+
+def test_work_that_a_hidden_feed_declares_is_hidden(server: Served) -> None:
+    for operation, given in (("feed events", {"feed": "zqfeed@here"}), ("instance list", {"name": "zqfeed.import"})):
+        assert server.ask("bob", find_operation(operation), given).status_code == 403
+
+
+def test_a_search_does_not_tell_names_letter_by_letter(server: Served) -> None:
+    for text, is_found in (("zq*", True), ("zqfeed", True), ("inputs:zq*", False), ("zqfeeed", False)):
+        answers = [server.ask(who, find_operation("search"), {"text": text}) for who in ("bob", "ann")]
+        assert [each.json()["total"] > 0 for each in answers] == [False, is_found], text
+        assert UNREAD not in answers[0].text
+
+
 def test_values_of_properties_count_what_is_shown(server: Served) -> None:
     asked = find_operation("keys show"), {"key": "steward"}
     assert [server.ask(who, *asked).json()["entities"] for who in ("ann", "bob")] == [2, 1]
@@ -83,6 +118,7 @@ def test_a_cause_is_not_left_out_but_has_no_name(server: Served) -> None:
         assert {each.status_code for each in told.values()} == {200}, told["bob"].text
         assert (UNREAD in told["bob"].text, UNREAD in told["ann"].text) == (True, False)
         assert not any(name in told["bob"].text for name in HIDDEN)
+        assert ["file://" in each.text for each in told.values()] == [operation == "why", False]  # where it is
 
 
 @pytest.mark.sample
@@ -177,5 +213,26 @@ def test_a_name_that_others_have_is_left_out_where_its_kind_stands_beside_it() -
         f'{{"kind": "feed",\n "name": "{told}", "process": "a", "feed": "{told}"}} '
         f"{told}, process 'a'; feed/{told}/column <table>/data/{told.replace('ann', 'x')}"
     )
+    told = "an entity of x that you may not read"
+    for kept in (
+        "a table of",
+        "<table>",
+        "Tables: the table is",
+        '{"table": 1}',
+        "x_table",
+        "table-b",
+        "time(table-x)",
+    ):
+        assert redact(kept.encode(), rights) == kept.encode()
+    for named in (
+        "feed table is",
+        "a, table",
+        '"table"',
+        "in=table out=c",
+        "read: table\\n",
+        "b\\ntable\\n",
+        "table@east",
+    ):
+        assert redact(named.encode(), rights).decode() == named.replace("table", told)
     lines = b'up{feed="table"} 1\nup{feed="b"} 1\n'
     assert redact(lines, rights, by_line=True) == b'up{feed="b"} 1\n'

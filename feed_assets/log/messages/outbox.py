@@ -14,10 +14,14 @@ from sqlalchemy import (
     Index,
     Integer,
     Table,
+    and_,
     delete,
+    exists,
     func,
     insert,
+    or_,
     select,
+    tuple_,
 )
 
 from feed_assets.entities.common import Kind
@@ -29,7 +33,7 @@ from feed_assets.receivers import MessageLevel, Topic
 from feed_assets.sql.column_types import Choice, Payload, Text, UtcDateTime
 from feed_assets.sql.database import lock_log
 from feed_assets.sql.names import NAMES_BY_KIND, content_in, names, paths_in
-from feed_assets.sql.rows import TableStore, count_rows, select_keys
+from feed_assets.sql.rows import KEY_ROWS, TableStore, count_rows, key_rows, render_rows, select_keys
 from feed_assets.sql.tables import metadata
 
 _KEYS = [paths_in(each, f"entity/{each}/") for each in (Kind.FEED, Kind.PROCESS)]
@@ -87,12 +91,15 @@ class Outbox(TableStore):
             self._connection.execute(insert(outbox), [_row(message, seq) for seq, message in enumerate(new, last + 1)])
         return len(new)
 
-    def read(self, after: int, limit: int, topic: Topic | None = None) -> list[OutboxMessage]:
+    def read(
+        self, after: int, limit: int, topic: Topic | None = None, without: Collection[EntityKey] = ()
+    ) -> list[OutboxMessage]:
         """Return at most `limit` messages with a number above `after`, in order; for readers with a cursor. Of one
-        topic if given.
+        topic if given, and none about some entities.
         """
-        statement = select(*_COLUMNS).where(*_later(after, topic)).order_by(_T.seq).limit(limit)
-        return [_load(row) for row in self._connection.execute(statement)]
+        conditions, given = self._later(after, topic, without)
+        statement = select(*_COLUMNS).where(*conditions).order_by(_T.seq).limit(limit)
+        return [_load(row) for row in self._connection.execute(statement, given)]
 
     def heads(self, after: int, limit: int) -> list[MessageHead]:
         """Return what ways choose messages by, for at most `limit` messages above `after`, in order."""
@@ -108,9 +115,24 @@ class Outbox(TableStore):
         rows = select_keys(self._connection, outbox, ("seq",), _COLUMNS, [(seq,) for seq in sorted(seqs)])
         return {row.seq: _load(row) for row in rows}
 
-    def count(self, after: int, end: int, topic: Topic | None = None) -> int:
-        """Return how many messages have a number above `after` (see `count_rows`); of one topic if given."""
-        return count_rows(self._connection, select(_T.seq).where(*_later(after, topic)), end)
+    def count(self, after: int, end: int, topic: Topic | None = None, without: Collection[EntityKey] = ()) -> int:
+        """Return how many messages have a number above `after` (see `count_rows`), as `read` returns them."""
+        conditions, given = self._later(after, topic, without)
+        return count_rows(self._connection, select(_T.seq).where(*conditions), end, given)
+
+    def _later(
+        self, after: int, topic: Topic | None, without: Collection[EntityKey]
+    ) -> tuple[list[ColumnElement[bool]], dict[str, str]]:
+        found = [_T.seq > after, *([] if topic is None else [_T.topic == topic])]
+        if not without:
+            return found, {}
+        made = key_rows(self._dialect, ("kind", "entity"))
+        begins = func.substr(_T.entity, 1, func.length(made.c.entity) + 1)
+        of_work = begins.in_([made.c.entity + "@", made.c.entity + "."])
+        work = select(made.c.kind).where(made.c.kind == Kind.FEED, of_work)
+        is_about = tuple_(_T.kind, _T.entity).in_(select(made.c.kind, made.c.entity))
+        is_work = and_(or_(_T.entity.contains("@"), _T.entity.contains(".")), exists(work))
+        return [*found, or_(_T.entity.is_(None), ~or_(is_about, is_work))], {KEY_ROWS: render_rows(without)}
 
     def count_old(self, before: datetime, up_to: int | None) -> int:
         """Return how many messages `remove_old` would remove without a limit."""
@@ -145,11 +167,6 @@ class Outbox(TableStore):
         names, columns = ("idempotency_key",), (_T.idempotency_key, _T.seq)
         rows = select_keys(self._connection, outbox, names, columns, [(key,) for key in keys])
         return {row.idempotency_key: row.seq for row in rows}
-
-
-def _later(after: int, topic: Topic | None) -> list[ColumnElement[bool]]:
-    is_later = [_T.seq > after]
-    return is_later if topic is None else [*is_later, _T.topic == topic]
 
 
 def _row(message: OutboxMessage, seq: int) -> dict[str, Any]:
