@@ -20,7 +20,8 @@ from datetime import timedelta
 from enum import StrEnum
 from itertools import takewhile
 from pathlib import Path
-from typing import Annotated, Any
+from types import NoneType
+from typing import Annotated, Any, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
@@ -429,10 +430,9 @@ def _settings_error(error: ValidationError, tried: tuple[str, ...]) -> SettingsE
     path = [str(part) for part in first["loc"]]
     variable = ENV_PREFIX + "__".join(takewhile(lambda part: not part.isdecimal(), path)).upper()  # a list is one
     if first["type"] == "extra_forbidden":
-        known = ", ".join(sorted(Settings.model_fields))
-        return SettingsError(
-            setting=".".join(path), reason="there is no such setting", tried=tried, next_step=f"Settings are {known}."
-        )
+        section = ".".join(path[:-1])
+        known = f"Settings{section and f' of {section}'} are {', '.join(_list_known(path[:-1]))}."
+        return SettingsError(setting=".".join(path), reason="there is no such setting", tried=tried, next_step=known)
     choices = first.get("ctx", {}).get("expected") if first["type"] in ("enum", "receiver") else None
     code = first["type"]
     expected = choices or _EXPECTED.get(code) or _EXPECTED.get(code.partition("_")[0], "another value")
@@ -441,3 +441,12 @@ def _settings_error(error: ValidationError, tried: tuple[str, ...]) -> SettingsE
     reason = "it is missing" if first["type"] == "missing" else f"{shown} is not {expected}"
     next_step = f"Set it in {FILE_NAME}, or as {variable}."
     return SettingsError(setting=".".join(path), reason=reason, tried=tried, next_step=next_step)
+
+
+def _list_known(section: Sequence[str]) -> list[str]:
+    """Return the names of the settings of a section, such as `server.proxy_users.portal`."""
+    kind: Any = Settings
+    for part in section:
+        kind = kind.model_fields[part].annotation if hasattr(kind, "model_fields") else get_args(kind)[-1]
+        kind = get_args(kind)[0] if NoneType in get_args(kind) else kind
+    return sorted(kind.model_fields)

@@ -72,6 +72,17 @@ def test_only_the_demo_can_ask_for_another_clock(tmp_path: Path) -> None:
         ("namespace: Web-1", {}, "setting 'namespace': 'Web-1' is not letters a to z, digits and _, beginning with"),
         ("unconfirmed_deletions: 2", {}, "setting 'unconfirmed_deletions': 2 is not at most 1."),
         ("strct: true", {}, "setting 'strct': there is no such setting."),
+        (
+            "server: {proxy_users: {portal: {host: ['*'], hosts: []}}}",
+            {},
+            "setting 'server.proxy_users.portal.host': there is no such setting. Settings of server.proxy_users."
+            "portal are groups, hosts, users.",
+        ),
+        (
+            "oidc: {issuer: 'https://a.example', client_id: a, scope: []}",
+            {},
+            "setting 'oidc.scope': there is no such setting. Settings of oidc are audience, client_id",
+        ),
         ("", {"FEED_ASSETS_STRICT": "maybe"}, "setting 'strict': 'maybe' is not true or false."),
         (
             "",

@@ -16,11 +16,11 @@ from feed_assets.access.records import NOBODYS, AclRecord
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.flow_names import declared_by, is_of_feed
 from feed_assets.entities.maps import EMPTY
+from feed_assets.errors import render_some
 from feed_assets.issues import EntityKey
 from feed_assets.setting_sections import AccessSettings, Authorization
 from feed_assets.settings import Settings
 
-_SHOWN = 5
 _FOUND = frozenset({*Kind, "run"})
 """What is refused elsewhere if it is not there. Of a run, its processes are asked."""
 
@@ -101,7 +101,8 @@ class Rights:
             raise AccessRefusedError(
                 reason=f"This is {describe_hidden(acl)}; {acl.whose} and superusers may", next_step=_ASK
             )
-        self._refuse([key for key, needs in keys if needs is not Needs.KNOWN and not self.acts(key)])
+        lacking = [key for key, needs in keys if needs is not Needs.KNOWN and not self.acts(key)]
+        self._refuse({key: _tell(key, self.find_acl(key)) for key in lacking})
 
     def require_declared(self, changed: Iterable[tuple[EntityKey, AclRecord | None, AclRecord | None]]) -> None:
         """Require that the principal may change entities: by what each has said, and by what it is to say; None where
@@ -110,27 +111,24 @@ class Rights:
         Raises:
             AccessRefusedError: one may not be changed.
         """
-        refused, said = list[EntityKey](), dict[EntityKey, AclRecord]()
+        refused = dict[EntityKey, str]()
         for key, *acls in changed:
-            for acl in filter(None, acls):
-                if not self.is_superuser and (key[0] == Kind.CLUSTER or not self.owns(acl)):
-                    refused.append(key)
-                    said.setdefault(key, acl)
-        self._refuse(list(dict.fromkeys(refused)), said)
+            for then, acl in zip(("", "then "), acls, strict=True):
+                if acl is not None and not self.is_superuser and (key[0] == Kind.CLUSTER or not self.owns(acl)):
+                    refused.setdefault(key, _tell(key, acl, then))
+        self._refuse(refused)
 
-    def _refuse(self, keys: list[EntityKey], said: Mapping[EntityKey, AclRecord] = EMPTY) -> None:
-        if not keys:
-            return
-        told = [f"{label_of(key)} (of {self._find_whose(key, said.get(key))})" for key in keys[:_SHOWN]]
-        more = f" and {len(keys) - _SHOWN} others" if len(keys) > _SHOWN else ""
-        raise AccessRefusedError(
-            reason=f"{self.principal.name!r} may not change or act on {', '.join(told)}{more}: "
-            "their owners, their groups and superusers may",
-            next_step="Nothing was changed.",
-        )
+    def _refuse(self, told: Mapping[EntityKey, str]) -> None:
+        if told:
+            reason = f"{self.principal.name!r} may not change or act on {render_some(tuple(told.values()))}"
+            who = "their owners, their groups and superusers may"
+            raise AccessRefusedError(reason=f"{reason}: {who}", next_step="Nothing was changed.")
 
-    def _find_whose(self, key: EntityKey, acl: AclRecord | None) -> str:
-        return NOBODYS.whose if key[0] == Kind.CLUSTER else (acl or self.find_acl(key) or NOBODYS).whose
+
+def _tell(key: EntityKey, acl: AclRecord | None, then: str = "") -> str:
+    """Return what is refused, and whose it is, or then would be."""
+    acl = NOBODYS if acl is None or key[0] == Kind.CLUSTER else acl
+    return f"{label_of(key)} ({then}of {acl.whose})"
 
 
 _ASK = "Ask one of them."
@@ -195,7 +193,8 @@ def require_local(settings: Settings, author: str | None) -> None:
     user = find_machine_user()
     if not is_superuser(settings.access, user):
         reason = f"With authorization: acl only superusers change the state itself, and {user.name!r} is none"
-        raise AccessRefusedError(reason=reason, next_step="Ask a server, with --server.")
+        step = "Ask a server, with --server; the setting access.superusers names them."
+        raise AccessRefusedError(reason=reason, next_step=step)
     if author is not None and author != user.name:
         reason = f"With authorization: acl the author is who asks, {user.name!r}, not {author!r}"
         raise AccessRefusedError(reason=reason, next_step="Leave --author and FEED_ASSETS_AUTHOR out.")

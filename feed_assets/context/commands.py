@@ -54,7 +54,7 @@ def safemode(
 @operation(
     "admin audit show",
     none="nobody has changed anything yet",
-    table="at=recorded_at:seconds, author, action, target, details:pairs",
+    table="seq, at=recorded_at:seconds, author, action, target, details:pairs",
     rows="audit",
 )
 def audit(database: "Database", *, limit: Limit = 50) -> "Page[AuditEntry]":

@@ -190,8 +190,8 @@ def test_forms_are_for_who_may_act(server: Served) -> None:
     assert has_form == {"super": True, "adm": False, "ann": True, "gus": True, "bob": False}
 
 
-def test_plan_counts_what_has_no_acl_and_hides_what_is_hidden(server: Served) -> None:
-    must_have = "entities without acl, which superusers alone may change: 2"
+def test_plan_names_what_has_no_acl_and_hides_what_is_hidden(server: Served) -> None:
+    must_have = "1 without acl, which superusers alone may change: feed 'nobodys'"
     whole = Path("entities/all.yaml").read_text()
     Path("entities/all.yaml").write_text(whole.replace("name: zqfeed\n", "name: zqfeed\ndescription: zqtext\n"))
     told = {who: server.ask(who, find_operation("plan"), {}) for who in ("ann", "bob")}

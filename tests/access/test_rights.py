@@ -44,7 +44,8 @@ def test_who_declares_is_owner_or_of_the_group_before_and_after(server: Served) 
     changed = feed("clicks", acl=PUBLIC, description="of Ann")
     assert send(server, "bob", "entity update", changed)[0] == 403
     assert send(server, "bob", "entity update", {**changed, "acl": BOBS})[0] == 403  # nobody takes what is of others
-    assert send(server, "ann", "entity update", {**changed, "acl": BOBS})[0] == 403  # nor gives away
+    status, text = send(server, "ann", "entity update", {**changed, "acl": BOBS})
+    assert (status, "feed 'clicks' (then of bob" in text) == (403, True)  # nor gives away
     status, text = send(server, "bob", "apply", feed("taps", acl=BOBS), changed, yes=True)
     assert (status, "feed 'clicks' (of ann and the group etl)" in text) == (403, True)
     assert ask(server, "bob", "entity status", name="taps") == 404  # all or none

@@ -50,7 +50,7 @@ from feed_assets.definitions.verbs.verb_results import EntityOutcome, EntityVerb
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.errors import DefinitionsError
-from feed_assets.errors import Fault, WrongUsageError
+from feed_assets.errors import Fault, WrongUsageError, render_some
 from feed_assets.instances.gates.readiness import ON_TIME
 from feed_assets.issues import EntityKey, Issue, Severity, fold_followers, order_of
 from feed_assets.json_form import Hidden
@@ -79,6 +79,7 @@ from feed_assets.plan.rendering import (
 )
 from feed_assets.releases.decide_releases import load_histories
 from feed_assets.releases.store import find_changed_files, with_changed_files
+from feed_assets.setting_sections import Authorization
 from feed_assets.settings import DefinitionChanges
 from feed_assets.validation.rules import validate_bundle
 
@@ -105,8 +106,8 @@ class PlannedChanges:
     digest: str
     bundle_digest: str
     declared: Hidden[int]
-    unowned: Hidden[int] = 0
-    """How many entities have no `acl`, if that matters."""
+    unowned: Hidden[tuple[str, ...]] = ()
+    """The labels of the entities without `acl`, if that matters; clusters are superusers' with it, too."""
     tells_difference: Hidden[bool] = False
 
     @property
@@ -132,8 +133,8 @@ class PlannedChanges:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """How many entities have no owner, and the issues."""
-        unowned = f"entities without acl, which superusers alone may change: {self.unowned}"
+        """Which entities have no owner, and the issues."""
+        unowned = f"{len(self.unowned)} without acl, which superusers alone may change: {render_some(self.unowned)}"
         return (*([unowned] if self.unowned else []), *(issue.line for issue in self.issues))
 
 
@@ -385,11 +386,11 @@ def _planned(
         with context.database.read() as connection:
             issues = [*issues, *find_staying(connection, before, after, loaded.sources, frozenset(by_key))]
         issues = [*issues, *find_stranded(context, before, after, loaded.sources)]
-    unowned = sum(each.acl is None for each in after.entities) if context.settings.authorization != "off" else 0
+    asked = () if context.settings.authorization is Authorization.OFF else after.entities
     return PlannedChanges(
         difference=_without_unread(difference),
         issues=tuple(sorted(issues, key=order_of)),
-        unowned=unowned,
+        unowned=tuple(each.label for each in asked if each.acl is None and each.kind is not Kind.CLUSTER),
         edits=edits,
         keys=frozenset(by_key),
         digest=digest,
