@@ -11,7 +11,7 @@ def render_filter(partitions: Sequence[Values], equals: str = "=") -> str:
     >>> render_filter([[("ds", "2013-11-03"), ("region", "eu")], [("ds", "2013-11-02"), ("region", "eu")]])
     "(ds='2013-11-03' AND region='eu') OR (ds='2013-11-02' AND region='eu')"
     """
-    alternatives = (" AND ".join(f"{key}{equals}{_quoted(value)}" for key, value in values) for values in partitions)
+    alternatives = (" AND ".join(f"{key}{equals}{quote_text(value)}" for key, value in values) for values in partitions)
     return " OR ".join(f"({each})" for each in alternatives if each)
 
 
@@ -21,9 +21,10 @@ def render_values(values: Values, *, quoted: bool = False) -> str:
     >>> render_values([("ds", "2013-11-03"), ("region", "eu")]), render_values([("ds", "it's")], quoted=True)
     ('ds=2013-11-03,region=eu', "ds='it\\\\'s'")
     """
-    return ",".join(f"{key}={_quoted(value) if quoted else value}" for key, value in values)
+    return ",".join(f"{key}={quote_text(value) if quoted else value}" for key, value in values)
 
 
-def _quoted(value: str) -> str:
+def quote_text(value: str) -> str:
+    """Return a text as a literal of SQL."""
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

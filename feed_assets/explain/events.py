@@ -96,18 +96,10 @@ def tell_event(event: FeedEvent) -> str:
     """Return who has brought content, and what."""
     size = f"{counted(event.bytes or 0, 'byte')} in {counted(event.files or 0, 'file')}"
     by = event.payload.get("process")
-    who = f"{_name_process(str(by))}, {event.origin}" if by else event.origin
+    name = describe_process(str(by)) if is_of_feed(str(by)) else f"process {by}"
+    who = f"{name}, {event.origin}" if by else event.origin
     is_read = not (event.manifest_digest or "").startswith("look:")  # else a poll has seen sizes and times
     return f"by {who}: {size}" + (f", {shorten_digest(event.manifest_digest)}" if is_read else "")
-
-
-def _name_process(name: str) -> str:
-    """Return the name of a process or flow for a sentence.
-
-    >>> _name_process("count"), _name_process("clicks@east")
-    ('process count', "the replication of feed 'clicks' from east")
-    """
-    return describe_process(name) if is_of_feed(name) else f"process {name}"
 
 
 def event_facts(event: FeedEvent) -> dict[str, object]:

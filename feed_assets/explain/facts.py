@@ -302,7 +302,7 @@ def _feed_facts(
             row=rows.get(key),
             poll=polls.get(key),
             events=tuple(events.get(key, ())),
-            writers=_writers(context, connection, record, key) if _is_awaited(rows.get(key)) else (),
+            writers=_writers(context, connection, record, key, rows.get(key)),
             check=checks.get(key),
             registration=registrations.get(key),
         )
@@ -310,11 +310,9 @@ def _feed_facts(
     }
 
 
-def _is_awaited(row: FeedInstance | None) -> bool:
-    return row is None or row.status is not FeedInstanceStatus.AVAILABLE
-
-
 def _writers(
-    context: OperationContext, connection: Connection, record: FeedRecord, key: FeedKey
+    context: OperationContext, connection: Connection, record: FeedRecord, key: FeedKey, row: FeedInstance | None
 ) -> tuple[ProcessKey, ...]:
+    if row is not None and row.status is FeedInstanceStatus.AVAILABLE:
+        return ()
     return tuple(each.key for each in find_writers(context.timeline, connection, record, key.nominal_time))

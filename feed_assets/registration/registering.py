@@ -181,16 +181,12 @@ def settle(context: LifecycleContext, record: FeedRecord, times: Collection[date
         table, places = open_table(connection, context.stores, record), FeedPlaces(connection)
         there = {key: places.at_place(record, rows.get(key)) for key in keys}
     found = {key: place_of(context.stores, record, there[key], key.nominal_time) for key in keys}
-    is_there = {key: _is_there(rows.get(key)) for key in keys}
+    is_there = {key: key in rows and rows[key].status is FeedInstanceStatus.AVAILABLE for key in keys}
     gone = [place for key, place in found.items() if not is_there[key]]
     if gone:
         table.drop(gone)
     new = [place for key, place in found.items() if is_there[key]]
     return table.put(new) if new else {}
-
-
-def _is_there(row: FeedInstance | None) -> bool:
-    return row is not None and row.status is FeedInstanceStatus.AVAILABLE
 
 
 def look_later(context: LifecycleContext, declared: FeedRecord | None, times: Collection[datetime]) -> None:

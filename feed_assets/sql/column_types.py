@@ -15,6 +15,7 @@ from zlib import compress, decompress
 
 import sqlalchemy
 from sqlalchemy import BigInteger, Dialect, LargeBinary, TypeDecorator
+from sqlalchemy.types import TypeEngine
 
 from feed_assets.masking import encodable
 from feed_assets.sql.errors import StateError
@@ -168,7 +169,7 @@ class Payload(TypeDecorator[Mapping[str, object]]):
 class Entries(TypeDecorator[tuple[Any, ...]]):
     """A tuple, stored as `[version,[…]]`; an empty tuple is stored as NULL."""
 
-    impl = sqlalchemy.Text
+    impl: type[TypeEngine[Any]] = sqlalchemy.Text
     cache_ok = True
 
     def __init__(self, write: Callable[[Any], object], read: Callable[[Any], object]) -> None:
@@ -176,7 +177,7 @@ class Entries(TypeDecorator[tuple[Any, ...]]):
         self.write = write
         self.read = read
 
-    def process_bind_param(self, value: tuple[Any, ...] | None, _dialect: Dialect) -> str | None:
+    def process_bind_param(self, value: tuple[Any, ...] | None, _dialect: Dialect) -> str | bytes | None:
         return _render_json([JSON_VERSION, [self.write(each) for each in value]]) if value else None
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], tuple[Any, ...]]:  # noqa: ARG002
@@ -185,24 +186,19 @@ class Entries(TypeDecorator[tuple[Any, ...]]):
         return lambda value: () if value is None else tuple(map(read, read_json(value)))
 
 
-class PackedEntries(TypeDecorator[tuple[Any, ...]]):
+class PackedEntries(Entries):
     """As `Entries`, compressed: for long tuples whose entries are alike."""
 
     impl = LargeBinary
     cache_ok = True
 
-    def __init__(self, write: Callable[[Any], object], read: Callable[[Any], object]) -> None:
-        super().__init__()
-        self.write = write
-        self.read = read
-
     def process_bind_param(self, value: tuple[Any, ...] | None, dialect: Dialect) -> bytes | None:
-        text = Entries(self.write, self.read).process_bind_param(value, dialect)
-        return None if text is None else compress(text.encode())
+        text = super().process_bind_param(value, dialect)
+        return compress(text.encode()) if isinstance(text, str) else None
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], tuple[Any, ...]]:
         """Replaces `process_result_value`, as for times."""
-        read = Entries(self.write, self.read).result_processor(dialect, coltype)
+        read = super().result_processor(dialect, coltype)
         return lambda value: read(None if value is None else decompress(value).decode())
 
 

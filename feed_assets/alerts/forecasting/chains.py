@@ -7,7 +7,7 @@ statements.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import reduce
@@ -428,12 +428,7 @@ class ChainReader:
                     chain = yield from self._of_process(edge.process_key, made_at, due_at, SlaLevel.HIGH, up - 1)
                     if chain.now is not None:
                         what = f"process {edge.process} {render_datetime(made_at)}"
-                        return Chain(
-                            now=chain.now,
-                            following=chain.following,
-                            earlier=chain.earlier,
-                            reason=f"{what} makes it, which {chain.reason}",
-                        )
+                        return replace(chain, reason=f"{what} makes it, which {chain.reason}")
         return None
 
     def _of_arrival(self, record: FeedRecord, time: datetime, due_at: datetime) -> _Reading[Chain]:

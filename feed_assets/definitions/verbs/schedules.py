@@ -456,12 +456,8 @@ def _active_on(view: ScheduleView, bundle: Bundle, entity: AnyEntity, clusters: 
     """Return the clusters on which an entity is scheduled or suspended, and can be worked on."""
     if not isinstance(entity, Feed | Process):
         return []
-    return [name for name in clusters if _is_active(view, entity, name) and works_here(bundle, entity, name)]
-
-
-def _is_active(view: ScheduleView, entity: AnyEntity, cluster: str) -> bool:
-    """Return whether a command, or the setting, has scheduled or suspended an entity."""
-    return view.state(entity.kind, entity.name, cluster) is not ScheduleState.SUBMITTED
+    begun = [name for name in clusters if view.state(entity.kind, entity.name, name) is not ScheduleState.SUBMITTED]
+    return [name for name in begun if works_here(bundle, entity, name)]
 
 
 def touch(

@@ -15,6 +15,7 @@ from feed_assets.engines.data.lakes import iceberg_files, prepare_rows, read_row
 from feed_assets.engines.data.quality import FileForm, Others, write_judged
 from feed_assets.engines.errors import InputReadError, OutputMismatchError
 from feed_assets.engines.failures import render_cause
+from feed_assets.engines.partition_filters import quote_text
 from feed_assets.engines.port import InputData, OutputReport, OutputTarget, TableName, TablePartition
 
 if TYPE_CHECKING:
@@ -252,17 +253,17 @@ def _write(frame: "DataFrame", url: str, table: Mapping[str, object], content: "
         return True
     if serde == _AVRO and _AVRO_SCHEMAS.isdisjoint(options):
         options["avro.schema.literal"] = render_avro_schema(content)
-    serde_options = ", ".join(f"{_text(name)}={_text(value)}" for name, value in options.items())
+    serde_options = ", ".join(f"{quote_text(name)}={quote_text(value)}" for name, value in options.items())
     spark, view = frame.sparkSession, f"feed_assets_{uuid.uuid4().hex}"
     frame.createOrReplaceTempView(view)
     try:
         for name, text in _NO_SUCCESS_MARKER.items():
             spark.conf.set(name, text)
         spark.sql(
-            f"INSERT OVERWRITE DIRECTORY {_text(url)} ROW FORMAT SERDE {_text(serde)} "
+            f"INSERT OVERWRITE DIRECTORY {quote_text(url)} ROW FORMAT SERDE {quote_text(serde)} "
             + (f"WITH SERDEPROPERTIES ({serde_options}) " if serde_options else "")
-            + f"STORED AS INPUTFORMAT {_text(str(table['input_format']))} "
-            f"OUTPUTFORMAT {_text(str(table['output_format']))} SELECT * FROM {view}"
+            + f"STORED AS INPUTFORMAT {quote_text(str(table['input_format']))} "
+            f"OUTPUTFORMAT {quote_text(str(table['output_format']))} SELECT * FROM {view}"
         )
     finally:
         for name in _NO_SUCCESS_MARKER:
@@ -347,11 +348,6 @@ def _shown(partition: TablePartition) -> str:
 
 def _quoted(table: TableName) -> str:
     return f"`{table.database}`.`{table.name}`"
-
-
-def _text(value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 _PRIMITIVES = {

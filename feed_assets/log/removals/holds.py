@@ -55,7 +55,7 @@ class Holds(TableStore):
 
     def find_for(self, feed: str, cluster: str, first: datetime, last: datetime, as_of: datetime) -> list[Hold]:
         """Return the active holds at `as_of` on a feed's instances from `first` to `last`, both inclusive."""
-        return [hold for hold in self.active(as_of) if _overlaps(hold, feed, cluster, first, last)]
+        return [hold for hold in self.active(as_of) if hold.covers(feed, cluster, first, last)]
 
     def of_name(self, name: str) -> list[Hold]:
         """Return all holds with a name, active or not, oldest first."""
@@ -78,15 +78,6 @@ class Holds(TableStore):
     def _select(self, is_match: Any) -> list[Hold]:
         found = self._connection.execute(select(*_RAW).where(is_match).order_by(_T.number))
         return [_from_row(row) for row in found]
-
-
-def _overlaps(hold: Hold, feed: str, cluster: str, first: datetime, last: datetime) -> bool:
-    return (
-        hold.feed in (None, feed)
-        and hold.cluster in (None, cluster)
-        and (hold.first is None or hold.first <= last)
-        and (hold.last is None or first <= hold.last)
-    )
 
 
 def _from_row(row: Sequence[Any]) -> Hold:

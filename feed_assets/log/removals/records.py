@@ -270,11 +270,11 @@ class Hold:
         """Return whether it protects at `as_of`: neither released nor expired."""
         return self.released_at is None and (self.expires_at is None or self.expires_at > as_of)
 
-    def covers(self, feed: str, cluster: str, nominal_time: datetime) -> bool:
-        """Return whether it covers an instance while it is active."""
+    def covers(self, feed: str, cluster: str, first: datetime, last: datetime | None = None) -> bool:
+        """Return whether it covers an instance, or one of those from `first` to `last`, while it is active."""
         return (
             self.feed in (None, feed)
             and self.cluster in (None, cluster)
-            and (self.first is None or self.first <= nominal_time)
-            and (self.last is None or nominal_time <= self.last)
+            and (self.first is None or self.first <= (last or first))
+            and (self.last is None or first <= self.last)
         )

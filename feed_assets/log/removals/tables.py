@@ -36,10 +36,6 @@ IS_TO_PURGE = text("purge_at IS NOT NULL AND purged_at IS NULL")
 IS_UNARCHIVED = text("counts NOT LIKE '%\"is_archived\"_true%'")  # a colon would begin a parameter
 
 
-def _obstacle_values(obstacle: SweepObstacle) -> list[str]:
-    return [obstacle.code, obstacle.sentence]
-
-
 def _to_obstacle(values: list[str]) -> SweepObstacle:
     code, sentence = values
     return SweepObstacle(code=code, sentence=sentence)
@@ -65,7 +61,7 @@ sweeps = define_table(
     Column("bytes", BigInteger, nullable=False),
     Column("files", BigInteger, nullable=False),
     Column("chunks", BigInteger, nullable=False),
-    Column("obstacles", Entries(_obstacle_values, _to_obstacle)),
+    Column("obstacles", Entries(lambda each: [each.code, each.sentence], _to_obstacle)),
     Column(
         "counts",
         Entries(asdict, lambda values: FeedCount(**values)),

@@ -41,7 +41,6 @@ from feed_assets.timing.templates import WHOLE_TABLE
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import ManifestEntry
-    from pyiceberg.table.snapshots import Snapshot
 
 _TRIES = 20
 _CHUNK = 1 << 20
@@ -406,7 +405,8 @@ class LakeStore(PartitionStore[LakeTable]):
     def _is_shown(self, table: LakeTable, version: str) -> bool:
         """Return whether a snapshot that the table names, by a branch or a tag, has files of a version."""
         prefix = f"{table.location}/{version}/"
-        if any(_tells(snapshot, version) for snapshot in table.table.snapshots()):
+        summaries = (snapshot.summary for snapshot in table.table.snapshots())
+        if any(each is not None and each[f"{_OWN}version"] == version for each in summaries):
             return True
         named = [table.table.snapshot_by_id(each.snapshot_id) for each in table.table.refs().values()]
         return any(path.startswith(prefix) for path in self._partitions.paths(table, filter(None, named)))
@@ -469,10 +469,6 @@ def _source_file(name: str, entry: "ManifestEntry", checksum: str) -> SourceFile
     """Return a file of a table, which never changes."""
     version, size = _digest(entry.data_file.file_path), entry.data_file.file_size_in_bytes
     return SourceFile(name, size, version, is_settled=True, checksum=checksum)
-
-
-def _tells(snapshot: "Snapshot", version: str) -> bool:
-    return snapshot.summary is not None and snapshot.summary[f"{_OWN}version"] == version
 
 
 def _digest(text: str) -> str:

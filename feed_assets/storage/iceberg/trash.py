@@ -31,7 +31,7 @@ from feed_assets.storage.table.trash_records import (
 )
 
 if TYPE_CHECKING:
-    from pyiceberg.manifest import ManifestEntry
+    pass
 
 _TRIES = 20
 _CHUNK = 1 << 20
@@ -205,7 +205,8 @@ class LakeTrash(PartitionTrash[LakeTable]):
 
     def _refuse_undeleted(self, table: LakeTable, spec: PartitionSpec, found: Found) -> Moved | None:
         """Refuse a partition whose deleted rows would be back, because the table has dropped what deletes them."""
-        deletes = {each.data_file.file_path for each in found.entries if _deletes(each)}
+        files = [each.data_file for each in found.entries]
+        deletes = {each.file_path for each in files if each.content != DataFileContent.DATA}
         if not deletes:
             return None
         values = {table.parse_values(spec, self.store.root_url)}
@@ -216,10 +217,6 @@ class LakeTrash(PartitionTrash[LakeTable]):
 
     def _busy(self) -> StorageError:
         return InstanceChangingError(store=self.store.root_url, path="", reason="others keep changing the table")
-
-
-def _deletes(entry: "ManifestEntry") -> bool:
-    return entry.data_file.content != DataFileContent.DATA
 
 
 def _moved(found: Found) -> Moved:

@@ -13,7 +13,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import cache
+from operator import methodcaller
 from typing import Any, TypeVar
 
 from pymetastore.hive_metastore import ThriftHiveMetastore, ttypes
@@ -182,7 +183,8 @@ class Metastore:
         found: list[Partition] = []
         for start in range(0, len(names), _NAMES_A_CALL):
             batch = list(names[start : start + _NAMES_A_CALL])
-            found += [_partition(each) for each in self._request(partial(_get_partitions, table=table, names=batch))]
+            call = methodcaller("get_partitions_by_names", table.database, table.name, batch)
+            found += [_partition(each) for each in self._request(call)]
         return found
 
     def partition_names(self, table: Table, values: Mapping[str, str]) -> list[str]:
@@ -241,7 +243,7 @@ class Metastore:
                 ifNotExists=True,
                 needResult=False,
             )
-            self._request(partial(_add_partitions, request=request))
+            self._request(methodcaller("add_partitions_req", request))
 
     def alter_partition(self, table: Table, partition: Partition, location: str, description: str = "") -> bool:
         """Point a partition to another location, in the table's current format, or as described by
@@ -274,7 +276,7 @@ class Metastore:
                 ifExists=True,
                 needResult=False,
             )
-            self._request(partial(_drop_partitions, request=request))
+            self._request(methodcaller("drop_partitions_req", request))
 
     def make_table(
         self,
@@ -443,10 +445,6 @@ class _Connection:
         self.close()
 
 
-def _get_partitions(client: Any, table: Table, names: list[str]) -> Any:
-    return client.get_partitions_by_names(table.database, table.name, names)
-
-
 def _new_partition(table: Table, values: Sequence[str], location: str, like: Any = None) -> Any:
     return ttypes.Partition(
         values=list(values),
@@ -457,14 +455,6 @@ def _new_partition(table: Table, values: Sequence[str], location: str, like: Any
         sd=_storage(like or table.described, location),
         parameters=like.parameters if like else {},
     )
-
-
-def _add_partitions(client: Any, request: Any) -> None:
-    client.add_partitions_req(request)
-
-
-def _drop_partitions(client: Any, request: Any) -> None:
-    client.drop_partitions_req(request)
 
 
 def _get_table(client: Any, database: str, name: str) -> Any:

@@ -215,7 +215,8 @@ class Batches(TableStore):
         for consumer in sorted({mark.key.consumer for mark in marks}):
             for batch in self._open_batches(consumer, feed, feed_cluster):
                 for taken in self.events_of(batch):
-                    found |= {event.key: consumer for event in taken.events if _is_of(event, feed, feed_cluster)}
+                    its = (each for each in taken.events if (each.feed, each.cluster) == (feed, feed_cluster))
+                    found |= {event.key: consumer for event in its}
         return found
 
     def _open_batches(self, consumer: EntityKey, feed: str, feed_cluster: str) -> set[ProcessKey]:
@@ -227,10 +228,6 @@ class Batches(TableStore):
             keys = select(*(_P[name] for name in ProcessKey._fields)).join_from(process_instances, table, of_batch)
             found |= {ProcessKey(*row) for row in self._connection.execute(keys.where(*is_open).distinct())}
         return found
-
-
-def _is_of(event: FeedEvent, feed: str, feed_cluster: str) -> bool:
-    return (event.feed, event.cluster) == (feed, feed_cluster)
 
 
 def _of_range(each: EventRange) -> ColumnElement[bool]:
