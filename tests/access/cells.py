@@ -75,6 +75,8 @@ class Cell:
         if only_status and self.given.get("switch", "status") == "status":
             return True
         keys = (*self.reads, *self.changes)
+        if said.endswith("; of another namespace superusers") and self.given.get("namespace"):
+            return who == "super"
         if said in ("admins", "superusers"):
             return who == "super" or (who == "adm" and said == "admins")
         if without and not any(only_if or kind != "cluster" for kind, _ in keys):
@@ -180,6 +182,8 @@ def _by_http() -> Iterator[Cell]:
             yield _cell(each, filled)
             if each.name == "admin safemode":
                 yield from (_cell(each, Filled({**filled.given, "switch": to}, (), ())) for to in ("on", "off"))
+            if each.name == "search":
+                yield _cell(each, Filled({**filled.given, "namespace": "others"}, (), ()))
             if "look" in {of.name for of in each.parameters}:  # what is recorded is notified
                 given = {**filled.given, "look": True}
                 of_subject = [key for key in filled.reads if key[0] != "cluster"]

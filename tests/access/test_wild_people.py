@@ -97,7 +97,8 @@ def _ask_all(server: Served, operation: Operation, strategy: Any, chosen: int, r
     )
     @given(case=strategy)
     def ask(case: Any) -> None:
-        told = {**(case.query or {}), **(case.body if isinstance(case.body, dict) else {})}
+        sent = {**(case.query or {}), **(case.body if isinstance(case.body, dict) else {})}
+        told = {name: value for name, value in sent.items() if value is not None}
         for who in WHO:
             answer = case.call(base_url=server.url, session=server.clients[who])
             said = f"{answer.text} {answer.headers}"

@@ -51,7 +51,10 @@ def describe(operation: Operation) -> str:
         alone = "" if is_needed else "; superusers without a name"
         return f"owners and groups of all that it names{alone}" if Needs.OWNER in named else "superusers"
     alone = "; superusers without a name, if something is hidden" if operation.name in ALL_OF_IT else ""
-    return f"who may read what it names{alone}" if named else "everybody who is known"
+    alone += (
+        "; of another namespace superusers" if any(each.name == "namespace" for each in operation.parameters) else ""
+    )
+    return f"who may read what it names{alone}" if named else f"everybody who is known{alone}"
 
 
 def test_row_134_each_operation_has_its_row(request: pytest.FixtureRequest) -> None:
