@@ -35,8 +35,9 @@ SAID = {name: said for name, _, said in ROWS}
 END = "2026-01-01T01:00Z"
 _KNOWN = "everybody who is known"
 OWNERS = ("super", "ann", "gus", "reader", "ann via portal")
-_PROPOSED = {"jobs": "job", "groups": "cluster"}
-_DEFAULTS = {"feed": "clicks", "process": "counts", "datasource": "shop", "cluster": "here", "job": "shown"}
+_PROPOSED = {"jobs": "job", "holds": "hold", "groups": "cluster"}
+_DEFAULTS = {"feed": "clicks", "process": "counts", "datasource": "shop", "cluster": "here"}
+_DEFAULTS |= {"job": "shown", "hold": "shownhold"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,6 +37,7 @@ NAMES = {
     "process": ("counts", "zqprocess"),
     "copy": ("clicks@here", "zqfeed@here"),
     "job": ("shown", "zqjob"),
+    "hold": ("shownhold", "zqhold"),
 }
 """By kind an entity that everybody reads, and one that is hidden from others; all are Ann's."""
 BEHALF = ("ann via portal", "bob via portal", "super via portal", "ann via adm")
@@ -172,7 +173,9 @@ def restore(folder: Path, files: Mapping[Path, str]) -> None:
 
 
 def submit_jobs(folder: Path) -> None:
-    """Let an extension be known, and a job of each kind be there."""
+    """Let an extension be known, a job of each kind be there, and holds."""
+    for name, feed in zip(NAMES["hold"], NAMES["feed"], strict=True):
+        must("hold", "add", name, "--feed", feed, "--reason", "audit")
     must("extension", "register", str(lay(folder / EXTENSION, files_of(_RECIPE, _FEED))))
     for name, permission in zip(NAMES["job"], ("*", HIDDEN["permission"]), strict=True):
         given = {"name": f"{name}feed", "permission": permission}
