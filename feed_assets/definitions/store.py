@@ -139,7 +139,7 @@ class DefinitionStore:
         self._values = values
         self._unconfirmed_deletions = unconfirmed_deletions
         self._reader = ContentsReader(folder, values)
-        self._has_front = has_front
+        self.has_front = has_front
 
     @property
     def folder(self) -> DefinitionFolder:
@@ -339,7 +339,7 @@ class DefinitionStore:
             require_declares(None, {key: contents.loaded.bundle.find(key) for key in keys})
         if not versions:
             return []
-        if self._has_front:
+        if self.has_front:
             kind, name, file = versions[0].kind, versions[0].name, self._folder.shown(versions[0].file)
             known = newest.get((kind, name))
             raise EditedHereError(file=file, kind=kind, name=name, version=None if known is None else known.version)

@@ -50,8 +50,8 @@ class EntityContext:
         return bundle.clusters_in(entity, colo)
 
     def record(self) -> None:
-        """Record versions of edits that were made outside the commands."""
-        if not self.dry_run and self.store.folder.exists():
+        """Record versions of edits that were made outside the commands; where a front declares, they are refused."""
+        if not (self.dry_run or self.store.has_front) and self.store.folder.exists():
             self.store.record_found(self.now)
 
     def schedules(self) -> ScheduleView:

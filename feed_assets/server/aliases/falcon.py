@@ -40,7 +40,7 @@ def _told(message: str, status: str = "SUCCEEDED", of: Json = EMPTY, **members: 
     found = {each["status"] for each in colos}
     said = {
         "status": found.pop() if len(found) == 1 else "PARTIAL",
-        "message": "".join(f"{each['colo']}/{each['message']}\n" for each in colos),
+        "message": "".join(f"{each['colo']}/{each['message'] or message}\n" for each in colos),
         "requestId": "".join(f"{each['colo']}/{uuid4()}\n" for each in colos),
     }
     return {**said, **members}
