@@ -28,6 +28,7 @@ _KINDS = "|".join(Kind)
 _NAMED = (  # feed 'clicks', or clicks
     rf"\b(?P<kind>{_KINDS}) (?P<quote>'|&#39;)(?P<quoted>%(names)s)(?P=quote)|(?P<word>%(names)s)(?![A-Za-z0-9-])"
 )
+_HINT = re.compile(r"Did you mean ([^?]{1,400})\?")
 _IS_ESCAPED = re.compile(r"\\(?:[nrt]|u[0-9a-f]{4})$")
 _KIND = re.compile(  # feed clicks, feeds a, b and clicks, feed/clicks, "feed": "clicks", "kind": "feed", "name": "x"
     rf"\b({_KINDS})(?:e?s)?(?:/|:? (?:[\w@-]+, )*(?:[\w@-]+ (?:and|or) )?)$"
@@ -114,7 +115,12 @@ def redact(content: bytes, rights: Rights, *, by_line: bool = False) -> bytes:
         return told[word] if is_named else found[0]
 
     named = re.compile(_NAMED % {"names": _any({*told, *steps})})
-    text = content.decode("utf-8", "surrogateescape")
+
+    def hint(found: re.Match[str]) -> str:
+        kept = [each for each in found[1].split(" or ") if named.sub("", each).strip("&#39;'")]
+        return f"Did you mean {' or '.join(kept)}?" if kept else ""
+
+    text = _HINT.sub(hint, content.decode("utf-8", "surrogateescape"))
     if by_line:
         text = "\n".join(each for each in text.split("\n") if named.sub(call, each) == each)
     else:

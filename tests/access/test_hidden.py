@@ -102,6 +102,17 @@ def test_a_search_does_not_tell_names_letter_by_letter(server: Served) -> None:
         assert UNREAD not in answers[0].text
 
 
+def test_hints_of_spelling_leave_out_what_is_hidden(server: Served) -> None:
+    for operation, given in (("entity status", {"name": "zqfeeds"}), ("feed events", {"feed": "zqfeedd"})):
+        told = {who: server.ask(who, find_operation(operation), given).text for who in ("ann", "bob")}
+        assert ("Did you mean 'zqfeed'" in told["ann"], "mean" in told["bob"]) == (True, False)
+    told = redact(
+        b"Did you mean 'a' or 'clicks'?",
+        Rights(AccessSettings(), Principal(name="bob"), {("feed", "a"): AclRecord("x", None, "0")}),
+    )
+    assert told == b"Did you mean 'clicks'?"
+
+
 def test_values_of_properties_count_what_is_shown(server: Served) -> None:
     asked = find_operation("keys show"), {"key": "steward"}
     assert [server.ask(who, *asked).json()["entities"] for who in ("ann", "bob")] == [2, 1]
