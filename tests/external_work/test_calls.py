@@ -27,7 +27,7 @@ from tests.cli.pasting import Pasting, of, paste
 from tests.cli.project import let_ticks_come, run, shown
 from tests.cli.project import must as ok
 from tests.cli.scripts import run_script
-from tests.projects import declare, enter
+from tests.projects import be, declare, enter
 from tests.server.project import serve
 
 __all__ = ["paste"]
@@ -392,7 +392,7 @@ def test_an_init_given_again_with_its_key_takes_nothing_and_has_the_first_answer
     init = ("init", "load", "--max", "1", "--key", "k-1")
     if at:
         lose(monkeypatch, *init, at=at)
-    monkeypatch.setenv("LOGNAME", "ann")  # who a server without tokens takes for the author
+    be("ann", monkeypatch)  # who a server without tokens takes for the author
     asked, headers = {"process": "load", "max": 1}, {"Idempotency-Key": "k-1"}
     with serve(open_database(load_settings().state or "")) as client, ThreadPoolExecutor(8) as pool:
         told = pool.map(lambda _: client.post("/api/v1/batch/init", json=asked, headers=headers), range(8))

@@ -33,6 +33,7 @@ from tests.cli.test_golden import COMMANDS, GOLDEN, prepare, run_commands, stabl
 from tests.cli.test_terminal import in_terminal
 from tests.databases import create_schema, open_migrated
 from tests.drills import drill
+from tests.projects import be
 from tests.receivers import make_certificate
 from tests.server.project import listen, open_project
 
@@ -56,7 +57,7 @@ def _tell(folder: Path, patch: pytest.MonkeyPatch, state: str, *, is_plain: bool
     prepare(folder, patch)
     written, file = Path("feed_assets.yaml"), f"sqlite:///{folder}/state.db"
     written.write_text(written.read_text().replace(file, state))
-    patch.setenv("LOGNAME", "ann")
+    be("ann", patch)
     told, plain, refused = _Told(), list[str](), list[str]()
     send = remote.send
 
@@ -129,7 +130,7 @@ def afar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server of the project in the working directory."""
     folder = tmp_path_factory.mktemp("equal")
     with pytest.MonkeyPatch.context() as patch, closing(open_project(folder, patch)) as database:
-        patch.setenv("LOGNAME", "ann")
+        be("ann", patch)
         (folder / "empty.json").touch()
         (folder / "lost").mkdir()
         (folder / "lost/x.yaml").symlink_to("nowhere")
