@@ -98,6 +98,17 @@ WebAddress = Annotated[str, AfterValidator(_check_address)]
 """Where browsers find something: links begin with it."""
 
 
+_HEADER = re.compile(r"(?!(?:authorization|cookie|host)$)[a-z0-9-]+", re.IGNORECASE)
+
+
+def _check_header(name: str) -> str:
+    if _HEADER.fullmatch(name) is None:
+        raise PydanticCustomError("header", "not the name of a header of its own")
+    return name
+
+
+Header = Annotated[str, AfterValidator(_check_header)]
+_Name = Annotated[str, Field(min_length=1)]
 ANYWHERE = ("0.0.0.0/0", "::/0")
 Networks = Annotated[tuple[IPvAnyNetwork, ...], BeforeValidator(lambda told: ANYWHERE if told == ["*"] else told)]
 
@@ -121,8 +132,8 @@ class ServerSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    author_header: str | None = None
-    groups_header: str | None = None
+    author_header: Header | None = None
+    groups_header: Header | None = None
     proxies: tuple[IPvAnyNetwork, ...] = ()
     proxy_users: dict[str, ProxyUserSettings] = Field(default_factory=dict)
     hosts: tuple[str, ...] = ()
@@ -144,7 +155,7 @@ class AccessSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    superusers: tuple[str, ...] = ()
+    superusers: tuple[_Name, ...] = ()
     superuser_group: str | None = None
     admins: tuple[str, ...] = ()
 
@@ -168,6 +179,12 @@ def _check_issuer(url: str) -> str:
     return url
 
 
+def _check_scopes(scopes: tuple[str, ...]) -> tuple[str, ...]:
+    if "openid" not in scopes:
+        raise PydanticCustomError("openid", "not a list with openid")
+    return scopes
+
+
 class OidcSettings(BaseModel):
     """Log-in by an issuer of OpenID Connect, which knows this server as `client_id`. The name of who logs in is the
     claim `name_claim`, the groups are `groups_claim`. Bearer tokens are made for `audience`, by default the client.
@@ -178,8 +195,8 @@ class OidcSettings(BaseModel):
     issuer: Annotated[str, AfterValidator(_check_issuer)]
     client_id: str = Field(min_length=1)
     client_secret: str | None = Field(default=None, repr=False)
-    scopes: tuple[str, ...] = ("openid", "profile", "email")
-    name_claim: str = "preferred_username"
+    scopes: Annotated[tuple[str, ...], AfterValidator(_check_scopes)] = ("openid", "profile", "email")
+    name_claim: _Name = "preferred_username"
     groups_claim: str = "groups"
     audience: str | None = None
 

@@ -71,6 +71,8 @@ _EXPECTED = {
     "tuple": "a list, such as [a, b]",
     "url": "an address such as https://feeds.example.org",
     "https": "an address with https such as https://login.example.org",
+    "header": "the name of a header of its own, such as X-Forwarded-User",
+    "openid": "a list with openid, by which it is told who logs in",
     "duration": "a time such as hours(24), days(3) or months(3)",
     "colo": "the name of a colo: letters, digits, -, _ and .",
     "token": "a token: one word, as `token create` prints it",

@@ -113,6 +113,8 @@ def test_only_the_demo_can_ask_for_another_clock(tmp_path: Path) -> None:
             {},
             "setting 'server.proxies.0': 'all' is not an address or a network, such as 10.0.0.5",
         ),
+        ("access: {superusers: ['']}", {}, "setting 'access.superusers.0': '' is not text"),
+        ("server: {author_header: cookie}", {}, "setting 'server.author_header': 'cookie' is not the name of a header"),
         (
             "server: {url: 'javascript:alert(1)'}",
             {},

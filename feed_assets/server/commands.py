@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
+from feed_assets.access.principals import Principal
+from feed_assets.access.rights import Needs, find_rights, is_superuser
 from feed_assets.clock import open_clock
 from feed_assets.operation import Does, Param, operation
 from feed_assets.pages import Page
@@ -68,10 +70,13 @@ def create_token(
 
     Each right is given by itself, and none has another in it: who acts and reads has both. `admin operations` lists
     the right that each operation needs. Only a digest of the token is kept. Whoever sends it as `Authorization: Bearer
-    TOKEN` asks in its name.
+    TOKEN` asks in its name. One with the rights of superusers is made by superusers.
     """
     from feed_assets.server import tokens
 
+    made, rights = Principal(name=name, groups=frozenset(groups)), find_rights()
+    if rights is not None and is_superuser(rights.settings, made):
+        rights.require((), Needs.SUPERUSER)
     now = open_clock(load_settings()).now()
     return tokens.create_token(database, name, may, until, groups, author=author, now=now, dry_run=dry_run)
 

@@ -115,7 +115,7 @@ class Issuer:
             raise refused("its token is malformed") from None
         name, groups = claims.get(self._settings.name_claim), claims.get(self._settings.groups_claim)
         if not isinstance(name, str) or not is_person(name):
-            raise refused(f"its token has no name in the claim {self._settings.name_claim}")
+            raise refused(f"its token has no name in the claim {self._settings.name_claim} (setting oidc.name_claim)")
         if self._settings.name_claim == "email" and claims.get("email_verified", True) is not True:
             raise refused("the issuer has not verified its address")
         told = groups if isinstance(groups, list) else [groups]

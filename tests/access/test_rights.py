@@ -13,7 +13,7 @@ import yaml
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.records import Attempt, Cause, ProcessInstanceStatus
 from feed_assets.operation_list import find_operation
-from tests.access.project import PUBLIC, Served, feed, process, served
+from tests.access.project import KEEPER, PUBLIC, Served, feed, process, served
 from tests.cli.project import must
 from tests.log.samples import hour
 from tests.projects import declare, enter
@@ -134,6 +134,13 @@ def test_who_acts_on_what_is_found_is_asked_for_all_of_it(server: Served) -> Non
     assert send(server, "ann", "metadata import", document)[0] == 403
     assert ask(server, "ann", "metadata put", entity="clicks", properties={"a": "b"}) == 200
     assert ask(server, "ann", "metadata put", entity="feed/nobodys", properties={"a": "b"}) == 403
+
+
+def test_superusers_are_made_by_superusers(server: Served) -> None:
+    for name, groups in (("x", ["wheel"]), (KEEPER, [])):
+        made = {"name": name, "may": ["reads"], "groups": groups, "dry_run": True}
+        assert [ask(server, who, "token create", **made) for who in ("bob", "adm", "super")] == [403, 403, 200]
+    assert ask(server, "adm", "token create", name="x", may=["reads"], groups=["etl"], dry_run=True) == 200
 
 
 def test_what_nobody_declares_is_described_by_superusers_and_a_run_by_who_may_act_on_its_processes(

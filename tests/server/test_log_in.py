@@ -339,6 +339,7 @@ def test_settings_that_are_wrong_end_serve_with_file_key_and_remedy(
         ("{issuer: 'http://a.example', client_id: a}", "'http://a.example' is not an address with https"),
         ("{issuer: 'https://a.example'}", "setting 'oidc.client_id': it is missing"),
         ("{issuer: 'https://a.example', client_id: a, secret: b}", "there is no such setting"),
+        ("{issuer: 'https://a.example', client_id: a, scopes: [email]}", "['email'] is not a list with openid"),
         (
             f"{{issuer: '{signing.url}', client_id: a, client_secret: '${{env:ABSENT}}'}}",
             "the environment has no ABSENT",
