@@ -352,8 +352,8 @@ def words_of(operation: Operation, given: Mapping[str, Any], file: Path | None =
         told = [str(one) for one in (value if isinstance(value, list) else [value])]
         if value is not None and (each.param.argument or (each.param.file and each.is_required)):
             places += told
-        elif value is None and each.param.argument and each.name == "instance" and "kind" in given:
-            places.append(START)  # of two words alone the second one would be an instance
+        elif value is None and each.param.argument and each.name == "instance":
+            places.append(START)  # behind a kind that may be left out, the last word is an instance
         elif value is not None and each.param.commas:
             options += [f"--{name}", ",".join(told)]
         elif value is not None:
