@@ -202,7 +202,8 @@ class GuardedProcess(WorkspaceProcessContext):
 
 
 def _iter_entities(metadata: Mapping[str, Any]) -> Iterator[EntityKey]:
-    kinds = {names.META_MADE_BY: Kind.PROCESS, names.META_PROCESS: Kind.PROCESS, names.META_FEED: Kind.FEED}
+    kinds = {names.META_MADE_BY: Kind.PROCESS, names.META_PROCESS: Kind.PROCESS}
+    kinds |= {names.META_FEED: Kind.FEED, names.META_CLUSTER: Kind.CLUSTER}
     yield from ((kind.value, str(metadata[name].value)) for name, kind in kinds.items() if name in metadata)
 
 
