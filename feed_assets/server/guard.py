@@ -10,7 +10,7 @@ from http import HTTPStatus
 from urllib.parse import quote, unquote
 
 from anyio import CapacityLimiter, fail_after, move_on_after, to_thread
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from feed_assets.access.principals import Principal
@@ -24,9 +24,10 @@ from feed_assets.server.errors import RequestRefusedError
 from feed_assets.server.on_behalf import ask_on_behalf, take_names
 from feed_assets.server.problems import problem
 from feed_assets.server.routes import HEALTH, PAGES, find_rights, refuse_unknown
+from feed_assets.server.ui.addresses import is_of_dagster
 from feed_assets.server.ui.endpoint import show_refused
-from feed_assets.server.ui.login import LOGIN, OPEN, find_bearer, is_page
-from feed_assets.server.with_dagster.asker import GRAPHQL, WEBSOCKET, find_all_rights, is_of_dagster
+from feed_assets.server.ui.login import OPEN, find_bearer, is_page
+from feed_assets.server.with_dagster.asker import GRAPHQL, WEBSOCKET, find_all_rights
 from feed_assets.sql.errors import StateError
 
 _LOOKUPS = 8
@@ -77,7 +78,7 @@ class Guard:
         elif scope["type"] == "http":
             found = self._look(scope) or await self._ask(scope) or await self._read(scope, receive)
             if isinstance(found, Response):
-                await self._show(scope, found)(scope, receive, tell)
+                await show_refused(scope, found, everywhere=self._is_of_dagster(scope))(scope, receive, tell)
             elif found is not None:
                 await self.app(scope, _replaying(found, receive), tell)
 
@@ -96,13 +97,6 @@ class Guard:
     def _log(self, scope: Scope, status: int) -> None:
         asked = f"{_client_of(scope) or '-'} {scope['method']} {quote(mask(scope['path']), safe='/*')[:_SHOWN]}"
         _logger.warning(f"{open_clock(self.keeper.settings).now():%Y-%m-%dT%H:%M:%SZ} {asked} {status}")
-
-    def _show(self, scope: Scope, refused: Response) -> Response:
-        """Return a refusal; a browser that looks at Dagster without a log-in is led there."""
-        is_html = any("text/html" in each for each in _values(scope, "Accept"))
-        if refused.status_code == HTTPStatus.UNAUTHORIZED and is_html and self._is_of_dagster(scope):
-            return RedirectResponse(LOGIN, HTTPStatus.SEE_OTHER)
-        return show_refused(scope, refused)
 
     def _is_of_dagster(self, scope: Scope) -> bool:
         return self.keeper.address.with_dagster and is_of_dagster(scope["path"])

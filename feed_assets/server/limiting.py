@@ -15,8 +15,8 @@ from feed_assets.entities.common import Kind
 from feed_assets.errors import FeedAssetsError
 from feed_assets.server.answers import refuse
 from feed_assets.server.routes import DOCUMENT, HEALTH, METRICS, PAGE
-from feed_assets.server.ui.addresses import FILES
-from feed_assets.server.with_dagster.asker import GRAPHQL, is_of_dagster
+from feed_assets.server.ui.addresses import FILES, is_of_dagster
+from feed_assets.server.with_dagster.asker import GRAPHQL
 
 _OPEN = (HEALTH, DOCUMENT, PAGE, *FILES)
 """What names no entity."""

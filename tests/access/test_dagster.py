@@ -4,11 +4,12 @@ import os
 import shutil
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import dagster as dg
 import pytest
@@ -142,27 +143,36 @@ class Dagster:
         return [each for each in found if (each[0] == "looker") is of_looker]
 
 
+@contextmanager
+def lay_dagster(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[tuple[Settings, Database, dict[str, str]]]:
+    """Lay the project of people with a code location and a DAGSTER_HOME; yield the tokens of all who ask."""
+    enter(folder, patch)
+    (folder / "count.sql").write_text("select 1 as n")
+    others: dict[str, Any] = {"access": {"superuser_group": "wheel", "admins": ["adm"]}, "actions": "off"}
+    allowed = {"portal": {"hosts": ["127.0.0.1"], "users": ["ann", "bob"]}}
+    declare(folder, *entities(folder), authorization="acl", server={"proxy_users": allowed}, **others)
+    (folder / "located.py").write_text(LOCATION)
+    (folder / "workspace.yaml").write_text("load_from: [{python_file: located.py}]\n")
+    shutil.copytree(_with_tables(), folder / "dagster")
+    (folder / "dagster/dagster.yaml").write_text("telemetry: {enabled: false}\nnux: {enabled: false}\n")
+    patch.setenv("DAGSTER_HOME", str(folder / "dagster"))
+    settings = load_settings()
+    assert settings.state is not None
+    database = open_database(settings.state, settings.namespace)
+    now, bearers = open_clock(settings).now(), dict[str, str]()
+    for name, groups in {**PEOPLE, "portal": (), "looker": ("etl", "wheel")}.items():
+        until, may = now + timedelta(days=1), [Does.READS] if name == "looker" else [*Does]
+        made = create_token(database, name, may, until, groups, author="x", now=now, dry_run=False)
+        bearers[name] = made.bearer or ""
+    yield settings, database, bearers
+    database.close()
+
+
 @pytest.fixture(scope="module")
 def dagster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dagster]:
     folder = tmp_path_factory.mktemp("people")
     with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
-        enter(folder, patch)
-        (folder / "count.sql").write_text("select 1 as n")
-        access = {"superuser_group": "wheel", "admins": ["adm"]}
-        declare(folder, *entities(folder), authorization="acl", access=access, actions="off")
-        (folder / "located.py").write_text(LOCATION)
-        shutil.copytree(_with_tables(), folder / "dagster")
-        patch.setenv("DAGSTER_HOME", str(folder / "dagster"))
-        settings = load_settings()
-        assert settings.state is not None
-        database = open_database(settings.state, settings.namespace)
-        stack.callback(database.close)
-        now = open_clock(settings).now()
-        bearers = {}
-        for name, groups in {**PEOPLE, "looker": ("etl", "wheel")}.items():
-            until, may = now + timedelta(days=1), [Does.READS] if name == "looker" else [*Does]
-            made = create_token(database, name, may, until, groups, author="x", now=now, dry_run=False)
-            bearers[name] = made.bearer or ""
+        settings, database, bearers = stack.enter_context(lay_dagster(folder, patch))
         target = workspace_opts_to_load_target(WorkspaceOpts(python_file=[str(folder / "located.py")]), True)
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")  # Dagster's about itself
@@ -294,10 +304,11 @@ def test_who_may_not_act_sees_a_grey_button(dagster: Dagster) -> None:
     "path", ["/", "/assets", "/graphql", "/server_info", "/runs/x", "/logs/x/y/z.out", "/download_debug/x", "/notebook"]
 )
 def test_without_a_user_nothing_is_told(dagster: Dagster, path: str) -> None:
+    led = f"/ui/login?{urlencode({'next': path})}"
     for method in ("GET", "POST", "HEAD", "PUT"):
         answer = dagster.client.request(method, path)
         assert answer.status_code == 401, method
-    assert dagster.client.get(path, headers={"Accept": "text/html"}).headers["location"] == "/ui/login"
+    assert dagster.client.get(path, headers={"Accept": "text/html"}).headers["location"] == led
 
 
 def test_a_websocket_is_let_in_as_a_request_is(dagster: Dagster) -> None:

@@ -18,6 +18,7 @@ __all__ = [
     "entity_address",
     "instance_address",
     "is_link",
+    "is_of_dagster",
     "question_address",
     "version_address",
 ]
@@ -28,6 +29,7 @@ OPERATIONS = "/docs"
 FILES = (STYLE, ICON)
 """What each page has beside it: for everybody."""
 _KINDS = frozenset(Kind)
+_OURS = frozenset({"api", "docs", "health", "metrics", "openapi.json", "ui", "v3"})
 
 
 def address_of(*parts: str, **values: object) -> str:
@@ -92,3 +94,12 @@ def is_link(text: str) -> bool:
     except ValueError:
         return False
     return parts.scheme in ("http", "https") and bool(parts.netloc) and text.isprintable()
+
+
+def is_of_dagster(path: str) -> bool:
+    """Return whether a path is Dagster's, if it is served, too.
+
+    >>> [is_of_dagster(each) for each in ("/", "/assets/here/clicks", "/graphql", "/api/v1/why", "/ui", "/health")]
+    [True, True, True, False, False, False]
+    """
+    return path.lstrip("/").partition("/")[0] not in _OURS

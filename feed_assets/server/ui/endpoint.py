@@ -104,12 +104,14 @@ def read_form(body: bytes) -> dict[str, Any]:
     return {name: found if len(found) > 1 else found[0] for name, found in told.items()}
 
 
-def show_refused(scope: Scope, refused: Response) -> Response:
-    """Return what is answered to a refused request: of a browser for a page, a page or the way to the log-in."""
+def show_refused(scope: Scope, refused: Response, *, everywhere: bool = False) -> Response:
+    """Return what is answered to a refused request: of a browser for a page, or `everywhere`, a page or the way to the
+    log-in.
+    """
     accepted, path = Headers(scope=scope).get("accept", ""), scope["path"]
-    if path == "/" and refused.status_code == HTTPStatus.UNAUTHORIZED and "text/html" in accepted:
+    if path == "/" and not everywhere and refused.status_code == HTTPStatus.UNAUTHORIZED and "text/html" in accepted:
         return RedirectResponse(addresses.OPERATIONS, HTTPStatus.SEE_OTHER)
-    if not is_page(path) or "text/html" not in accepted or refused.status_code < HTTPStatus.BAD_REQUEST:
+    if not (everywhere or is_page(path)) or "text/html" not in accepted or refused.status_code < HTTPStatus.BAD_REQUEST:
         return refused
     if refused.status_code != HTTPStatus.UNAUTHORIZED:
         return _show_problem(scope["method"], refused)

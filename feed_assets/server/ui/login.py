@@ -17,7 +17,7 @@ from feed_assets.server.callers import is_loopback
 from feed_assets.server.errors import RequestRefusedError
 from feed_assets.server.oidc import Issuer, derive, refused
 from feed_assets.server.tokens import SESSION, Tokens, create_token, revoke_token
-from feed_assets.server.ui.addresses import FILES, HOME, OPERATIONS
+from feed_assets.server.ui.addresses import FILES, HOME, OPERATIONS, is_of_dagster
 from feed_assets.server.ui.records import COOKIE, Asked, View
 
 LOGIN, LOGOUT = f"{HOME}/login", f"{HOME}/logout"
@@ -30,7 +30,7 @@ _KEPT_SECONDS = 30 * 86_400
 _LOG_IN_COOKIE, _LOG_IN_SECONDS = "feed-assets-log-in", 600  # a secret of this log-in, and where it leads on
 _PATHS = (HOME, OPERATIONS)
 """To what is there or below a browser sends its cookie."""
-_OWN = re.compile(rf"(?:{'|'.join(_PATHS)})(?:[/?][^\\\s]*)?")  # /ui/feed/clicks?x=1, but neither //host nor /uix
+_OWN = re.compile(r"/(?!/)[^\\\s]*")  # /ui/feed/clicks?x=1, but not //host
 _SameSite = Literal["lax", "strict"]
 _Cookie = tuple[str, str, int]
 _ACTING = (LOGIN, LOGOUT, f"{HOME}/do/")
@@ -56,23 +56,19 @@ def is_page(path: str) -> bool:
     return any(path == each or path.startswith(f"{each}/") for each in _PATHS)
 
 
-def is_own(address: str) -> bool:
-    """Return whether an address is that of a page.
-
-    >>> [is_own(each) for each in ("/ui", "/ui/feed/x?y=1", "//ui.example", "/uix", "https://a.example/ui", "/ui/\\n")]
-    [True, True, False, False, False, False]
-    """
-    return _OWN.fullmatch(address) is not None
-
-
-def lead_on(address: str) -> str:
-    """Return an address that a browser has given, if it is that of a page to look at; else that of the first one.
+def lead_on(address: str, *, everywhere: bool = False) -> str:
+    """Return an address that a browser has given, if it is that of a page to look at, or, with `everywhere`, of one of
+    Dagster's; else that of the first one.
 
     >>> [lead_on(each) for each in ("/ui/keys", "/ui/../api/v1/settings", "/ui/%2E./x", "https://a.example", LOGOUT)]
     ['/ui/keys', '/ui', '/ui', '/ui', '/ui']
+    >>> [lead_on(each, everywhere=True) for each in ("/runs", "//a.example", "/\\\\a.example", "/api/v1/why")]
+    ['/runs', '/ui', '/ui', '/ui']
     """
     plain = unquote(address)
-    return address if is_own(address) and ".." not in plain and not plain.startswith(_ACTING) else HOME
+    path = plain.partition("?")[0]
+    is_own = _OWN.fullmatch(address) is not None and (is_page(path) or (everywhere and is_of_dagster(path)))
+    return address if is_own and ".." not in plain and not plain.startswith(_ACTING) else HOME
 
 
 def query_of(scope: Scope) -> str:
@@ -82,12 +78,12 @@ def query_of(scope: Scope) -> str:
 
 def show_login(asked: Asked) -> View:
     """Ask for a token, or lead to the issuer."""
-    return _ask_again(asked, lead_on(asked.one("next")), "", HTTPStatus.OK)
+    return _ask_again(asked, _find_next(asked), "", HTTPStatus.OK)
 
 
 def log_in(asked: Asked) -> View | Response:
     """Keep a valid token in a cookie, and lead on."""
-    token, address = asked.one("token").strip(), lead_on(asked.one("next"))
+    token, address = asked.one("token").strip(), _find_next(asked)
     with asked.door.database.read() as connection:
         found = Tokens(connection).find_valid(token, asked.now)
     if found is None:
@@ -103,7 +99,7 @@ def lead_to_issuer(asked: Asked) -> Response | str:
         return LOGIN
     secret = secrets.token_hex(32)
     response = RedirectResponse(issuer.find_address(_find_return(asked), secret), HTTPStatus.SEE_OTHER)
-    kept = f"{secret}.{quote(lead_on(asked.one('next')), safe='')}"
+    kept = f"{secret}.{quote(_find_next(asked), safe='')}"
     _keep(response, asked, (_LOG_IN_COOKIE, kept, _LOG_IN_SECONDS), LOGIN)
     return response
 
@@ -114,7 +110,7 @@ def end_log_in(asked: Asked) -> View | Response | str:
         return LOGIN
     request = asked.request
     secret, _, address = request.cookies.get(_LOG_IN_COOKIE, "").partition(".")
-    address, client = lead_on(unquote(address)), request.client.host if request.client else ""
+    address, client = _find_next(asked, unquote(address)), request.client.host if request.client else ""
     try:
         if not secret or not hmac.compare_digest(asked.one("state").encode(), derive(secret, "state").encode()):
             raise refused("this browser has not asked for it")
@@ -161,10 +157,18 @@ def _keep(response: Response, asked: Asked, cookie: _Cookie, *paths: str, samesi
         response.set_cookie(*cookie, path=path, secure=is_secure, httponly=True, samesite=samesite)
 
 
+def _has_dagster(asked: Asked) -> bool:
+    keeper = asked.state.get("keeper")
+    return keeper is not None and keeper.address.with_dagster
+
+
+def _find_next(asked: Asked, address: str | None = None) -> str:
+    return lead_on(asked.one("next") if address is None else address, everywhere=_has_dagster(asked))
+
+
 def _find_paths(asked: Asked) -> tuple[str, ...]:
     """Return to what a browser sends its cookie: also to Dagster's pages, where they are served."""
-    keeper = asked.state.get("keeper")
-    return (*_PATHS, "/") if keeper is not None and keeper.address.with_dagster else _PATHS
+    return (*_PATHS, "/") if _has_dagster(asked) else _PATHS
 
 
 def log_out(asked: Asked) -> Response:

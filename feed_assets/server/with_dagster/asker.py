@@ -14,11 +14,11 @@ from feed_assets.access.records import AclRecord
 from feed_assets.access.rights import Rights
 from feed_assets.operation import Does
 from feed_assets.server.routes import find_rights
+from feed_assets.server.ui.addresses import is_of_dagster
 
 GRAPHQL, REPORTS = "/graphql", "/report_asset_"
 WEBSOCKET = "WEBSOCKET"
 """Instead of the method of a request."""
-_OURS = frozenset({"api", "docs", "health", "metrics", "openapi.json", "ui", "v3"})
 OF_OWNERS = frozenset(
     {
         "cancel_partition_backfill",
@@ -81,15 +81,6 @@ class Asker:
         own = {AclRecord(self.principal.name).teams} - groups
         own |= {AclRecord(None, each).teams for each in self.principal.groups} - owners
         return frozenset(team for teams in own for team in teams)
-
-
-def is_of_dagster(path: str) -> bool:
-    """Return whether a path is Dagster's, if it is served, too.
-
-    >>> [is_of_dagster(each) for each in ("/", "/assets/here/clicks", "/graphql", "/api/v1/why", "/ui", "/health")]
-    [True, True, True, False, False, False]
-    """
-    return path.lstrip("/").partition("/")[0] not in _OURS
 
 
 def find_all_rights(scope: Scope) -> tuple[Does, ...]:

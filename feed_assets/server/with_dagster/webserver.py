@@ -297,7 +297,10 @@ def open_webserver(
         reason = f"there is none in {Path.cwd()}, and --with-dagster needs a code location"
         step = "Write it, or serve where one is."
         raise SettingsError(setting="workspace.yaml", reason=reason, tried=(), next_step=step) from exc
-    with dg.DagsterInstance.get() as instance, GuardedProcess(instance, target) as process:
+    with (
+        dg.DagsterInstance.get() as instance,
+        GuardedProcess(instance, target, code_server_log_level="WARNING") as process,
+    ):
         process.is_limited = settings.authorization is Authorization.ACL
         yield GuardedWebserver(process, settings, database).create_asgi_app()
 
