@@ -36,7 +36,8 @@ class Address:
     def sentence(self) -> str:
         """That it is served, and where its pages are."""
         url = f"{'https' if self.has_tls else 'http'}://{self.text}"
-        return f"serving {url} (pages: {url}{HOME})"
+        dagster = f"; Dagster: {url}" if self.with_dagster else ""
+        return f"serving {url} (pages: {url}{HOME}{dagster})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -101,8 +101,8 @@ def test_ann_materializes_hers_and_bob_who_may_not_sees_whose_it_is(
         look(looker, bearers["ann"])
         expect(button).to_be_enabled(timeout=60_000)
         button.click()
-        looker.page.click("button:text-is('Latest')")
-        looker.page.click("button:has-text('Launch')")
+        looker.page.get_by_role("button", name="Latest", exact=True).click()
+        looker.page.get_by_role("button", name="Launch").click()
         wait_until(lambda: "ann" in find_told(), lambda: looker.page.inner_text("body"))
         told = find_told()
         assert {who: (each.target, "refused" in each.details) for who, each in told.items()} == {

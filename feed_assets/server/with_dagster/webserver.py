@@ -266,9 +266,12 @@ class GuardedWebserver(DagsterWebserver[GuardedProcess, GuardedContext]):
 
     async def _give(self, give: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
         context = self._make_request_context(request)
-        if context.hides or not (request.path_params or context.asker.is_admin):
-            reason = "This file may tell of what you may not read, or is of the code location: it is for admins"
-            return JSONResponse({"error": reason}, 403)
+        if context.hides:
+            return JSONResponse(
+                {"error": "This file may tell of what you may not read. The page of its run shows it."}, 403
+            )
+        if not (request.path_params or context.asker.is_admin):
+            return JSONResponse({"error": "Files of the code location are for admins."}, 403)
         return await give(request)
 
     async def _report(self, action: str, report: Callable[..., Awaitable[JSONResponse]], request: Request) -> Response:
