@@ -35,7 +35,7 @@ _KIND = re.compile(  # feed clicks, feeds a, b and clicks, feed/clicks, "feed": 
     rf"|\"({_KINDS})\": ?\"$|\"kind\": ?\"({_KINDS})\",\s*\"name\": ?\"$"
 )
 _BEGINS = re.compile(r"(?:^|[^\w\s.<] ?|[\n\t]|\\(?:[nrt]|u[0-9a-f]{4}) ?|  )$")
-_ENDS = re.compile(r"(?!\": ?)(?:$| ?[^\w\s.>(=!?]| \(|[\n\t]|  | \d| and | or | [\w-]+=|\.(?:im|ex)port\b)")
+_ENDS = re.compile(r"(?!\": ?)(?:$| ?[^\w\s.>(=!?]| \(|[\n\t]|  | \d| and | or | \w+\(| [\w-]+=|\.(?:im|ex)port\b)")
 _LITERALS = ("false", "null", "true")
 _NEAR = 400
 _LENGTH = b"content-length"
@@ -95,7 +95,8 @@ def redact(content: bytes, rights: Rights, *, by_line: bool = False) -> bytes:
     if not told:
         return content
     shared = {name for _, name in rights.declared.keys() - hidden.keys()}
-    steps = {_NOT_WORD.sub("_", name): each for name, each in told.items()}  # here__clicks_east_0a1b2c3d
+    public = {name for kind, name in rights.declared.keys() - hidden.keys() if kind == Kind.PROCESS}
+    steps = {_NOT_WORD.sub("_", name): told[name] for name in told.keys() - public}  # here__clicks_east_0a1b2c3d
     clusters = {_NOT_WORD.sub("_", name) for kind, name in hidden if kind == Kind.CLUSTER}  # arrival_here
 
     def call(found: re.Match[str]) -> str:

@@ -35,7 +35,7 @@ from feed_assets.server.with_dagster.asker import OF_OWNERS
 from feed_assets.server.with_dagster.webserver import GuardedContext, GuardedProcess, GuardedWebserver, open_webserver
 from feed_assets.settings import Settings, load_settings
 from feed_assets.sql.database import Database, open_database
-from tests.access.project import PEOPLE, entities
+from tests.access.project import BEHALF, PEOPLE, entities
 from tests.orchestration.dagster_home import _with_tables
 from tests.projects import declare, enter
 
@@ -98,8 +98,21 @@ class Dagster:
         return {"Authorization": f"Bearer {self.bearers[who]}"} if who in self.bearers else {}
 
     def ask(self, who: str, query: str, **variables: Any) -> Any:
-        told = {"query": query, "variables": variables}
-        return self.client.post("/graphql", json=told, headers=self.headers(who))
+        """Ask, also as `ann via portal` on behalf of somebody."""
+        name, _, asker = who.partition(" via ")
+        told, behalf = {"query": query, "variables": variables}, {"doAs": name} if asker else {}
+        return self.client.post("/graphql", params=behalf, json=told, headers=self.headers(asker or name))
+
+    def does(self, who: str, query: str, **variables: Any) -> bool:
+        """Return whether a mutation is done, not refused."""
+        answer = self.ask(who, query, **variables)
+        refused = ("UnauthorizedError", "not have permission")
+        assert answer.status_code in (200, 401, 403), answer.text
+        return answer.status_code == 200 and not any(each in answer.text for each in refused)
+
+    def selector(self, **of: Any) -> dict[str, Any]:
+        """Name something of the code location."""
+        return {"repositoryName": "__repository__", "repositoryLocationName": self.location, **of}
 
     def launch(self, who: str, *assets: str, tags: dict[str, str] | None = None) -> str:
         """Ask for a run of assets; return its number, or the type of what refused it."""
@@ -291,6 +304,56 @@ def test_our_jobs_are_for_admins_and_the_one_that_acts_on_entities_for_superuser
     assert told["adm", "retention_here"].count("-") == told["super", "operate"].count("-") == 4, told
 
 
+STOP = "mutation ($r: String!) {terminateRun(runId: $r) {__typename ... on TerminateRunFailure {message}}}"
+DELETE = "mutation ($r: String!) {deleteRun(runId: $r) {__typename}}"
+AGAIN = """mutation ($p: ReexecutionParams!) {
+  launchRunReexecution(reexecutionParams: $p) {__typename ... on PythonError {message}}
+}"""
+WIPE = "mutation ($a: [PartitionsByAssetSelector!]!) {wipeAssets(assetPartitionRanges: $a) {__typename}}"
+TOLD = """mutation ($e: ReportRunlessAssetEventsParams!) {
+  reportRunlessAssetEvents(eventParams: $e) {__typename ... on PythonError {message}}
+}"""
+CURSOR = 'mutation ($s: SensorSelector!) {setSensorCursor(sensorSelector: $s, cursor: "") {__typename}}'
+SCHEDULE = "mutation ($s: ScheduleSelector!) {startSchedule(scheduleSelector: $s) {__typename}}"
+OWNERS, ADMINS = {"super", "ann", "gus", "ann via portal"}, {"super", "adm"}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_who_may_what_by_graphql_is_as_the_table_says(dagster: Dagster) -> None:
+    assert dagster.does("adm", SCHEDULE, s=dagster.selector(scheduleName="retention_here"))
+    run_id = dagster.launch("ann", "totals")
+    totals = {"path": ["here", "totals"]}
+    by_tag = [{"key": "dagster/partition", "value": PARTITION}]
+    of = dagster.selector(jobName="__ASSET_JOB", assetSelection=[totals])
+    cells: dict[str, tuple[set[str], str, dict[str, Any]]] = {
+        "launch": (OWNERS, LAUNCH, {"p": {"selector": of, "mode": "default", "executionMetadata": {"tags": by_tag}}}),
+        "run again": (OWNERS, AGAIN, {"p": {"parentRunId": run_id, "strategy": "ALL_STEPS"}}),
+        "backfill": (OWNERS, BACKFILL, {"p": {"partitionNames": [PARTITION], "assetSelection": [totals]}}),
+        "terminate": (OWNERS, STOP, {"r": run_id}),
+        "wipe": (OWNERS, WIPE, {"a": [{"assetKey": totals}]}),
+        "report": (
+            OWNERS,
+            TOLD,
+            {"e": {"eventType": "ASSET_OBSERVATION", "assetKey": totals, "partitionKeys": [PARTITION]}},
+        ),
+        "sensor": (ADMINS, START, {"s": dagster.selector(sensorName="arrival_here")}),
+        "cursor": (ADMINS, CURSOR, {"s": dagster.selector(sensorName="arrival_here")}),
+        "schedule": (ADMINS, SCHEDULE, {"s": dagster.selector(scheduleName="retention_here")}),
+        "limit": (ADMINS, 'mutation {setConcurrencyLimit(concurrencyKey: "x", limit: 1)}', {}),
+        "delete": (OWNERS, DELETE, {}),
+    }
+    everybody = [*PEOPLE, "looker", "nobody", *BEHALF]
+    wrong = {}
+    for name, (allowed, query, variables) in cells.items():
+        for who in everybody:
+            made = {"r": dagster.launch("ann", "totals") if who in allowed else run_id} if name == "delete" else {}
+            given = {**variables, **made}
+            if dagster.does(who, query, **given) != (who in allowed):
+                wrong[name, who] = dagster.ask(who, query, **given).text
+    assert wrong == {}
+    assert {each[0] for each in dagster.audit("launchRun")} >= {"ann via portal", "bob via portal"}
+
+
 def test_who_may_not_act_sees_a_grey_button(dagster: Dagster) -> None:
     told = {
         who: dagster.ask(who, BUTTON, k={"path": ["here", "totals"]}).json()["data"]["assetNodeOrError"]
@@ -417,7 +480,10 @@ def test_what_is_hidden_is_refused_by_its_name_and_left_out_of_lists(dagster: Da
     run_id = dagster.launch("ann", "zqtotals")
     assert dagster.launch("bob", "zqtotals").startswith("This is an entity of ann")
     lists = """{
-      assetNodes {assetKey {path} dependencyKeys {path} dependedByKeys {path} description}
+      assetNodes {
+        assetKey {path} dependencyKeys {path} dependedByKeys {path} description opNames
+        metadataEntries {label ... on TextMetadataEntry {text}}
+      }
       assetsOrError {... on AssetConnection {nodes {key {path}}}}
       runsOrError {... on Runs {results {runId tags {key value}}}}
       repositoriesOrError {... on RepositoryConnection {nodes {
@@ -427,6 +493,7 @@ def test_what_is_hidden_is_refused_by_its_name_and_left_out_of_lists(dagster: Da
     assert theirs.status_code == own.status_code == 200, theirs.text
     assert "zq" in own.text
     assert "zq" not in theirs.text
+    assert ["here__counts"] in [each["opNames"] for each in theirs.json()["data"]["assetNodes"]]
     shown = [each["assetKey"]["path"][-1] for each in theirs.json()["data"]["assetNodes"]]
     assert sorted(shown) == ["clicks", "clicks", "definitions", "nobodys", "totals"]
     assert run_id in own.text

@@ -108,7 +108,8 @@ class GuardedContext(WorkspaceRequestContext):
     def get_viewer_tags(self) -> dict[str, str]:
         return {names.TAG_USER: self.asker.principal.author}
 
-    get_reporting_user_tags = get_viewer_tags
+    def get_reporting_user_tags(self) -> dict[str, str]:
+        return {names.TAG_USER: names.tag_text(self.asker.principal.author)}
 
     @property
     def show_instance_config(self) -> bool:
@@ -389,6 +390,8 @@ def _acting(name: str, resolve: Resolve | None, note: Callable[..., None]) -> Re
             answer = resolve(source, info, **given)
             answer = await answer if isawaitable(answer) else answer
             told |= _told_by(answer)
+            if "refused" in told and graphql.is_leaf_type(graphql.get_named_type(info.return_type)):
+                raise AccessRefusedError(reason=REFUSED, next_step="Ask one of them.")
         except Exception as exc:
             told["refused"] = str(exc) or type(exc).__name__
             raise
