@@ -174,8 +174,8 @@ class Front:
             return mine
         self._require_sites(change)
         _require_confirmed(context, operation, given, change, mine)
-        steps = self._plan_steps(operation, given, change, user)
-        checked = ask_all(self.sites, {colo: _checked(each) for colo, each in steps.items()}, user, dry_run=True)
+        steps, lost = self._plan_steps(operation, given, change, user)
+        checked = ask_all(self.sites, {colo: _checked(each) for colo, each in steps.items()}, user, dry_run=True) | lost
         refused = {each.colo: each.reason for each in checked.values() if not (each.is_done or each.is_away)}
         if refused:
             raise SitesError(reasons=refused, next_step="Nothing was changed, neither here nor in another colo.")
@@ -244,20 +244,18 @@ class Front:
 
     def _plan_steps(
         self, operation: Operation, given: Mapping[str, Any], change: _Change, user: str | None
-    ) -> dict[str, list[Call]]:
-        """Return what each colo that is concerned is asked for."""
+    ) -> tuple[dict[str, list[Call]], dict[str, Told]]:
+        """Return what each colo that is concerned is asked for, and those that have not told what they have."""
         if operation.name == _DEPENDENTS:
-            return {colo: [_call_of(operation, given)] for colo in self.sites}
+            return {colo: [_call_of(operation, given)] for colo in self.sites}, {}
         concerned = {colo for colo in self.sites if change.keys.intersection((*change.had[colo], *change.has[colo]))}
         known: Mapping[str, Told] = {}
         if operation.name == _UPDATE:
             listing = Call(find_operation("entity list"), {"num_results": _ALL, "output": "json"})
             known = ask_all(self.sites, {colo: [listing] for colo in concerned}, user)
-        return {
-            colo: list(self._iter_steps(colo, operation, given, change, known.get(colo)))
-            for colo in self.sites
-            if colo in concerned
-        }
+        lost = {colo: told for colo, told in known.items() if not told.is_done}
+        asked = [colo for colo in self.sites if colo in concerned - lost.keys()]
+        return {colo: list(self._iter_steps(colo, operation, given, change, known.get(colo))) for colo in asked}, lost
 
     def _iter_steps(
         self, colo: str, operation: Operation, given: Mapping[str, Any], change: _Change, known: Told | None
@@ -270,7 +268,7 @@ class Front:
             document = change.loaded.documents[key]
             texts[key] = document.text, document.file
         there = {*texts}
-        if known is not None and known.is_done:
+        if known is not None:
             there = {(each["kind"], each["name"]) for each in json.loads(known.out)["entities"]}
         values = {name: given[name] for name in ("skip_checks",) if name in given}
         values |= {"yes": "true"} if operation.name == "apply" else {}
