@@ -230,7 +230,7 @@ def _is_ours(cache: Path) -> bool:
         return False
     is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & _OTHERS
     if not is_ours:
-        _warn_once(f"compiled plans are not cached in {cache}: it is not a folder of this user with mode 0700")
+        _warn_once(f"compiled plans are not cached in {cache}: it is no folder of this user with mode 0700; remove it")
     return is_ours
 
 
