@@ -10,16 +10,35 @@ from feed_assets import command_lines, masking
 from tests.commands import Offer, offering_function, require_command
 from tests.databases import database, database_url, share_statements, state_url
 from tests.java_start import start_lightly
-from tests.servers import locking_metastore_port, metastore_port, postgres_url, rest_catalog_port
+from tests.servers import (
+    azure_server,
+    hdfs_cluster,
+    locking_metastore_port,
+    metastore_port,
+    postgres_url,
+    rest_catalog_port,
+    s3_options,
+    s3_server,
+)
+from tests.shops import mariadb_port, postgres_port, shop, shop_mariadb, shop_postgres
 from tests.tiers import Tiers
 
 __all__ = [
+    "azure_server",
     "database",
     "database_url",
+    "hdfs_cluster",
     "locking_metastore_port",
+    "mariadb_port",
     "metastore_port",
+    "postgres_port",
     "postgres_url",
     "rest_catalog_port",
+    "s3_options",
+    "s3_server",
+    "shop",
+    "shop_mariadb",
+    "shop_postgres",
     "state_url",
 ]
 

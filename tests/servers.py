@@ -11,12 +11,17 @@ import warnings
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from feed_assets.engines.spark.sessions import spark_home
 from feed_assets.engines.spark.supervised import SupervisedProcess
 from tests.java_start import LIGHT
+
+if TYPE_CHECKING:
+    from tests.hdfs_cluster import HdfsCluster
+    from tests.object_servers import ObjectServer
 
 
 @contextmanager
@@ -205,6 +210,36 @@ def rest_catalog_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]
     with process:
         wait_for_port(port, process)
         yield port
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> "Iterator[ObjectServer]":
+    from tests.object_servers import run_s3
+
+    with run_s3() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3_options(s3_server: "ObjectServer") -> dict[str, object]:
+    """The options of an S3 server with one bucket."""
+    return dict(s3_server.options)
+
+
+@pytest.fixture(scope="session")
+def azure_server() -> "Iterator[ObjectServer]":
+    from tests.object_servers import run_azure
+
+    with run_azure() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hdfs_cluster() -> "Iterator[HdfsCluster]":
+    from tests.hdfs_cluster import run_hdfs
+
+    with run_hdfs() as cluster:
+        yield cluster
 
 
 def wait_for_port(port: int, process: SupervisedProcess, seconds: float = 60.0) -> None:

@@ -1,7 +1,7 @@
 """Databases of a shop for tests: a PostgreSQL and a MariaDB, with the drivers of Debian; left out where those are not.
 
 A server lives as long as the test session of a worker, and each test has a schema of its own: `shop_postgres`,
-`shop_mariadb`, or `shop` for both. `from tests.shops import shop, …` makes the fixtures known to a folder.
+`shop_mariadb`, or `shop` for both.
 """
 
 import os

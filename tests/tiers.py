@@ -24,12 +24,13 @@ from tests.drills import IS_DRILL
 TIERS = ("drill", "daemon", "spark", "server", "long")
 """Marks, from the dearest to the cheapest; a test without any of them is fast."""
 SHARED = {
+    "hdfs_cluster": "hdfs",
     "spark": "spark",
     "metastore_port": "metastore",
     "harness": "metastore",
     **dict.fromkeys(("shop", "shop_postgres", "shop_mariadb"), "shops"),
 }
-"""The groups of tests with Spark, by their fixture; a store of tables has the metastore."""
+"""The groups of tests with a Java machine, by their fixture; a store of tables has the metastore."""
 BUDGET = 15.0
 """CPU seconds of a fast test. A busy machine takes three times as many as a quiet one: a test that is over it is run
 again, and only a second time over it fails.
@@ -56,15 +57,15 @@ class Tiers:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_itemcollected(self, item: pytest.Item) -> None:
-        """There is one Spark session and one metastore: the tests with either go to one worker each. Tests of stores
-        ask both databases, and not only in drills.
+        """There is one Spark session, one metastore and one HDFS: the tests with either go to one worker each. Tests of
+        stores ask both databases, and not only in drills.
         """
         if item.get_closest_marker("both_databases"):
             item.own_markers[:] = [mark for mark in item.own_markers if mark.name != "drill"]
         tier = tier_of(item)
         item.user_properties.append(("tier", tier))
         for fixture, group in SHARED.items():
-            if tier == "spark" and fixture in getattr(item, "fixturenames", ()):
+            if (tier == "spark" or group == "hdfs") and fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(pytest.mark.xdist_group(group))
                 break
 

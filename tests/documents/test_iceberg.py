@@ -24,11 +24,10 @@ from tests.documents.markdown import ROOT, fences
 from tests.drills import drill
 from tests.instances.harness import LifecycleHarness, at
 from tests.lakes import append, compact, write
+from tests.object_servers import BUCKET
 from tests.projects import enter
 from tests.retention.harness import RetentionHarness
-from tests.storage.conftest import BUCKET, s3_options, s3_server
 
-__all__ = ["s3_options", "s3_server"]
 PAGE = ROOT / "docs/iceberg.md"
 START = at("2026-11-01")
 

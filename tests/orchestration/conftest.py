@@ -7,9 +7,8 @@ from dagster import DagsterInstance
 from tests.orchestration.dagster_home import Home, open_dagster
 from tests.orchestration.hand_ticked import LocationHarness
 from tests.spark_session import spark
-from tests.storage.conftest import hdfs_cluster
 
-__all__ = ["hdfs_cluster", "spark"]
+__all__ = ["spark"]
 
 
 @pytest.fixture

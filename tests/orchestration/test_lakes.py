@@ -14,10 +14,9 @@ from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, TimestamptzType
 
 from tests.lakes import SCHEMA, Lake, append, delete_rows
+from tests.object_servers import BUCKET
 from tests.orchestration.dagster_home import Home, materialized
-from tests.storage.conftest import BUCKET, s3_options, s3_server
 
-__all__ = ["s3_options", "s3_server"]
 pytestmark = [pytest.mark.spark, pytest.mark.server]
 
 ENTITIES = """

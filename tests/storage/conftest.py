@@ -9,14 +9,12 @@ import pytest
 from feed_assets.storage.local import calls as local_calls
 from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.registry import open_store
-from tests.hdfs_cluster import HdfsCluster, run_hdfs
-from tests.object_servers import BUCKET, ObjectServer, run_azure, run_gcs, run_s3, run_sftp
+from tests.object_servers import ObjectServer, run_gcs, run_sftp
 from tests.storage.harnesses import StoreHarness, local_harness, object_harness, s3_harness
 from tests.storage.shops import Shop, open_shop
 from tests.storage.table_harness import table_harness
 from tests.tables import Catalog
 
-__all__ = ["BUCKET"]
 _numbers = itertools.count()
 
 
@@ -27,26 +25,8 @@ def working_directory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyt
 
 
 @pytest.fixture(scope="session")
-def s3_server() -> Iterator[ObjectServer]:
-    with run_s3() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def s3_options(s3_server: ObjectServer) -> dict[str, object]:
-    """The options of an S3 server with one bucket."""
-    return dict(s3_server.options)
-
-
-@pytest.fixture(scope="session")
 def gcs_server() -> Iterator[ObjectServer]:
     with run_gcs() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def azure_server() -> Iterator[ObjectServer]:
-    with run_azure() as server:
         yield server
 
 
@@ -54,12 +34,6 @@ def azure_server() -> Iterator[ObjectServer]:
 def sftp_server() -> Iterator[ObjectServer]:
     with run_sftp() as server:
         yield server
-
-
-@pytest.fixture(scope="session")
-def hdfs_cluster() -> Iterator[HdfsCluster]:
-    with run_hdfs() as cluster:
-        yield cluster
 
 
 DAILY = "test_instance_store.py"

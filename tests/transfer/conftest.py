@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.spark_session import spark
-from tests.storage.conftest import hdfs_cluster, s3_options, s3_server
 from tests.transfer.sides import Pair, Place, local_place, memory_place, s3_place
 
-__all__ = ["hdfs_cluster", "s3_options", "s3_server", "spark"]
+__all__ = ["spark"]
 
 _numbers = itertools.count()
 

@@ -26,7 +26,7 @@ from feed_assets.transfer.copying import copy_many
 from feed_assets.transfer.plans import Side
 from feed_assets.transfer.requests import Copied, CopyRequest, CopyStatus
 from tests.lakes import PLAIN, Lake, append, compact, delete_rows, rows_of
-from tests.storage.conftest import BUCKET
+from tests.object_servers import BUCKET
 from tests.storage.harnesses import FencedOut, allow
 from tests.transfer.sides import LATER
 

@@ -16,12 +16,10 @@ from feed_assets.entities.bundle import Bundle
 from feed_assets.issues import FieldSources, SourceMap
 from tests.engines.java_tools import DERBY_JARS, DRIVER, make_database, make_keystore
 from tests.entities.samples import REMOVED, bundle
+from tests.object_servers import BUCKET
 from tests.servers import free_port
-from tests.storage.conftest import BUCKET, s3_options, s3_server
 from tests.tables import Catalog
 from tests.validation.cases import mirror
-
-__all__ = ["s3_options", "s3_server"]
 
 CLUSTER, DAILY = ("cluster", "primary"), ("process", "daily")
 PATIENCE = 120.0

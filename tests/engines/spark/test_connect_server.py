@@ -23,9 +23,8 @@ from tests.drills import drill_seed, sized
 from tests.entities.samples import bundle
 from tests.orchestration.dagster_home import Home, sqlite_state
 from tests.orchestration.small import ENTITIES, START, key, land, total
-from tests.shops import POSTGRES_JAR, Shop, postgres_port, shop_postgres
+from tests.shops import POSTGRES_JAR, Shop
 
-__all__ = ["postgres_port", "shop_postgres"]
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.server,

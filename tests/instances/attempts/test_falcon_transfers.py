@@ -15,9 +15,8 @@ from feed_assets.loading.documents import NoteKind
 from feed_assets.loading.entity_files import EntityFile, read_entity_files
 from feed_assets.log.records import ProcessInstanceStatus
 from tests.instances.harness import START, LifecycleHarness, at
-from tests.shops import PASSWORD, Shop, mariadb_port, shop, shop_mariadb
+from tests.shops import PASSWORD, Shop
 
-__all__ = ["mariadb_port", "shop", "shop_mariadb"]
 pytestmark = [pytest.mark.spark, pytest.mark.server]
 
 _DATASOURCE = """\

@@ -16,10 +16,10 @@ from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.rebuild.rebuilding import rebuild_instances
 from tests.context.contexts import context_of
 from tests.instances.harness import START, LifecycleHarness, feed
-from tests.shops import PASSWORD, Shop, mariadb_port, postgres_port, shop_postgres
+from tests.shops import PASSWORD, Shop
 from tests.spark_session import spark
 
-__all__ = ["mariadb_port", "postgres_port", "shop_postgres", "spark"]
+__all__ = ["spark"]
 pytestmark = [pytest.mark.spark, pytest.mark.server]
 DAY = timedelta(days=1)
 IMPORT = "orders.import"

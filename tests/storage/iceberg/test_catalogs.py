@@ -9,8 +9,8 @@ from pyiceberg.types import NestedField, StringType
 
 from feed_assets.storage.errors import StorageAwayError, StorageError, StoreUnknownError, TableRefusedError
 from feed_assets.storage.iceberg.catalogs import open_catalog
+from tests.object_servers import BUCKET
 from tests.servers import free_port
-from tests.storage.conftest import BUCKET
 
 SCHEMA = Schema(NestedField(1, "text", StringType()))
 

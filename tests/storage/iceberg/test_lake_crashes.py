@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.documents.markdown import ROOT
-from tests.storage.conftest import BUCKET
+from tests.object_servers import BUCKET
 
 ACTIONS = ("publish", "put", "restore")
 KILLS = 17

@@ -27,8 +27,8 @@ from feed_assets.storage.records import Availability, Clearing, Guard, Manifest,
 from tests.databases import create_schema
 from tests.drills import drill, sized
 from tests.lakes import BY_DAY, BY_REGION, PLAIN, SCHEMA, Lake, append, compact, delete_rows, write
+from tests.object_servers import BUCKET
 from tests.processes import PROCESSES
-from tests.storage.conftest import BUCKET
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 EU, US = "region=eu", "region=us"
