@@ -20,6 +20,9 @@ JAVA = [
 RSYNC = pytest.mark.skipif(shutil.which("rsync") is None, reason="rsync is a peer of copies: install it")
 DATABASE = pytest.mark.skipif(not JAR.exists(), reason="a table is read by a driver: install libpostgresql-jdbc-java")
 MARKS = {
+    Part.LOADING: [pytest.mark.drill],
+    Part.STARTING: [pytest.mark.drill],
+    Part.CALENDAR: [pytest.mark.drill],
     Part.TICKS: [pytest.mark.drill],
     Part.RUNS: [pytest.mark.drill],
     Part.RETENTION: [*JAVA, pytest.mark.drill],

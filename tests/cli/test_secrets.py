@@ -10,6 +10,7 @@ from click.testing import Result
 from feed_assets import masking
 from tests.cli.project import run
 from tests.cli.test_golden import COMMANDS, prepare, run_commands
+from tests.drills import drill
 
 FROM_OUTSIDE = "s3cr+t/Planted\\w 4711"
 IN_CLEAR = "Cl3ar-planted-7"
@@ -25,7 +26,7 @@ def projects() -> dict[tuple[str, ...], Project]:
     return {}
 
 
-@pytest.fixture(params=[(), ("--output", "json")], ids=["text", "json"])
+@pytest.fixture(params=[pytest.param((), id="text"), drill(("--output", "json"), id="json")])
 def project(
     request: pytest.FixtureRequest,
     projects: dict[tuple[str, ...], Project],

@@ -17,9 +17,6 @@ from tests.definitions.harness import NOW, DefinitionsHarness, feed_text, put, r
 from tests.definitions.workers import die_at, raise_together
 from tests.processes import PROCESSES
 
-pytestmark = pytest.mark.both_databases
-
-
 __all__ = ["database_url"]  # that locks and turns hold between processes is looked at with both databases
 
 OLD, NEW = {"a": 1, "b": 1, "d": 1}, {"a": 2, "c": 1, "d": 2}
@@ -41,6 +38,7 @@ def _states(harness: DefinitionsHarness) -> list[ChangeState]:
         return [change.state for change in Changes(connection).all()]
 
 
+@pytest.mark.both_databases
 def test_a_change_that_is_killed_at_any_step_is_made_whole_or_not_at_all(harness: DefinitionsHarness) -> None:
     _begin(harness)
     seen = []
@@ -156,6 +154,7 @@ def test_a_change_that_somebody_else_has_undone_is_not_recorded(harness: Definit
     assert harness.actions("b") == ["SUBMITTED"]
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize("layout", ["files", "one file"])
 def test_changes_of_several_processes_are_neither_lost_nor_mixed(
     harness: DefinitionsHarness, database_url: str, layout: str
@@ -178,6 +177,7 @@ def test_changes_of_several_processes_are_neither_lost_nor_mixed(
     assert harness.problems() == []
 
 
+@pytest.mark.both_databases
 def test_a_reader_sees_all_of_a_change_or_nothing(harness: DefinitionsHarness, database_url: str) -> None:
     harness.change(put("a"), put("b"), put("c"))
     worker = PROCESSES.Process(target=raise_together, args=(database_url, harness.location, "a", ("b", "c"), 40))

@@ -61,6 +61,7 @@ def materialize(defs: Definitions, instance: DagsterInstance, name: str) -> dict
     return {key: value.value for key, value in event.materialization.metadata.items()}
 
 
+@pytest.mark.drill
 @pytest.mark.daemon
 @pytest.mark.spark
 def test_a_daemon_takes_the_orders_of_an_asset_to_the_report_of_another(tmp_path: Path) -> None:

@@ -14,4 +14,4 @@ pytestmark = pytest.mark.spark
 
 @pytest.mark.sample
 def test_what_changes_a_column_is_in_its_lineage(spark: SparkSession) -> None:
-    check_programs(spark, drill_seed(), sized(5, 300))
+    check_programs(spark, drill_seed(), sized(3, 300))

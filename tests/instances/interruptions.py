@@ -27,7 +27,7 @@ WHEN = ("before", "after", "since")
 """A request is not done, or done without an answer; or nothing is from there on until the end of the command."""
 LEASES_END = 2 * TTL
 """After this time, nobody is waited for who was killed."""
-_STEPS = {"memory": sized(6, 1), "server": sized(43, 1), "killed": sized(41, 1)}
+_STEPS = {"memory": sized(9, 1), "server": sized(43, 1), "killed": sized(41, 1)}
 """Every n-th request is interrupted, the first of them at the middle of the step."""
 _FEW = 10
 """Every command makes more requests than these."""

@@ -17,6 +17,7 @@ from feed_assets.settings import load_settings
 from feed_assets.testing import open_project
 from feed_assets.testing.projects import Project
 from feed_assets.timing.dates import NEVER, parse_datetime, render_datetime
+from tests.drills import drill, sized
 from tests.spark_session import spark
 
 __all__ = ["spark"]
@@ -153,14 +154,22 @@ def test_good_rows_are_judged_by_one_run_and_read(project: Project) -> None:
 @pytest.mark.parametrize(
     ("rows", "reason"),
     [
-        ("id,customer,amount\n,1,5\n2,2,6\n", "1 of 2 rows are good (50 %), 100 % must be; broken: has-id 1"),
-        ("id,customer,amount\n1,1,5\n2,9,6\n", "1 of 2 rows are good (50 %), 100 % must be; broken: customer 1"),
-        (
+        drill(
+            "id,customer,amount\n,1,5\n2,2,6\n",
+            "1 of 2 rows are good (50 %), 100 % must be; broken: has-id 1",
+            id="a row without a key",
+        ),
+        pytest.param(
+            "id,customer,amount\n1,1,5\n2,9,6\n",
+            "1 of 2 rows are good (50 %), 100 % must be; broken: customer 1",
+            id="a reference",
+        ),
+        drill(
             "id,customer,amount\n1,1,-5\n2,2,-6\n",
             "not good enough: paid: sum(amount) > 0 does not hold; 2 of 2 rows are good (100 %)",
+            id="an aggregate",
         ),
     ],
-    ids=["a row without a key", "a reference", "an aggregate"],
 )
 def test_bad_rows_never_reach_a_reader_until_other_content_comes(project: Project, rows: str, reason: str) -> None:
     folder = project.put("orders", FIRST, {"a.csv": rows})
@@ -211,7 +220,8 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("leave", [False, True], ids=["moves", "leaves"])
+@pytest.mark.sample
+@pytest.mark.parametrize("leave", [pytest.param(False, id="moves"), drill(True, id="leaves")])
 def test_each_kind_of_rule_stops_a_file_of_an_inbox(tmp_path: Path, spark: SparkSession, leave: bool) -> None:
     orders = Feed.model_validate(
         {
@@ -239,7 +249,7 @@ def test_each_kind_of_rule_stops_a_file_of_an_inbox(tmp_path: Path, spark: Spark
 
         come(0, "good.csv", GOOD)
         assert read(project) == 11
-        for minute, (rule, rows) in enumerate([*BAD.items()][: 1 if leave else None], 10):
+        for minute, (rule, rows) in enumerate([*BAD.items()][: 1 if leave else sized(1, None)], 10):
             instance = come(minute, f"{rule}.csv", rows)
             assert rule in why(project, instance)
             with pytest.raises(InstanceNotThereError):

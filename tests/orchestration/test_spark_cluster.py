@@ -133,6 +133,7 @@ def test_everything_runs_on_a_standalone_master_and_survives_a_worker(tmp_path: 
     assert "sessions.py" in jobs, "the copy was made by executors"
 
 
+@pytest.mark.drill
 def test_a_run_that_gets_no_executor_says_what_to_check_and_fails(tmp_path: Path) -> None:
     home = Home(folder=tmp_path / "project")
     home.folder.mkdir()

@@ -98,7 +98,7 @@ def test_each_answer_is_described_and_no_token_may_more_than_it(schema: Any, tmp
             _ask(operation, GenerationMode.POSITIVE, 1, {**unknown, **others, tokens[right]: set()})
             can_be_wrong = any(operation.definition.raw.get(each) for each in ("parameters", "requestBody"))
             for mode in (GenerationMode.POSITIVE, *([GenerationMode.NEGATIVE] if can_be_wrong else [])):
-                _ask(operation, mode, sized(2, 600), {whole: set()})
+                _ask(operation, mode, sized(1, 600), {whole: set()})
         if right in (Does.DECLARES, Does.ADMINISTERS):
             must("admin", "safemode", "off")
             must("entity", "submit-and-schedule", "all.yaml")

@@ -86,7 +86,7 @@ def test_nothing_that_a_request_gives_is_a_place_of_the_server(asker: Asker, fol
     bodies = [each.encode() for each in places]
     bodies += [_zip(**{"all.yaml": (link, each)}) for each in bodies]
     bodies += [_zip(**{each: (plain, b"x")}) for each in places]
-    before, turn, each_of = _list_beside(folder), count(), sized(4, 1)
+    before, turn, each_of = _list_beside(folder), count(), sized(8, 1)
     opened.clear()
     for route in list_routes():
         tried = [(name, each) for name, _ in asker.iter_parameters(route) for each in places]
@@ -109,7 +109,7 @@ def test_numbers_have_an_end_and_a_walk_ends_where_nothing_follows(asker: Asker)
 
 @pytest.mark.long
 @pytest.mark.sample
-@pytest.mark.parametrize("each_of", [31, drill(1)])
+@pytest.mark.parametrize("each_of", [61, drill(1)])
 def test_wild_values_have_answers_that_the_document_knows(asker: Asker, folder: Path, each_of: int) -> None:
     turn, wrong = count(), []
     for route in list_routes():

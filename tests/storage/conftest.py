@@ -44,11 +44,13 @@ OF_HDFS = (DAILY, "test_trash.py", "test_copies.py")
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """GCS, Azure and sftp pass the suite of stores in `make test`, and the other suites in `make drills`; HDFS also
-    those of what it has of its own.
+    those of what it has of its own. Tables have tests of their own of the trash.
     """
     callspec = getattr(item, "callspec", None)
     kinds = set() if callspec is None else set(map(str, callspec.params.values()))
     if kinds & {"gcs", "azure", "sftp"} and item.path.name != DAILY:
+        item.add_marker(pytest.mark.drill)
+    if "table" in kinds and item.path.name == "test_trash.py":
         item.add_marker(pytest.mark.drill)
     if "hdfs" in kinds and (item.path.name not in OF_HDFS or LARGE in kinds):
         item.add_marker(pytest.mark.drill)
@@ -74,6 +76,12 @@ def system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.fixture(params=ALL)
 def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreHarness]:
+    yield from _make_harness(request, tmp_path)
+
+
+@pytest.fixture(params=["local", "memory", HDFS, ALL[-1]])
+def one_of_each(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreHarness]:
+    """A store of each kind, for what is decided before a server is asked."""
     yield from _make_harness(request, tmp_path)
 
 

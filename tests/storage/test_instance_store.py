@@ -398,31 +398,31 @@ def test_paths_and_files_may_have_any_name(harness: StoreHarness, path: str) -> 
 @pytest.mark.parametrize(
     "path", ["", "/", "..", "a/../b", "./a", "a/.", ".feed-assets", "a/.feed-assets/staging", "a\0b", "//"]
 )
-def test_paths_that_are_none_of_ours_are_refused(harness: StoreHarness, path: str) -> None:
+def test_paths_that_are_none_of_ours_are_refused(one_of_each: StoreHarness, path: str) -> None:
     for ask in (
-        lambda: harness.store.manifest(path),
-        lambda: harness.store.stage(path, "run-1"),
-        lambda: harness.store.url(path),
-        lambda: harness.store.local_path(path),
-        lambda: harness.store.recover(path),
+        lambda: one_of_each.store.manifest(path),
+        lambda: one_of_each.store.stage(path, "run-1"),
+        lambda: one_of_each.store.url(path),
+        lambda: one_of_each.store.local_path(path),
+        lambda: one_of_each.store.recover(path),
     ):
         with pytest.raises(PathRefusedError):
             ask()
 
 
 @pytest.mark.parametrize("path", ["", "a/../b", ".feed-assets"])
-def test_a_path_that_is_refused_is_an_obstacle_of_its_own_look(harness: StoreHarness, path: str) -> None:
-    publish(harness.store, HOUR, DATA)
-    refused, there = harness.store.look([path, HOUR], None)
+def test_a_path_that_is_refused_is_an_obstacle_of_its_own_look(one_of_each: StoreHarness, path: str) -> None:
+    publish(one_of_each.store, HOUR, DATA)
+    refused, there = one_of_each.store.look([path, HOUR], None)
     assert (refused.path, refused.availability) == (path, Availability.PARTIAL)
     assert refused.obstacle is not None
     assert (there.availability, there.obstacle) == (Availability.AVAILABLE, None)
 
 
 @pytest.mark.parametrize("token", ["", "..", "a/b", ".hidden", "a b"])
-def test_tokens_that_are_no_plain_name_are_refused(harness: StoreHarness, token: str) -> None:
+def test_tokens_that_are_no_plain_name_are_refused(one_of_each: StoreHarness, token: str) -> None:
     with pytest.raises(PathRefusedError, match="token"):
-        harness.store.stage(HOUR, token)
+        one_of_each.store.stage(HOUR, token)
 
 
 def test_a_symbolic_link_is_not_published(harness: StoreHarness) -> None:

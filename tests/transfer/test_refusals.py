@@ -226,9 +226,9 @@ def content(place: Place) -> str:
 @pytest.mark.parametrize(
     ("before", "answer", "step"),
     [
-        ("old", (500, "InternalError"), sized(19, 1)),
+        ("old", (500, "InternalError"), sized(37, 1)),
         drill("old", (503, "ServiceUnavailable"), 1),
-        ("MISSING", (503, "ServiceUnavailable"), sized(19, 1)),
+        ("MISSING", (503, "ServiceUnavailable"), sized(37, 1)),
     ],
 )
 def test_a_server_that_fails_from_any_request_on_leaves_old_or_new_or_partial_and_the_repeat_converges(

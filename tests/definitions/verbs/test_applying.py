@@ -29,6 +29,7 @@ from feed_assets.plan.rendering import render_difference
 from feed_assets.settings import load_settings
 from feed_assets.sql.database import Database
 from tests.definitions.verbs.test_planning import ALL, CLICKS, CLUSTER, COUNTS, NOW, PROCESS, database, folder
+from tests.drills import sampled
 
 __all__ = ["database", "folder"]
 
@@ -89,7 +90,7 @@ def put_instances(context: EntityContext, begun: int, waiting: int) -> None:
         )
 
 
-@pytest.mark.parametrize("begun", [0, 3])
+@pytest.mark.parametrize("begun", sampled([0, 3], 3))
 @pytest.mark.parametrize("change", CHANGES)
 def test_releases_go_on_as_the_plan_has_said(context: EntityContext, change: str, begun: int) -> None:
     put_instances(context, begun, 2)

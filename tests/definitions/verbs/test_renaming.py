@@ -42,8 +42,6 @@ from tests.definitions.verbs.harness import CLICKS, CLUSTER, COUNTING, COUNTS, N
 from tests.instances.harness import at
 from tests.log.samples import event
 
-pytestmark = pytest.mark.both_databases
-
 __all__ = ["database_url"]
 
 ZEBRA = changed(CLICKS, name="zebra")
@@ -99,6 +97,7 @@ def releases(harness: EntityHarness) -> list[Any]:
         return [tuple(row) for row in rows]
 
 
+@pytest.mark.both_databases
 def test_the_record_goes_along_and_nothing_begins_anew(harness: EntityHarness) -> None:
     update_metadata(open_context(harness.settings, harness.database), "feed/zebra", {}, ["mine"], author="ann")
     before, rows = releases(harness), harness.instances()
@@ -122,6 +121,7 @@ def test_the_record_goes_along_and_nothing_begins_anew(harness: EntityHarness) -
     assert problems(harness) == []
 
 
+@pytest.mark.both_databases
 def test_a_process_takes_its_instances_along(harness: EntityHarness) -> None:
     before = harness.instances()
     renamed(harness, "counting", "tallying")
@@ -214,6 +214,7 @@ def test_a_dry_run_changes_nothing_and_its_digest_is_that_of_the_change(harness:
     assert rename(harness.context(), None, "zebra", "lion", again[:8]).is_change
 
 
+@pytest.mark.both_databases
 def test_repeating_it_says_that_it_is_done_and_back_is_back(harness: EntityHarness) -> None:
     renamed(harness, "zebra", "lion")
     assert renamed(harness, "zebra", "lion").lines == ("feed 'zebra': it is called 'lion' already",)
@@ -319,6 +320,7 @@ def test_attributes_of_xml_are_replaced(renaming: Renaming, expected: dict[str, 
     assert renamed_text(text, ("process", "old"), DocumentFormat.XML, renaming, NO_VALUES) == wanted != text
 
 
+@pytest.mark.both_databases
 def test_a_queue_goes_on_where_it_was(harness: EntityHarness) -> None:
     """The feed has no input of its own, so that the queue has it under its own name."""
     trigger = {"when": ["zebra", "counts"], "from": "earliest"}

@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from feed_assets.engines.data.differences import Difference, DifferenceKind, compare_columns, compare_rows
+from tests.drills import sampled
 from tests.spark_session import spark
 
 __all__ = ["spark"]
@@ -86,7 +87,7 @@ def by_hand(new: Sequence[tuple[object, ...]], old: Sequence[tuple[object, ...]]
     return found
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", sampled(range(2), 0))
 def test_the_differences_of_random_rows_are_those_counted_by_hand(spark: SparkSession, seed: int) -> None:
     source = random.Random(seed)
     values = [None, 0.5, NAN, 2.0]

@@ -19,7 +19,7 @@ from feed_assets.engines.spark.sessions import interrupt_run
 from feed_assets.issues import SourceMap
 from feed_assets.log.instances.process_instances import ProcessInstances
 from tests.connect_server import ConnectServer
-from tests.drills import drill_seed, sized
+from tests.drills import drill_seed
 from tests.entities.samples import bundle
 from tests.orchestration.dagster_home import Home, sqlite_state
 from tests.orchestration.small import ENTITIES, START, key, land, total
@@ -110,10 +110,10 @@ def test_engines_run_on_a_server(server: ConnectServer, tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.sample
+@pytest.mark.drill
 def test_what_changes_a_column_is_in_its_lineage_on_a_server_too(server: ConnectServer) -> None:
     """As `tests/engines/test_random_plans.py` says of classic sessions."""
-    number = sized(3, 300)
+    number = 300
     command = [sys.executable, "-m", "tests.engines.random_lineage", server.url, str(drill_seed()), str(number)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr[-5_000:]

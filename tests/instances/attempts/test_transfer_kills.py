@@ -39,7 +39,7 @@ def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     ("kind", "shop", "kills"),
     [
         (ExportBench, "postgres", sized(1, 20)),
-        (MarkBench, "postgres", sized(1, 20)),
+        drill(MarkBench, "postgres", 20),
         drill(ExportBench, "mariadb", 20),
         drill(ImportBench, "postgres", 20),
         drill(WindowBench, "postgres", 20),

@@ -37,7 +37,7 @@ def _where(request: pytest.FixtureRequest, kind: str) -> dict[str, Any]:
     [
         pytest.param("local", False, id="publication-local"),
         pytest.param("s3", False, id="publication-s3", marks=_OF_S3),
-        pytest.param("hive", False, id="publication-hive", marks=_OF_HIVE),
+        pytest.param("hive", False, id="publication-hive", marks=[*_OF_HIVE, pytest.mark.drill]),
         pytest.param("local", True, id="undo-local"),
         pytest.param("s3", True, id="undo-s3", marks=[*_OF_S3, pytest.mark.drill]),
         pytest.param("hive", True, id="undo-hive", marks=[*_OF_HIVE, pytest.mark.drill]),

@@ -71,7 +71,7 @@ def loaded() -> tuple[Feed, Process]:
     )
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.server)])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=[pytest.mark.server, pytest.mark.drill])])
 def state(request: pytest.FixtureRequest) -> dict[str, str]:
     return {"state": create_schema(request.getfixturevalue("postgres_url"))} if request.param == "postgresql" else {}
 

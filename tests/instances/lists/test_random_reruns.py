@@ -73,7 +73,7 @@ def lifecycles(source: random.Random, folder: Path) -> Iterator[LifecycleHarness
 
 
 @pytest.mark.sample
-@pytest.mark.parametrize("seed", sized((7, 11, 18), range(100)))
+@pytest.mark.parametrize("seed", sized((7,), range(100)))
 def test_what_runs_is_what_the_plan_has_said_and_nothing_is_stale(tmp_path: Path, seed: int) -> None:
     source = random.Random(seed)
     lifecycle = next(lifecycles(source, tmp_path))

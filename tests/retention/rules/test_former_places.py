@@ -32,6 +32,7 @@ from feed_assets.storage.object.store import ObjectStore
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.registry import open_store
+from tests.drills import drill
 from tests.instances.harness import START, at, validity
 from tests.retention.harness import RetentionHarness, hourly, kept_feed, paths_of
 
@@ -113,7 +114,7 @@ def harness(storage: Storage, tmp_path: Path, state_url: str) -> RetentionHarnes
     return harness
 
 
-@pytest.mark.parametrize("moved", [MOVED, EAST], ids=["another location", "another zone"])
+@pytest.mark.parametrize("moved", [pytest.param(MOVED, id="another location"), drill(EAST, id="another zone")])
 def test_what_expires_at_a_former_place_is_removed_there(
     harness: RetentionHarness, storage: Storage, moved: Feed
 ) -> None:

@@ -34,9 +34,9 @@ YOUNG = hourly(at("02"), 3)
 LOG = 50
 """How much of the log stays between two faults."""
 pytestmark = [pytest.mark.long, pytest.mark.sample, pytest.mark.timeout(sized(900, 7200))]
-SPARSE = sized(7, 1)
+SPARSE = sized(11, 1)
 """Of the variations of a fault every n-th is tried."""
-STEP = sized(5, 1)
+STEP = sized(9, 1)
 """With SQLite and with the filesystem, every n-th fault is tried."""
 SPARSER = SPARSE if SPARSE == 1 else 2 * SPARSE
 """With PostgreSQL, and of the faults that last, every n-th is tried; those that last lie between the others."""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import feed_assets
+from tests.drills import drill
 
 PROJECT = Path(feed_assets.__path__[0]).parent
 
@@ -28,8 +29,10 @@ def kill_everywhere(root: Path, swap: str, repeat: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("repeat", ["same", "anew"])
-@pytest.mark.parametrize("swap", ["exchange", "renames"])
+@pytest.mark.parametrize(
+    ("swap", "repeat"),
+    [("exchange", "same"), ("renames", "anew"), drill("exchange", "anew"), drill("renames", "same")],
+)
 def test_a_publisher_killed_before_any_operation_leaves_old_or_new_and_a_repeat_converges(
     tmp_path: Path, swap: str, repeat: str
 ) -> None:
