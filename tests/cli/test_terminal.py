@@ -4,6 +4,7 @@ import csv
 import io
 import os
 import pty
+import re
 import struct
 import sys
 import termios
@@ -30,7 +31,7 @@ class _Terminal(io.StringIO):
 
 
 def in_terminal(*arguments: str) -> str:
-    """What a command prints in a terminal; it ends with the process."""
+    """What a command prints in a terminal, without the line of what is waited for; it ends with the process."""
     pid, terminal = pty.fork()
     if pid == 0:  # pragma: no cover - another program
         ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
@@ -47,7 +48,7 @@ def in_terminal(*arguments: str) -> str:
         printed += part
     os.close(terminal)
     os.waitpid(pid, 0)
-    return printed.decode()
+    return re.sub(r"(\r\x1b\[2K[^\r\n]*)*\r\x1b\[2K", "", printed.decode())
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
