@@ -14,8 +14,8 @@ from feed_assets.settings import load_settings
 
 if TYPE_CHECKING:
     from feed_assets.context.operation import OperationContext
-    from feed_assets.server.tokens import Token
-    from feed_assets.server.users import KnownUser
+    from feed_assets.server.identity.tokens import Token
+    from feed_assets.server.identity.users import KnownUser
     from feed_assets.sql.database import Database
 
 GROUPS = {"token": "Manage the tokens with which others ask a server: what they may, and until when."}
@@ -50,7 +50,7 @@ def list_users(context: "OperationContext") -> "Page[KnownUser]":
 
     Who logs in by a proxy or an issuer, and is named nowhere, is not among them.
     """
-    from feed_assets.server.users import find_users
+    from feed_assets.server.identity.users import find_users
 
     return Page.of(find_users(context))
 
@@ -72,7 +72,7 @@ def create_token(
     the right that each operation needs. Only a digest of the token is kept. Whoever sends it as `Authorization: Bearer
     TOKEN` asks in its name. One with the rights of superusers is made by superusers.
     """
-    from feed_assets.server import tokens
+    from feed_assets.server.identity import tokens
 
     made, rights = Principal(name=name, groups=frozenset(groups)), find_rights()
     if rights is not None and is_superuser(rights.settings, made):
@@ -84,7 +84,7 @@ def create_token(
 @operation("token list", none="no token has been made", table=_TOKENS, rows="tokens")
 def list_tokens(database: "Database") -> "Page[Token]":
     """List the tokens, also those that have expired or are revoked. None is shown itself."""
-    from feed_assets.server.tokens import Tokens
+    from feed_assets.server.identity.tokens import Tokens
 
     with database.read() as connection:
         return Page.of(Tokens(connection).all())
@@ -93,7 +93,7 @@ def list_tokens(database: "Database") -> "Page[Token]":
 @operation("token revoke", does=Does.ADMINISTERS, safe=True, table=_TOKENS, rows="tokens")
 def revoke_token(database: "Database", *, name: Name, author: str, dry_run: bool = False) -> "Page[Token]":
     """End a token at once: the next request with it is refused."""
-    from feed_assets.server import tokens
+    from feed_assets.server.identity import tokens
 
     now = open_clock(load_settings()).now()
     return Page.of([tokens.revoke_token(database, name, author=author, now=now, dry_run=dry_run)])

@@ -19,9 +19,9 @@ from feed_assets.engines.errors import ServiceAwayError
 from feed_assets.masking import get_logger, mask
 from feed_assets.operation import Does
 from feed_assets.server.bodies import LARGEST
-from feed_assets.server.callers import Keeper
 from feed_assets.server.errors import RequestRefusedError
-from feed_assets.server.on_behalf import ask_on_behalf, take_names
+from feed_assets.server.identity.callers import Keeper
+from feed_assets.server.identity.on_behalf import ask_on_behalf, take_names
 from feed_assets.server.problems import problem
 from feed_assets.server.routes import HEALTH, PAGES, find_rights, refuse_unknown
 from feed_assets.server.ui.addresses import is_of_dagster

@@ -24,12 +24,12 @@ from feed_assets.context.errors import ListenRefusedError
 from feed_assets.errors import SettingsError, describe_error
 from feed_assets.masking import mask_logs
 from feed_assets.server.application import build_application
-from feed_assets.server.callers import Keeper, is_loopback
 from feed_assets.server.guard import Guard
-from feed_assets.server.oidc import Issuer
+from feed_assets.server.identity.callers import Keeper, is_loopback
+from feed_assets.server.identity.oidc import Issuer
+from feed_assets.server.identity.tokens import Tokens
 from feed_assets.server.problems import problem
 from feed_assets.server.records import Address
-from feed_assets.server.tokens import Tokens
 from feed_assets.settings import Settings, resolve_references
 from feed_assets.sql.database import Database
 

@@ -30,7 +30,7 @@ TABLE_MODULES = (
     "feed_assets.log.removals.tables",
     "feed_assets.log.tables",
     "feed_assets.releases.store",
-    "feed_assets.server.tokens",
+    "feed_assets.server.identity.tokens",
     "feed_assets.sql.totals",
     "feed_assets.triggers.queue.tables",
 )

@@ -13,10 +13,10 @@ import requests
 from feed_assets.clock import open_clock
 from feed_assets.operation import Does, Operation
 from feed_assets.server.application import build_application
-from feed_assets.server.callers import Keeper
 from feed_assets.server.guard import Guard
+from feed_assets.server.identity.callers import Keeper
+from feed_assets.server.identity.tokens import create_token
 from feed_assets.server.records import Address
-from feed_assets.server.tokens import create_token
 from feed_assets.settings import load_settings
 from feed_assets.sql.database import Database, open_database
 from tests.cli.project import must

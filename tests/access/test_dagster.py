@@ -26,10 +26,10 @@ from feed_assets.errors import SettingsError
 from feed_assets.log.audit import Audit
 from feed_assets.operation import Does
 from feed_assets.server.application import build_application
-from feed_assets.server.callers import Keeper
 from feed_assets.server.guard import Guard
+from feed_assets.server.identity.callers import Keeper
+from feed_assets.server.identity.tokens import create_token
 from feed_assets.server.records import Address
-from feed_assets.server.tokens import create_token
 from feed_assets.server.ui.records import COOKIE
 from feed_assets.server.with_dagster.asker import OF_OWNERS
 from feed_assets.server.with_dagster.webserver import GuardedContext, GuardedProcess, GuardedWebserver, open_webserver

@@ -146,7 +146,7 @@ def test_an_unknown_hold_leads_to_the_list(expired: Path, paste: Pasting) -> Non
     assert "audit" in paste(refused(run("hold", "release", "other")), "hold list").stdout
 
 
-@of("server.tokens.create_token: token revoke", "server.tokens.revoke_token: token list")
+@of("server.identity.tokens.create_token: token revoke", "server.identity.tokens.revoke_token: token list")
 def test_a_token_in_the_way_is_revoked_and_an_unknown_one_leads_to_the_list(expired: Path, paste: Pasting) -> None:
     make = ("token", "create", "loader", "--may", "reads")
     ok(run(*make))

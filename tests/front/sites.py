@@ -16,7 +16,7 @@ from click.testing import Result
 
 from feed_assets.log.definitions.store import Definitions
 from feed_assets.operation import Does
-from feed_assets.server.tokens import create_token
+from feed_assets.server.identity.tokens import create_token
 from feed_assets.sql.database import open_database
 from tests.cli.project import run
 from tests.databases import open_migrated

@@ -23,8 +23,8 @@ from feed_assets.cli.main import main
 from feed_assets.operation_list import list_operations
 from feed_assets.server.application import build_application
 from feed_assets.server.bodies import LARGEST
-from feed_assets.server.callers import Keeper
 from feed_assets.server.guard import Guard
+from feed_assets.server.identity.callers import Keeper
 from feed_assets.server.problems import problem
 from feed_assets.server.records import Address
 from feed_assets.settings import load_settings

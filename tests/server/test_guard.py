@@ -23,11 +23,11 @@ from feed_assets.server.aliases.records import Alias
 from feed_assets.server.aliases.table import ALIASES
 from feed_assets.server.application import build_application
 from feed_assets.server.bodies import LARGEST
-from feed_assets.server.callers import Keeper
 from feed_assets.server.guard import Guard
+from feed_assets.server.identity.callers import Keeper
+from feed_assets.server.identity.tokens import create_token, revoke_token
 from feed_assets.server.records import Address
 from feed_assets.server.routes import LOOKS, find_rights, list_routes
-from feed_assets.server.tokens import create_token, revoke_token
 from feed_assets.setting_sections import Authorization, ServerSettings
 from feed_assets.settings import Settings, load_settings
 from feed_assets.sql.database import Database
@@ -147,7 +147,9 @@ class Server:
 
 @pytest.fixture
 def server(database: Database, monkeypatch: pytest.MonkeyPatch) -> Server:
-    monkeypatch.setattr("feed_assets.server.callers.open_clock", lambda _: type("Clock", (), {"now": lambda _: NOW})())
+    monkeypatch.setattr(
+        "feed_assets.server.identity.callers.open_clock", lambda _: type("Clock", (), {"now": lambda _: NOW})()
+    )
     return Server(database)
 
 
@@ -361,7 +363,7 @@ def test_the_names_of_the_server_and_all_addresses_are_known(server: Server, hos
 def test_a_server_for_others_is_asked_by_the_names_of_its_machine(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("feed_assets.server.callers.find_machine_names", lambda: ("box", "Box.example"))
+    monkeypatch.setattr("feed_assets.server.identity.callers.find_machine_names", lambda: ("box", "Box.example"))
     assert [server.ask(headers={"Host": host}).status for host in ("box", "box.example:3030")] == [400, 400]
     server.host, server.insecure, token = "0.0.0.0", True, make(server, Does.READS)
     for host, status in (("BOX:3030", 200), ("box.example", 200), ("other.example", 400)):

@@ -27,13 +27,14 @@ from starlette.types import Receive, Scope, Send
 from feed_assets.access.principals import Principal
 from feed_assets.log.audit import Audit
 from feed_assets.operation import Does
-from feed_assets.server import oidc, waiting
+from feed_assets.server import waiting
 from feed_assets.server.application import build_application
-from feed_assets.server.callers import Keeper
 from feed_assets.server.guard import Guard
-from feed_assets.server.oidc import Issuer
+from feed_assets.server.identity import oidc
+from feed_assets.server.identity.callers import Keeper
+from feed_assets.server.identity.oidc import Issuer
+from feed_assets.server.identity.tokens import SESSION, Tokens, create_token, revoke_token
 from feed_assets.server.records import Address
-from feed_assets.server.tokens import SESSION, Tokens, create_token, revoke_token
 from feed_assets.setting_sections import OidcSettings
 from feed_assets.settings import Settings, load_settings
 from feed_assets.sql.database import Database

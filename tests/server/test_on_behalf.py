@@ -9,10 +9,10 @@ import pytest
 from feed_assets.log.audit import Audit
 from feed_assets.operation import Does
 from feed_assets.server.application import build_application
-from feed_assets.server.callers import MOST_REFUSED, Keeper
 from feed_assets.server.guard import Guard
+from feed_assets.server.identity.callers import MOST_REFUSED, Keeper
+from feed_assets.server.identity.tokens import create_token
 from feed_assets.server.records import Address
-from feed_assets.server.tokens import create_token
 from feed_assets.setting_sections import ServerSettings
 from feed_assets.settings import Settings, load_settings
 from feed_assets.sql.database import Database

@@ -18,8 +18,8 @@ from schemathesis.specs.openapi.checks import (
 
 from feed_assets.operation import Does
 from feed_assets.server.application import build_application
-from feed_assets.server.callers import Keeper
 from feed_assets.server.guard import Guard
+from feed_assets.server.identity.callers import Keeper
 from feed_assets.server.openapi import describe_routes
 from feed_assets.server.records import Address
 from feed_assets.settings import load_settings

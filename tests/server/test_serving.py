@@ -32,12 +32,12 @@ from websockets.sync.client import connect
 from feed_assets.context.errors import ListenRefusedError
 from feed_assets.operation import Does
 from feed_assets.server.bodies import LARGEST
-from feed_assets.server.callers import Keeper
 from feed_assets.server.guard import Guard
+from feed_assets.server.identity.callers import Keeper
+from feed_assets.server.identity.tokens import create_token
 from feed_assets.server.records import Address
 from feed_assets.server.routes import find_rights
 from feed_assets.server.serving import Certificate, PatientProtocol, build_server, listen, require_safe
-from feed_assets.server.tokens import create_token
 from feed_assets.setting_sections import ServerSettings
 from feed_assets.settings import Settings
 from feed_assets.sql.database import Database

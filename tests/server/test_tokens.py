@@ -11,7 +11,7 @@ from feed_assets.context.errors import VerbRefusedError
 from feed_assets.errors import WrongUsageError
 from feed_assets.log.audit import Audit
 from feed_assets.operation import Does
-from feed_assets.server.tokens import Token, Tokens, create_token, revoke_token
+from feed_assets.server.identity.tokens import Token, Tokens, create_token, revoke_token
 from feed_assets.sql.database import Database
 from tests.cli.project import must, run
 from tests.instances.harness import at

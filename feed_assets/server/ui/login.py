@@ -13,10 +13,10 @@ from starlette.requests import HTTPConnection
 from starlette.responses import RedirectResponse, Response
 from starlette.types import Scope
 
-from feed_assets.server.callers import is_loopback
 from feed_assets.server.errors import RequestRefusedError
-from feed_assets.server.oidc import Issuer, derive, refused
-from feed_assets.server.tokens import SESSION, Tokens, create_token, revoke_token
+from feed_assets.server.identity.callers import is_loopback
+from feed_assets.server.identity.oidc import Issuer, derive, refused
+from feed_assets.server.identity.tokens import SESSION, Tokens, create_token, revoke_token
 from feed_assets.server.ui.addresses import FILES, HOME, OPERATIONS, is_of_dagster
 from feed_assets.server.ui.records import COOKIE, Asked, View
 

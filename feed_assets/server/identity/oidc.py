@@ -27,7 +27,7 @@ from feed_assets.errors import FeedAssetsError, SettingsError
 from feed_assets.json_form import parse_json
 from feed_assets.masking import remember_unnamed
 from feed_assets.server.errors import RequestRefusedError
-from feed_assets.server.tokens import is_name, is_person
+from feed_assets.server.identity.tokens import is_name, is_person
 from feed_assets.setting_sections import OidcSettings
 from feed_assets.settings import resolve_references
 

@@ -8,9 +8,9 @@ from starlette.types import Scope
 
 from feed_assets.access.principals import Principal
 from feed_assets.clock import open_clock
-from feed_assets.server.callers import Keeper, address_of
 from feed_assets.server.errors import RequestRefusedError
-from feed_assets.server.tokens import Tokens, is_person
+from feed_assets.server.identity.callers import Keeper, address_of
+from feed_assets.server.identity.tokens import Tokens, is_person
 
 DO_AS = "doAs"
 

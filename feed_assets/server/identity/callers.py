@@ -16,9 +16,9 @@ from feed_assets.log.audit import Audit
 from feed_assets.log.definitions.records import AuditEntry
 from feed_assets.masking import TOKEN_PREFIX
 from feed_assets.server.errors import RequestRefusedError
-from feed_assets.server.oidc import Issuer
+from feed_assets.server.identity.oidc import Issuer
+from feed_assets.server.identity.tokens import Tokens, is_name, is_person
 from feed_assets.server.records import Address
-from feed_assets.server.tokens import Tokens, is_name, is_person
 from feed_assets.setting_sections import Authorization
 from feed_assets.settings import Settings
 from feed_assets.sql.database import Database

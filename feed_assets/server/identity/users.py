@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from feed_assets.access.rights import find_rights, reads
 from feed_assets.context.operation import OperationContext
 from feed_assets.operation import Does
-from feed_assets.server.tokens import Tokens
+from feed_assets.server.identity.tokens import Tokens
 from feed_assets.settings import load_settings
 
 
