@@ -189,8 +189,12 @@ def _read_token(file: str | None) -> str | None:
     return token
 
 
-def send(server: str, question: Question, headers: Mapping[str, str]) -> Mapping[str, Any]:
-    """Send a request to a server, and return what it tells: `out`, `err` and `exit_code`."""
+def send(
+    server: str, question: Question, headers: Mapping[str, str], *, seconds: float = _ANSWERING
+) -> Mapping[str, Any]:
+    """Send a request to a server that answers within so many seconds, and return what it tells: `out`, `err` and
+    `exit_code`.
+    """
     try:
         parts = urlsplit(server if _ADDRESS.fullmatch(server) else "")
         host, port, is_safe = parts.hostname, parts.port, parts.scheme == "https"
@@ -204,7 +208,7 @@ def send(server: str, question: Question, headers: Mapping[str, str]) -> Mapping
     try:
         with status_line.waiting_for(server):
             connection.connect()
-            connection.sock.settimeout(_ANSWERING)
+            connection.sock.settimeout(seconds)
             next_step = question.if_broken
             target = f"{parts.path.rstrip('/')}{question.target}"
             with suppress(BrokenPipeError, ConnectionResetError):  # what is too large is not read to its end

@@ -205,6 +205,7 @@ class Front:
             kind = next((each for each in Kind if words and words[0].lower() == each), None)
             named = words if kind is None else words[1:]
             removed = {each.key for each in before.entities if each.name in named and kind in (None, each.kind)}
+            removed |= {(kind.value, name) for name in named} if kind is not None else set()
         elif click.BOOL.convert(given.get("prune", False), None, None):
             removed = {each.key for each in before.entities} - documents.keys()
         kept = {each.key: each for each in before.entities if each.key not in removed}
@@ -248,17 +249,21 @@ class Front:
         """Return what each colo that is concerned is asked for, and those that have not told what they have."""
         if operation.name == _DEPENDENTS:
             return {colo: [_call_of(operation, given)] for colo in self.sites}, {}
-        concerned = {colo for colo in self.sites if change.keys.intersection((*change.had[colo], *change.has[colo]))}
         known: Mapping[str, Told] = {}
-        if operation.name == _UPDATE:
+        if operation.name not in _SUBMITS:
             listing = Call(find_operation("entity list"), {"num_results": _ALL, "output": "json"})
-            known = ask_all(self.sites, {colo: [listing] for colo in concerned}, user)
-        lost = {colo: told for colo, told in known.items() if not told.is_done}
-        asked = [colo for colo in self.sites if colo in concerned - lost.keys()]
-        return {colo: list(self._iter_steps(colo, operation, given, change, known.get(colo))) for colo in asked}, lost
+            known = ask_all(self.sites, {colo: [listing] for colo in self.sites}, user)
+        # a command that was never completed may have left what the front has elsewhere
+        there = {colo: _read_keys(told) for colo, told in known.items() if told.is_done}
+        has = {colo: {*change.had[colo], *change.has[colo], *there.get(colo, ())} for colo in self.sites}
+        lost = {colo: told for colo, told in known.items() if change.keys & has[colo] and not told.is_done}
+        asked = [colo for colo in self.sites if change.keys & has[colo] and colo not in lost]
+        return {
+            colo: list(self._iter_steps(colo, operation, given, change, there.get(colo, set()))) for colo in asked
+        }, lost
 
     def _iter_steps(
-        self, colo: str, operation: Operation, given: Mapping[str, Any], change: _Change, known: Told | None
+        self, colo: str, operation: Operation, given: Mapping[str, Any], change: _Change, known: set[EntityKey]
     ) -> Iterator[Call]:
         """Yield what a colo is asked for: to declare what it has then, to submit what it has not yet, to delete what
         it has no more.
@@ -267,9 +272,7 @@ class Front:
         for key in set(change.has[colo]) - {*change.had[colo], *texts, *change.documents}:
             document = change.loaded.documents[key]
             texts[key] = document.text, document.file
-        there = {*texts}
-        if known is not None:
-            there = {(each["kind"], each["name"]) for each in json.loads(known.out)["entities"]}
+        there = known if operation.name == _UPDATE else {*texts}
         values = {name: given[name] for name in ("skip_checks",) if name in given}
         values |= {"yes": "true"} if operation.name == "apply" else {}
         updated = {key: each for key, each in texts.items() if key in there}
@@ -277,7 +280,7 @@ class Front:
             yield Call(operation, values, _files_of(updated))
         if new := {key: each for key, each in texts.items() if key not in there}:
             yield Call(find_operation(_SUBMITS[0]), values, _files_of(new))
-        gone = change.keys.intersection(change.had[colo]) - {*change.has[colo]}
+        gone = change.keys.intersection((*change.had[colo], *known)) - {*change.has[colo]}
         for kind in _LAST_FIRST:
             if names := sorted(name for of, name in gone if of == kind):
                 yield Call(find_operation(_DELETE), {"kind": kind.value, "names": names})
@@ -286,6 +289,10 @@ class Front:
 def _checked(calls: list[Call]) -> list[Call]:
     """Return the calls that are checked by themselves: what is deleted beside may still be referred to."""
     return calls[:1] + [each for each in calls[1:] if each.operation.name != _DELETE]
+
+
+def _read_keys(listing: Told) -> set[EntityKey]:
+    return {(each["kind"], each["name"]) for each in json.loads(listing.out)["entities"]}
 
 
 def _files_of(texts: Mapping[EntityKey, tuple[str, str | None]]) -> list[EntityFile]:

@@ -16,8 +16,11 @@ from feed_assets.entities.maps import EMPTY
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.masking import remember_unnamed
 from feed_assets.operation import Operation
+from feed_assets.operation_list import find_operation
 from feed_assets.setting_sections import SiteSettings
 
+_AWAKE = 20.0
+"""Seconds within which a server answers what is easy."""
 _AGAIN = "Give the same command again when it is back: what is done is not done twice."
 
 
@@ -78,14 +81,16 @@ class Site:
 
     def ask(self, calls: Iterable[Call], user: str | None, *, dry_run: bool = False) -> Told:
         """Ask it for one call after the other until one fails, on behalf of a user or for the front itself."""
-        told = Told(colo=self.colo)
+        told, headers = Told(colo=self.colo), {"Accept": CONSOLE, "Authorization": f"Bearer {self.token}"}
         for each in calls:
             values = {**each.values, **({"dry_run": "true"} if dry_run else {})}
             question = ask_for(each.operation, values, None if each.files is None else ("", pack_files(each.files)))
             question = question._replace(if_unknown=f"Its token in the setting colos.{self.colo} does not hold.")
+            awake = ask_for(find_operation("settings"), {})._replace(if_unknown=question.if_unknown)
             question = question if user is None else on_behalf_of(user, question)
             try:
-                answer = send(self.url, question, {"Accept": CONSOLE, "Authorization": f"Bearer {self.token}"})
+                send(self.url, awake, headers, seconds=_AWAKE)  # one that hangs does not keep the others waiting
+                answer = send(self.url, question, headers)
             except ServiceError as exc:
                 is_away = isinstance(exc, ServiceAwayError)
                 reason = f"{exc.reason.removeprefix('it ')}. {_AGAIN if is_away else exc.next_step}"

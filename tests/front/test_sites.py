@@ -2,6 +2,7 @@
 
 import json
 import random
+import socket
 import time
 from collections.abc import Iterator
 from itertools import pairwise
@@ -15,6 +16,8 @@ import pytest
 import yaml
 
 from feed_assets.errors import SettingsError
+from feed_assets.front.sites import Call, Site
+from feed_assets.operation_list import find_operation
 from feed_assets.settings import load_settings
 from tests.cli.project import run
 from tests.drills import drill_seed, sized
@@ -79,7 +82,7 @@ def test_row_149_a_site_that_is_away_is_named_and_the_same_command_completes_it(
 
 
 def test_row_149_an_update_and_a_deletion_follow_a_feed_from_colo_to_colo(sites: Sites) -> None:
-    _must(sites, "entity", "submit", sites.write(feed("moved", "east-1")))
+    _must(sites, "entity", "submit", sites.write(feed("moved", "east-1"), feed("back", "east-1")))
     _must(sites, "entity", "update", sites.write(feed("moved", "west-1")))
     assert _versions(sites, "moved") == {"front": [1, 2], "east": [1, 2], "west": [1]}
     assert ("feed", "moved", 2, "DELETED", None) in sites.record("east")
@@ -88,8 +91,10 @@ def test_row_149_an_update_and_a_deletion_follow_a_feed_from_colo_to_colo(sites:
     try:
         assert "PARTIAL: east/away" in _must(sites, "entity", "delete", "feed", "moved", code=1)
         assert "moved" in _must(sites, "entity", "list", "--num-results", "99"), "it is not deleted everywhere"
+        assert "PARTIAL" in _must(sites, "entity", "update", sites.write(feed("back", "west-1")), code=1)
     finally:
         sites.start_again("east")
+    assert "west/feed 'back': deleted" in _must(sites, "entity", "update", sites.write(feed("back", "east-1")))
     _must(sites, "entity", "delete", "feed", "moved")
     last = {at: [each[3] for each in sites.record(at) if each[1] == "moved"][-1] for at in ("front", *COLOS)}
     assert last == dict.fromkeys(("front", *COLOS), "DELETED")
@@ -148,6 +153,23 @@ def test_what_does_not_come_from_the_front_is_foreign(sites: Sites, monkeypatch:
     assert "own.yaml: feed 'own' was edited here, and here only the front declares. Undo that: " in refused
     assert f"`feed-assets {' '.join(_RECORDED)}` prints what is recorded" in refused
     _must(sites, "entity", "submit", sites.write(feed("other", "east-1")))
+    copied = feed("copied", "east-1")
+    file = sites.folder / "east/entities/copied.yaml"
+    file.write_text(yaml.safe_dump(copied))
+    try:
+        unrecorded = _must(sites, "entity", "submit", sites.write(copied), code=1)
+    finally:
+        file.unlink()
+    assert "copied.yaml: feed 'copied' was edited here" in unrecorded
+    _must(sites, "entity", "submit", sites.write(copied))
+
+
+def test_a_site_that_takes_a_call_and_never_answers_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("feed_assets.front.sites._AWAKE", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        site = Site(colo="east", url=f"http://127.0.0.1:{deaf.getsockname()[1]}", token="t")
+        told = site.ask([Call(find_operation("entity list"))], None)
+    assert told.reason.startswith("away: has not answered: timed out")
 
 
 def test_a_site_judges_by_whom_the_front_asks_for_and_no_token_is_told(sites: Sites) -> None:

@@ -15,6 +15,7 @@ from feed_assets.command_lines import command_line
 from feed_assets.context.errors import EntityExistsError, EntityReferencedError, VerbRefusedError
 from feed_assets.context.safe_mode import require_update_mode
 from feed_assets.definitions.edits import Put, Remove, read_puts
+from feed_assets.definitions.errors import EditedHereError
 from feed_assets.definitions.folder import digest_as_written, find_entity
 from feed_assets.definitions.store import Check, Loaded, require_declares
 from feed_assets.definitions.verbs.context import (
@@ -400,7 +401,7 @@ def _declare(
     for key, (_, entity) in documents.items():
         kind, name = Kind(key[0]), key[1]
         if key not in changed or not made.is_done:  # or another command has made the same change meanwhile
-            notes = _unrecorded(loaded, key)
+            notes = _unrecorded(context, loaded, key)
             outcomes.append(EntityOutcome(kind=kind, name=name, outcome=VerbOutcome.UNCHANGED, notes=notes))
             continue
         before = made.before.find(key)
@@ -411,11 +412,19 @@ def _declare(
     return made.after.bundle, finish(context, verb, outcomes, made, stopped)
 
 
-def _unrecorded(loaded: Loaded, key: EntityKey) -> tuple[str, ...]:
-    """Return a sentence on a document that the files have already, and the record has not."""
+def _unrecorded(context: EntityContext, loaded: Loaded, key: EntityKey) -> tuple[str, ...]:
+    """Return a sentence on a document that the files have already, and the record has not.
+
+    Raises:
+        EditedHereError: what is declared comes from a front, which records only what it writes itself.
+    """
     recorded, in_files = loaded.newest.get(key), loaded.documents.get(key)
     if in_files is None or (recorded is not None and recorded.digest == in_files.digest):
         return ()
+    if context.store.has_front:
+        version = None if recorded is None else recorded.version
+        file = context.store.folder.shown(in_files.file)
+        raise EditedHereError(file=file, kind=key[0], name=key[1], version=version)
     return ("the files say so already, and the next tick or `apply` records it",)
 
 
