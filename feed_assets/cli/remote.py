@@ -40,6 +40,7 @@ ENV_TOKEN = "FEED_ASSETS_TOKEN"
 _CONNECTING, _ANSWERING, _SILENT = 10.0, 600.0, 60.0
 """How many seconds a server has to take a call, to answer it to its end, and for a pause in the answer."""
 _LARGEST, _LARGEST_PROBLEM = 256 << 20, 1 << 20  # bytes of an answer
+_TELLS = (HTTPStatus.OK, HTTPStatus.FORBIDDEN)
 _TOLD = re.compile(rb'\{(?:\s*"(?:out|err|exit_code)"\s*:\s*(?:"(?:[^"\\]++|\\.)*+"|\d)\s*,?){3}\s*\}', re.DOTALL)
 """The form of a `_Told`. Other JSON is not read: it takes fifty times its length in memory."""
 _ADDRESS = re.compile(r"(?ai)https?://[\w.:/%\[\]~+,;=&$'()*!-]+")  # without blanks, user, query and fragment
@@ -253,7 +254,7 @@ def _read_answer(connection: HTTPConnection, watch: Stopwatch) -> tuple[HTTPResp
 def _judge(server: str, question: Question, answer: HTTPResponse, content: bytearray) -> Mapping[str, Any]:
     told, kind = None, answer.headers.get_content_type()
     with suppress(ValueError):
-        if kind == CONSOLE and answer.status == HTTPStatus.OK and _TOLD.fullmatch(content):
+        if kind == CONSOLE and answer.status in _TELLS and _TOLD.fullmatch(content):
             return _Told.model_validate_json(content).model_dump()
         if kind == PROBLEM and answer.status >= HTTPStatus.BAD_REQUEST and len(content) <= _LARGEST_PROBLEM:
             told = _Problem.model_validate_json(content)

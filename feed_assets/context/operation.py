@@ -12,7 +12,7 @@ from typing import NoReturn, TypeVar
 
 from sqlalchemy import Connection
 
-from feed_assets.access.rights import describe_hidden, find_hidden
+from feed_assets.access.rights import describe_hidden, find_hidden, reads
 from feed_assets.clock import Clock, SystemClock, open_clock
 from feed_assets.context.consolidation import Lifecycle
 from feed_assets.context.errors import InstanceQueryError
@@ -183,9 +183,9 @@ class OperationContext(LifecycleContext):
         if issues := [each for each in self.errors if labels.intersection((each.entity, *each.followers))]:
             wrong = labels.intersection(label for each in issues for label in (each.entity, *each.followers))
             raise DefinitionsError(location=" and ".join(sorted(wrong)), issues=issues, next_step="Correct it first:")
-        known = sorted({entity for kind in kinds for entity, _ in self.records(kind)})
+        known = sorted({entity for kind in kinds for entity, _ in self.records(kind) if reads(kind, entity)})
         if Kind.DATASOURCE in kinds:
-            known = sorted(self.plan.datasources)
+            known = sorted(name for name in self.plan.datasources if reads(Kind.DATASOURCE, name))
         with self.read() as connection:
             renames = Definitions(connection).renames()
         now = tuple(each.name for each in renames if each.kind in kinds and each.former == name)

@@ -29,7 +29,7 @@ from feed_assets.metrics.collecting import SERIES_LIMIT, Scraper
 from feed_assets.metrics.expositions import build_registry
 from feed_assets.operation import Operation
 from feed_assets.server.aliases.endpoint import mount_aliases
-from feed_assets.server.answers import answer, refuse
+from feed_assets.server.answers import answer, refuse, status_of
 from feed_assets.server.bodies import is_file, read_body, read_key, read_list, read_query
 from feed_assets.server.calls import list_parameters, read_given
 from feed_assets.server.definitions import KeptDefinitions
@@ -164,7 +164,8 @@ def _screen_of(request: Request) -> Screen:
 
 def _on_console(outcome: Outcome) -> Response:
     told = {"out": outcome.out, "err": outcome.err, "exit_code": outcome.exit_code}
-    return Response(json.dumps(told), media_type=CONSOLE)
+    is_refused = outcome.error is not None and status_of(outcome.error) is HTTPStatus.FORBIDDEN  # a line in the log
+    return Response(json.dumps(told), HTTPStatus.FORBIDDEN if is_refused else HTTPStatus.OK, media_type=CONSOLE)
 
 
 def _with_tag(request: Request, response: Response) -> Response:

@@ -119,7 +119,7 @@ def redact(content: bytes, rights: Rights, *, by_line: bool = False) -> bytes:
 
     def hint(found: re.Match[str]) -> str:
         kept = [each for each in found[1].split(" or ") if named.sub("", each).strip("&#39;'")]
-        return f"Did you mean {' or '.join(kept)}?" if kept else ""
+        return f"Did you mean {' or '.join(kept)}?" if kept else "Correct the name."
 
     text = _HINT.sub(hint, content.decode("utf-8", "surrogateescape"))
     if by_line:

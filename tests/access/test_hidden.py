@@ -8,6 +8,7 @@ import pytest
 from feed_assets.access.principals import Principal
 from feed_assets.access.records import NOBODYS, AclRecord
 from feed_assets.access.rights import Rights
+from feed_assets.cli.door import CONSOLE
 from feed_assets.operation_list import find_operation
 from feed_assets.server.aliases.records import Alias
 from feed_assets.server.aliases.table import ALIASES
@@ -95,6 +96,15 @@ def test_work_that_a_hidden_feed_declares_is_hidden(server: Served) -> None:
         assert server.ask("bob", find_operation(operation), given).status_code == 403
 
 
+def test_a_command_from_afar_that_is_refused_is_a_line_in_the_log(
+    server: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = find_operation("feed events").path
+    told = server.get("bob", path, params={"feed": "zqfeed"}, headers={"Accept": CONSOLE})
+    assert (told.status_code, told.json()["exit_code"]) == (403, 1)
+    assert caplog.messages[-1].endswith(f"GET {path} 403")
+
+
 def test_a_search_does_not_tell_names_letter_by_letter(server: Served) -> None:
     for text, is_found in (("zq*", True), ("zqfeed", True), ("inputs:zq*", False), ("zqfeeed", False)):
         answers = [server.ask(who, find_operation("search"), {"text": text}) for who in ("bob", "ann")]
@@ -106,6 +116,7 @@ def test_hints_of_spelling_leave_out_what_is_hidden(server: Served) -> None:
     for operation, given in (("entity status", {"name": "zqfeeds"}), ("feed events", {"feed": "zqfeedd"})):
         told = {who: server.ask(who, find_operation(operation), given).text for who in ("ann", "bob")}
         assert ("Did you mean 'zqfeed'" in told["ann"], "mean" in told["bob"]) == (True, False)
+        assert "Declare a" in told["bob"]
     told = redact(
         b"Did you mean 'a' or 'clicks'?",
         Rights(AccessSettings(), Principal(name="bob"), {("feed", "a"): AclRecord("x", None, "0")}),

@@ -26,6 +26,7 @@ from feed_assets.definitions.verbs.context import (
     get_declared,
     make_change,
     require_own,
+    suggest,
 )
 from feed_assets.definitions.verbs.plan_effects import describe_left
 from feed_assets.definitions.verbs.schedules import (
@@ -266,8 +267,7 @@ def update(context: EntityContext, files: Sequence[EntityFile]) -> VerbResult:
     for key, (put, entity) in documents.items():
         before = loaded.bundle.bundle.find(key)
         if before is None and key not in loaded.bundle.broken:
-            suggestions = loaded.bundle.bundle.suggest(Kind(key[0]), key[1])
-            raise EntityNotFoundError(kind=key[0], name=key[1], suggestions=suggestions)
+            raise EntityNotFoundError(kind=key[0], name=key[1], suggestions=suggest(loaded, Kind(key[0]), key[1]))
         documents[key] = put, entity = with_next_version(put, before, entity, context.store.values)
         if not is_declared(loaded, key, put, entity):
             require_declares(loaded.bundle, {key: entity})

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from feed_assets.access.rights import reads
 from feed_assets.context.errors import JobOwnedError
 from feed_assets.context.safe_mode import is_safe_mode
 from feed_assets.definitions.edits import Edit
@@ -105,7 +106,7 @@ def find_kind(loaded: Loaded, kind: Kind | None, name: str) -> Kind:
     bundle, broken = loaded.bundle.bundle, loaded.bundle.broken
     found = [each for each in Kind if bundle.find((each, name)) is not None or (each, name) in broken]
     if not found:
-        known = dict.fromkeys(similar for each in Kind for similar in bundle.suggest(each, name))
+        known = dict.fromkeys(similar for each in Kind for similar in suggest(loaded, each, name))
         raise EntityNotFoundError(kind="entity", name=name, suggestions=tuple(known))
     if len(found) > 1:
         raise AmbiguousNameError(name=name, kinds=found)
@@ -128,7 +129,12 @@ def get_declared(loaded: Loaded, kind: Kind | None, name: str) -> AnyEntity:
         label = label_of((kind, name))
         issues = [issue for issue in loaded.bundle.issues if issue.entity == label]
         raise DefinitionsError(location=label, issues=issues, next_step="Correct it first:")
-    raise EntityNotFoundError(kind=kind, name=name, suggestions=loaded.bundle.bundle.suggest(kind, name))
+    raise EntityNotFoundError(kind=kind, name=name, suggestions=suggest(loaded, kind, name))
+
+
+def suggest(loaded: Loaded, kind: Kind, name: str) -> tuple[str, ...]:
+    """Return names of a kind that are similar to one, of what who asks may read."""
+    return tuple(each for each in loaded.bundle.bundle.suggest(kind, name) if reads(kind, each))
 
 
 def get_own(loaded: Loaded, kind: Kind | None, name: str) -> AnyEntity:
