@@ -14,6 +14,7 @@ from tests.cli.project import below, must, rows, run, shown
 from tests.definitions.verbs.harness import COUNTING, changed
 from tests.instances.harness import at
 from tests.log.samples import process_instance
+from tests.projects import be
 
 
 def write(submitted: Path, **fields: object) -> str:
@@ -124,7 +125,7 @@ def test_the_author_is_the_user_of_the_system_if_nobody_says_otherwise(
     prepared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("FEED_ASSETS_AUTHOR")
-    monkeypatch.setattr("getpass.getuser", lambda: "joe")
+    be("joe", monkeypatch)
     run("entity", "submit", "all.yaml")
     assert shown("admin", "audit")["audit"][0]["author"] == "joe"
 
