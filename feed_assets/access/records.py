@@ -6,7 +6,7 @@ from typing import NamedTuple
 from feed_assets.entities.common import Entity
 from feed_assets.entities.fields import PERMISSION
 
-_READING = 4
+_READING = "4567r"
 _ADDRESS = re.compile(r"[A-Za-z0-9._%+-]+@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,7}")  # ann@a.example
 
 
@@ -19,16 +19,16 @@ class AclRecord(NamedTuple):
 
     @property
     def is_public(self) -> bool:
-        """Whether everybody who is known reads it: by `*`, or by the last digit of an octal permission. What an older
-        release took for one hides it.
+        """Whether everybody who is known reads it: by `*`, or by what others may in an octal permission, or one like
+        `rwxr-x---`. What an older release took for one hides it.
 
-        >>> [AclRecord("ann", None, each).is_public for each in ("*", "0x755", "0x750", "rwx")]
-        [True, True, False, False]
+        >>> [AclRecord("ann", None, each).is_public for each in ("*", "0x755", "0x750", "rwxr-xr--", "rwxr-x---")]
+        [True, True, False, True, False]
         """
         if self.permission.strip() == "*":
             return True
         found = PERMISSION.fullmatch(self.permission.strip())
-        return found is not None and bool(int(found[1]) & _READING)
+        return found is not None and found[found.lastindex or 0] in _READING
 
     @property
     def teams(self) -> tuple[str, ...]:

@@ -221,7 +221,7 @@ def send(
     except (OSError, HTTPException, UnicodeError) as exc:
         if isinstance(exc, SSLError) and next_step != question.if_broken:
             next_step = "If it is one of plain HTTP, write http:// in its address."
-        elif isinstance(exc, ConnectionResetError | BadStatusLine) and not is_safe:
+        elif isinstance(exc, ConnectionResetError | BadStatusLine) and not is_safe and watch.seconds < _ANSWERING:
             next_step = f"If it is one of HTTPS, write https:// in its address. {next_step}"
         what = "its answer breaks off" if isinstance(exc, IncompleteRead) else getattr(exc, "strerror", "") or exc
         reason = f"it has not answered: {what or type(exc).__name__}"

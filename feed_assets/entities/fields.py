@@ -65,7 +65,7 @@ T = TypeVar("T")
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")  # daily-clicks2
 _PROPERTY = re.compile(r"\S(?:.*\S)?", re.DOTALL)  # queueName, spark.sql.shuffle.partitions
-PERMISSION = re.compile(r"(?:0[xo]?)?[0-7]{0,2}([0-7])")  # 0x750, 755
+PERMISSION = re.compile(r"(?:0[xo]?)?[0-7]{0,2}([0-7])|(?:[r-][w-][x-]){2}([r-])[w-][x-]")  # 0x750, 755, rwxr-x---
 _COLO = re.compile(r"[\w-][\w.-]*")  # us_east.1
 _TAG_KEY = re.compile(r"\w+")  # owner
 _GROUP = re.compile(r"[^\W_]+")  # observations
@@ -208,7 +208,7 @@ def _check_property_name(value: str) -> str:
 def _check_permission(value: str) -> str:
     if value.strip() != "*" and PERMISSION.fullmatch(value.strip()) is None:
         remedy = "Write 0x755, 0x750 to hide it from others, or '*'."
-        raise refuse("permission", f"{value!r} is neither '*' nor octal digits", remedy)
+        raise refuse("permission", f"{value!r} is neither '*' nor octal digits, nor like rwxr-x---", remedy)
     return value
 
 

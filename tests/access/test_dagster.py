@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 import dagster as dg
 import pytest
 from dagster._cli.workspace.cli_target import workspace_opts_to_load_target
+from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext, DefinitionsLoadType
 from dagster._core.workspace.permissions import EDITOR_PERMISSIONS
 from dagster_graphql.schema import create_schema
 from dagster_shared.cli import WorkspaceOpts
@@ -187,6 +188,8 @@ def dagster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dagster]:
     with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
         settings, database, bearers = stack.enter_context(lay_dagster(folder, patch))
         target = workspace_opts_to_load_target(WorkspaceOpts(python_file=[str(folder / "located.py")]), True)
+        loading = DefinitionsLoadContext(load_type=DefinitionsLoadType.INITIALIZATION)  # the webserver sets another
+        stack.enter_context(DefinitionsLoadContext.scoped(loading))
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")  # Dagster's about itself
         application = stack.enter_context(open_webserver(settings, database, target))

@@ -64,7 +64,7 @@ _COLUMN_LINEAGE = st.dictionaries(
 _TAGS = st.dictionaries(
     st.from_regex(r"\w{1,4}", fullmatch=True), FILLED.filter(lambda text: "," not in text), max_size=2
 )
-_ACL = _map({"owner": FILLED, "group": FILLED}, permission=FILLED)
+_ACL = _map({"owner": FILLED, "group": FILLED}, permission=st.sampled_from(("*", "0x755", "0o750", "700")))
 _SAID = {"properties": st.dictionaries(TEXTS, TEXTS, max_size=2), "tags": st.lists(TEXTS, max_size=2)}
 _METADATA = _map({}, **_SAID, columns=st.dictionaries(TEXTS, _map({}, **_SAID), max_size=2))
 _COMMON = {
