@@ -102,7 +102,13 @@ def apply(
     one comes before is planned anew.
     """
     from feed_assets.context.errors import PlanOutdatedError
-    from feed_assets.definitions.verbs.planning import OUTDATED_PLANS, apply_planned, plan_files, require_digest
+    from feed_assets.definitions.verbs.planning import (
+        OUTDATED_PLANS,
+        apply_planned,
+        check_planned,
+        plan_files,
+        require_digest,
+    )
     from feed_assets.plan.rendering import render_difference
 
     for is_last in (*(False,) * OUTDATED_PLANS, True):
@@ -110,6 +116,7 @@ def apply(
         if digest is not None and not planned.difference.is_empty:
             require_digest(planned.digest, digest)
         if context.dry_run:
+            check_planned(context, planned)
             break
         is_confirmed = delete_all or digest is not None
         if not (is_confirmed or yes or planned.difference.is_empty or planned.errors):

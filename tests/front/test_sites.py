@@ -103,9 +103,10 @@ def test_row_149_an_update_and_a_deletion_follow_a_feed_from_colo_to_colo(sites:
 def test_what_one_site_refuses_is_done_nowhere(sites: Sites) -> None:
     lost = feed("lost", "east-1", "west-1")
     gone = {"kind": "cluster", "name": "west-2", "colo": "west", "storage": "file:///dev/null/nowhere"}
-    refused = _must(sites, "entity", "submit", sites.write(lost, gone), code=1)
-    assert "west/" in refused
-    assert "Nothing was changed, neither here nor in another colo." in refused
+    for words in (("entity", "submit"), ("apply", "--yes")):
+        refused = _must(sites, *words, sites.write(lost, gone), code=1)
+        assert "west/" in refused
+        assert "Nothing was changed, neither here nor in another colo." in refused
     assert _versions(sites, "lost") == {"front": [], "east": [], "west": []}
 
 

@@ -532,6 +532,12 @@ def apply_planned(
     return result
 
 
+def check_planned(context: EntityContext, planned: PlannedChanges) -> None:
+    """Check a planned change, and what it names outside, as `apply_planned` does before it makes it."""
+    if planned.edits and not planned.errors:
+        make_change(replace(context, dry_run=True), planned.edits, planned.keys, origin=EntityVerb.APPLY)
+
+
 def require_digest(planned: str, digest: str) -> None:
     """Require that the digest of a plan is the one that the user has seen; its first eight characters suffice.
 
