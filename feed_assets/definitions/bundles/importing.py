@@ -12,9 +12,10 @@ from feed_assets.catalog.store import MetadataStore
 from feed_assets.context.errors import BundleRefusedError, PlanOutdatedError
 from feed_assets.context.operation import OperationContext, open_context
 from feed_assets.definitions.bundles.archive import BundleArchive, BundledEntity, iter_paths
+from feed_assets.definitions.declaring import require_declares
 from feed_assets.definitions.edits import Put
 from feed_assets.definitions.folder import replace_file
-from feed_assets.definitions.store import Loaded, require_declares
+from feed_assets.definitions.store import Loaded
 from feed_assets.definitions.verbs.changes import is_declared, read_documents
 from feed_assets.definitions.verbs.context import EntityContext, require_reachable
 from feed_assets.definitions.verbs.planning import PlannedChanges, apply_planned, plan_edits, read_edits

@@ -14,10 +14,11 @@ from feed_assets.access.rights import require_acts
 from feed_assets.command_lines import command_line
 from feed_assets.context.errors import EntityExistsError, EntityReferencedError, VerbRefusedError
 from feed_assets.context.safe_mode import require_update_mode
+from feed_assets.definitions.declaring import require_declares
 from feed_assets.definitions.edits import Put, Remove, read_puts
 from feed_assets.definitions.errors import EditedHereError
 from feed_assets.definitions.folder import digest_as_written, find_entity
-from feed_assets.definitions.store import Check, Loaded, require_declares
+from feed_assets.definitions.store import Check, Loaded
 from feed_assets.definitions.verbs.context import (
     AppliedChange,
     EntityContext,
