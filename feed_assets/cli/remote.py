@@ -191,11 +191,12 @@ def _read_token(file: str | None) -> str | None:
 
 
 def send(
-    server: str, question: Question, headers: Mapping[str, str], *, seconds: float = _ANSWERING
+    server: str, question: Question, headers: Mapping[str, str], *, seconds: float | None = None
 ) -> Mapping[str, Any]:
-    """Send a request to a server that answers within so many seconds, and return what it tells: `out`, `err` and
-    `exit_code`.
+    """Send a request to a server that begins to answer within so many seconds, and ends within twice as many; return
+    what it tells: `out`, `err` and `exit_code`.
     """
+    seconds = _ANSWERING if seconds is None else seconds
     try:
         parts = urlsplit(server if _ADDRESS.fullmatch(server) else "")
         host, port, is_safe = parts.hostname, parts.port, parts.scheme == "https"
@@ -214,14 +215,14 @@ def send(
             target = f"{parts.path.rstrip('/')}{question.target}"
             with suppress(BrokenPipeError, ConnectionResetError):  # what is too large is not read to its end
                 connection.request(question.method, target, question.body, {**question.headers, **headers})
-            return _judge(server, question, *_read_answer(connection, watch))
+            return _judge(server, question, *_read_answer(connection, watch, min(2 * seconds, _ANSWERING)))
     except SSLCertVerificationError as exc:
         reason, fault = f"it is not trusted: {exc.verify_message}", ServiceError
         next_step = "Name the file of its authority by SSL_CERT_FILE."
     except (OSError, HTTPException, UnicodeError) as exc:
         if isinstance(exc, SSLError) and next_step != question.if_broken:
             next_step = "If it is one of plain HTTP, write http:// in its address."
-        elif isinstance(exc, ConnectionResetError | BadStatusLine) and not is_safe and watch.seconds < _ANSWERING:
+        elif isinstance(exc, ConnectionResetError | BadStatusLine) and not is_safe and watch.seconds < seconds:
             next_step = f"If it is one of HTTPS, write https:// in its address. {next_step}"
         what = "its answer breaks off" if isinstance(exc, IncompleteRead) else getattr(exc, "strerror", "") or exc
         reason = f"it has not answered: {what or type(exc).__name__}"
@@ -231,10 +232,10 @@ def send(
     raise fault(service=f"server {server}", reason=shown(reason).rstrip(".\r\n"), next_step=shown(next_step))
 
 
-def _read_answer(connection: HTTPConnection, watch: Stopwatch) -> tuple[HTTPResponse, bytearray]:
-    """Read an answer, which may be long and late. A server that has no end, or drips, is cut off."""
+def _read_answer(connection: HTTPConnection, watch: Stopwatch, seconds: float) -> tuple[HTTPResponse, bytearray]:
+    """Read an answer, which may be long and late. After so many seconds it is cut off."""
     sock, content = connection.sock, bytearray()
-    timer = Timer(_ANSWERING, sock.shutdown, [SHUT_RDWR])
+    timer = Timer(seconds, sock.shutdown, [SHUT_RDWR])
     timer.start()
     try:
         with connection.getresponse() as answer:
@@ -246,7 +247,7 @@ def _read_answer(connection: HTTPConnection, watch: Stopwatch) -> tuple[HTTPResp
                     raise HTTPException(f"its answer has more than {_LARGEST:,} bytes")
     finally:
         timer.cancel()
-    if answer.length or watch.seconds >= _ANSWERING:
+    if answer.length or watch.seconds >= seconds:
         raise IncompleteRead(b"")
     return answer, content
 

@@ -20,7 +20,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from feed_assets.cli import remote
 from feed_assets.cli.door import CONSOLE, PROBLEM
 from feed_assets.cli.main import main
-from feed_assets.operation_list import list_operations
+from feed_assets.engines.errors import ServiceAwayError
+from feed_assets.operation_list import find_operation, list_operations
 from feed_assets.server.application import build_application
 from feed_assets.server.bodies import LARGEST
 from feed_assets.server.guard import Guard
@@ -414,6 +415,13 @@ def test_an_answer_without_end_is_cut_off(
         result = run("--server", server, "why", "counting")
     expected = f"feed-assets: server {server}: it has not answered{' ' * (said[0] != ':')}{said}."
     assert (result.exit_code, result.stderr) == (2, f"{expected} Nothing was changed: ask again, or for less.\n")
+
+
+def test_who_has_less_time_cuts_off_a_server_that_drips() -> None:
+    question = remote.ask_for(find_operation("settings"), {})
+    with _answering(_HEAD, b"X: y\r\n", then="drip") as server, pytest.raises(ServiceAwayError) as caught:
+        remote.send(server, question, {}, seconds=0.5)
+    assert "it has not answered" in str(caught.value)
 
 
 @pytest.mark.parametrize(
