@@ -266,15 +266,25 @@ def kind_argument(name: str, kinds: Iterable[str]) -> click.Argument:
     return click.Argument([name], nargs=-1, type=kind, callback=take_one, metavar="[KIND]", shell_complete=complete)
 
 
+def split_kind(words: Sequence[str]) -> tuple[Kind | None, Sequence[str]]:
+    """Return the kind before names, if it is said, and the names.
+
+    >>> split_kind(["Feed", "clicks"]), split_kind(["clicks"])
+    ((<Kind.FEED: 'feed'>, ['clicks']), (None, ['clicks']))
+    """
+    kind = next((each for each in Kind if words and each.value == words[0].lower()), None)
+    return kind, words if kind is None else words[1:]
+
+
 def names_argument(name: str, form: str) -> click.Argument:
     """Return an argument such as `[KIND] NAMES...`, which sets the parameters `kind` and `names`."""
 
-    def split(ctx: click.Context, _: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
-        kind = next((each for each in Kind if words and each.value == words[0].lower()), None)
-        if kind is not None and not words[1:] and not ctx.resilient_parsing:
+    def split(ctx: click.Context, _: click.Parameter, words: tuple[str, ...]) -> Sequence[str]:
+        kind, names = split_kind(words)
+        if kind is not None and not names and not ctx.resilient_parsing:
             raise click.UsageError(f"There is no name after the kind {words[0]!r}.", ctx)
         ctx.params["kind"] = kind
-        return words if kind is None else words[1:]
+        return names
 
     find = subjects_of((Kind.FEED, Kind.PROCESS)) if "INSTANCE" in form else find_names
     return click.Argument([name], nargs=-1, required=True, metavar=form, type=ProposedType(find), callback=split)

@@ -15,7 +15,7 @@ import click
 from feed_assets.access.rights import require_acts, require_reads
 from feed_assets.cli.door import Door, Outcome, Screen
 from feed_assets.cli.exit_codes import FAILED
-from feed_assets.cli.options import open_entity_context_for
+from feed_assets.cli.options import open_entity_context_for, split_kind
 from feed_assets.cli.render import Output, echo, print_json, print_table, say
 from feed_assets.context.safe_mode import require_allowed
 from feed_assets.definitions.errors import MassDeletionError
@@ -135,9 +135,8 @@ class Front:
         if operation.stops_in_safe_mode:
             require_allowed(door.database, operation)
         loaded = open_entity_context_for(dry_run=True).load()
-        words = [word for name in _SUBJECTS for word in _listed(given.get(name))]
-        kind = next((each for each in Kind if words and words[0].lower() == each), None)
-        found = {name: _find(loaded, kind, name) for name in (words if kind is None else words[1:])}
+        kind, subjects = split_kind([word for name in _SUBJECTS for word in _listed(given.get(name))])
+        found = {name: _find(loaded, kind, name) for name in subjects}
         keys = [each.key for entities in found.values() for each in entities]
         (require_reads if operation.does is Does.READS else require_acts)(keys)
         wanted = [
@@ -168,9 +167,9 @@ class Front:
         context = open_entity_context_for(dry_run=True)
         change = self._read_change(context, operation, given)
         mine = call(replace(own, screen=Screen()), operation, {**given, "dry_run": True})
-        if mine.error is not None or mine.exit_code:
-            if mine.error is not None:
-                raise mine.error
+        if mine.error is not None:
+            raise mine.error
+        if mine.exit_code:
             return mine
         self._require_sites(change)
         _require_confirmed(context, operation, given, change, mine)
@@ -201,9 +200,7 @@ class Front:
         documents = read_documents(context, files) if files else {}
         removed: set[EntityKey] = set()
         if operation.name == _DELETE:
-            words = [*_listed(given.get("kind")), *_listed(given.get("names"))]
-            kind = next((each for each in Kind if words and words[0].lower() == each), None)
-            named = words if kind is None else words[1:]
+            kind, named = split_kind([*_listed(given.get("kind")), *_listed(given.get("names"))])
             removed = {each.key for each in before.entities if each.name in named and kind in (None, each.kind)}
             removed |= {(kind.value, name) for name in named} if kind is not None else set()
         elif click.BOOL.convert(given.get("prune", False), None, None):
