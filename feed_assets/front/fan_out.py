@@ -5,7 +5,8 @@ completes what one server could not take, and what is done already stays as it i
 """
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
@@ -32,13 +33,14 @@ from feed_assets.entities.graph import DependencyGraph, find_reached
 from feed_assets.entities.process import Process
 from feed_assets.errors import SettingsError, WrongUsageError
 from feed_assets.front.errors import NoSiteError, SitesError
-from feed_assets.front.sites import Call, Site, Told, ask_all, iter_lines, merge, read_tables
+from feed_assets.front.sites import Call, Told, ask_site, merge, read_tables, say_of
 from feed_assets.issues import EntityKey
 from feed_assets.loading.entity_files import EntityFile
+from feed_assets.masking import remember_unnamed
 from feed_assets.operation import Does, Operation
 from feed_assets.operation_list import find_operation
 from feed_assets.server.calls import call, list_parameters
-from feed_assets.setting_sections import Authorization
+from feed_assets.setting_sections import Authorization, SiteSettings
 from feed_assets.settings import Settings
 
 _DELETE, _UPDATE, _DEPENDENTS = "entity delete", "entity update", "entity update-cluster-dependents"
@@ -56,12 +58,16 @@ _Spread = Mapping[str, Collection[EntityKey]]
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A change of definitions: what it declares, what it removes, and what each colo has before and after it."""
+    """A change of definitions: who asks for it, what it declares, what it removes, and what each colo has before and
+    after it.
+    """
 
+    operation: Operation
+    given: Mapping[str, Any]
+    user: str | None
     loaded: Loaded
     documents: KeyedDocuments
     removed: Collection[EntityKey]
-    after: Bundle
     had: _Spread
     has: _Spread
 
@@ -75,7 +81,6 @@ class Front:
     """The front of the servers of several colos."""
 
     settings: Settings
-    sites: Mapping[str, Site]
     changing: Lock = field(default_factory=Lock)
 
     @classmethod
@@ -88,45 +93,63 @@ class Front:
         if not settings.colos:
             reason, form = "it is missing, or names none", "colos: {east: {url: https://…, token: …}}"
             raise SettingsError(setting="colos", reason=reason, tried=settings.tried, next_step=f"Set {form}.")
-        sites = {colo: Site.of(colo, each) for colo, each in settings.colos.items()}
-        asked = [Call(find_operation("settings"), {"output": "json"})]
-        for colo, told in ask_all(sites, dict.fromkeys(sites, asked), None).items():
+        for each in settings.colos.values():
+            remember_unnamed(each.token)
+        front, asked = cls(settings), [Call(find_operation("settings"), {"output": "json"})]
+        for colo, told in front.ask(dict.fromkeys(settings.colos, asked), None).items():
+            reason, next_step = f"its server refuses: {told.reason.rstrip('.')}", "Correct it."
             if told.is_away:
                 say(f"feed-assets: warning: {colo}/{told.reason}", err=True)
                 continue
-            known = json.loads(told.out)["settings"] if told.is_done else ()
-            its = next((each["value"] for each in known if each["name"] == "colo"), None)
-            if not told.is_done or its != colo:
+            if told.is_done:
+                known = json.loads(told.out)["settings"]
+                if (its := next((each["value"] for each in known if each["name"] == "colo"), None)) == colo:
+                    continue
                 reason = f"the server there has {f'the colo {its!r}' if its else 'no colo'}"
-                reason = reason if told.is_done else f"its server refuses: {told.reason.rstrip('.')}"
-                next_step = f"Set colo: {colo} there, or correct the address." if told.is_done else "Correct it."
-                raise SettingsError(setting=f"colos.{colo}", reason=reason, tried=settings.tried, next_step=next_step)
-        return cls(settings, sites)
+                next_step = f"Set colo: {colo} there, or correct the address."
+            raise SettingsError(setting=f"colos.{colo}", reason=reason, tried=settings.tried, next_step=next_step)
+        return front
+
+    @property
+    def sites(self) -> Mapping[str, SiteSettings]:
+        """The servers, by colo."""
+        return self.settings.colos
+
+    def ask(self, calls: Mapping[str, Iterable[Call]], user: str | None, *, dry_run: bool = False) -> dict[str, Told]:
+        """Ask the servers of several colos at the same time; see `ask_site`."""
+
+        def told(colo: str) -> Told:
+            return ask_site(colo, self.sites[colo], calls[colo], user, dry_run=dry_run)
+
+        with ThreadPoolExecutor(max(len(calls), 1)) as pool:
+            return dict(zip(calls, pool.map(told, calls), strict=True))
 
     def __call__(self, door: Door, operation: Operation, given: Mapping[str, Any]) -> Outcome:
         """Call an operation here, at the servers of colos, or both."""
         own, given = replace(door, ask_sites=None), {**given}
         asked = given.pop("colo", None) or "*"
         is_own = operation.does in (Does.READS, Does.ADMINISTERS) and operation.context != "OperationContext"
-        if not operation.is_of_sites and operation.name not in _DECLARES and (is_own or operation.group in _OWN):
+        goes_out = operation.is_of_sites or operation.name in _DECLARES
+        if not goes_out and (is_own or operation.group in _OWN):
             return call(own, operation, given)
-        if door.screen.takes_results or not (operation.is_of_sites or operation.name in _DECLARES):
-            places = ", ".join(f"{each.colo} at {each.url}" for each in self.sites.values())
+        if door.screen.takes_results or not goes_out:
+            places = ", ".join(f"{colo} at {each.url}" for colo, each in self.sites.items())
             raise WrongUsageError(f"A front does not offer this: ask the server of a colo itself, {places}.")
         user = door.principal.name if self.settings.authorization is Authorization.ACL else None
         if operation.is_of_sites:
             told = self._ask_about(door, operation, given, self._choose(asked), user)
+            _require_one(told, "No colo has done it.")
             return _tell(door, operation, given, told)
         with self.changing:
             return self._change(own, operation, given, user)
 
     def _choose(self, asked: str) -> tuple[str, ...]:
-        names = tuple(dict.fromkeys(filter(None, (each.strip() for each in asked.split(",")))))
+        names = [*filter(None, (each.strip() for each in asked.split(",")))]
         if unknown := [each for each in names if each not in self.sites and each != "*"]:
             raise NoSiteError(
                 subject=f"colo {unknown[0]!r}", reason="there is none", next_step=f"Colos are {', '.join(self.sites)}."
             )
-        return tuple(self.sites) if "*" in names else names
+        return tuple(each for each in self.sites if each in names or "*" in names)
 
     def _ask_about(
         self, door: Door, operation: Operation, given: dict[str, Any], colos: Collection[str], user: str | None
@@ -143,48 +166,50 @@ class Front:
             each for name in ("clusters", "cluster") for text in _listed(given.get(name)) for each in text.split(",")
         ]
         calls, bundle = dict[str, list[Call]](), loaded.bundle.bundle
-        named = {each: _list_clusters(bundle, entities, None) for each, entities in found.items()}
-        for colo in self.sites:
-            own = {each: _list_clusters(bundle, entities, colo) for each, entities in found.items()}
-            there = {each.name for each in bundle.clusters if each.colo == colo}
-            names = [each for each in found if own[each] or not named[each]]  # clusters and datasources are everywhere
-            chosen = [each for each in wanted if each in there]
-            if colo in colos and (names or not found) and (chosen or not wanted):
+        places = {name: self._list_sites(bundle, entities) for name, entities in found.items()}
+        for colo in colos:
+            names = [name for name, at in places.items() if colo in at]
+            chosen = [each for each in wanted if (it := bundle.find_cluster(each)) is not None and it.colo == colo]
+            if (names or not places) and (chosen or not wanted):
                 told = {**given, **({"clusters": ",".join(chosen)} if "clusters" in given else {})}
                 if "names" in given:
                     told["names"] = (*([] if kind is None else [kind]), *names)
                 calls[colo] = [_call_of(operation, told)]
         if not calls:
+            where = [f"{name} is in {', '.join(at) or 'none'}" for name, at in places.items()]
             raise NoSiteError(
-                subject=", ".join([*found, *wanted]) or "this",
+                subject=", ".join([*places, *wanted]) or "this",
                 reason=f"no colo applies of {', '.join(colos)}",
-                next_step=_say_where(bundle, found, self.sites),
+                next_step=f"{'; '.join(where) or 'Colos are ' + ', '.join(self.sites)}.",
             )
-        return ask_all(self.sites, calls, user)
+        return self.ask(calls, user)
+
+    def _list_sites(self, bundle: Bundle, entities: Collection[AnyEntity]) -> tuple[str, ...]:
+        """Return the colos in which entities are on clusters. What is on none, as a cluster itself, is everywhere."""
+        is_on_any = any(bundle.clusters_in(each, None) for each in entities)
+        return tuple(
+            colo for colo in self.sites if not is_on_any or any(bundle.clusters_in(each, colo) for each in entities)
+        )
 
     def _change(self, own: Door, operation: Operation, given: dict[str, Any], user: str | None) -> Outcome:
         """Change definitions: check it here and there, then do it there, and then here."""
         context = open_entity_context_for(dry_run=True)
-        change = self._read_change(context, operation, given)
+        change = self._read_change(context, operation, given, user)
         mine = call(replace(own, screen=Screen()), operation, {**given, "dry_run": True})
         if mine.error is not None:
             raise mine.error
         if mine.exit_code:
             return mine
         self._require_sites(change)
-        _require_confirmed(context, operation, given, change, mine)
-        steps, lost = self._plan_steps(operation, given, change, user)
-        checked = ask_all(self.sites, {colo: _checked(each) for colo, each in steps.items()}, user, dry_run=True) | lost
-        refused = {each.colo: each.reason for each in checked.values() if not (each.is_done or each.is_away)}
+        _require_confirmed(context, change, mine)
+        steps, lost = self._plan_steps(change)
+        checked = self.ask({colo: _checked(each) for colo, each in steps.items()}, user, dry_run=True) | lost
+        refused = {colo: each.reason for colo, each in checked.items() if not (each.is_done or each.is_away)}
         if refused:
             raise SitesError(reasons=refused, next_step="Nothing was changed, neither here nor in another colo.")
         if not given.get("dry_run"):
-            here = {colo: each for colo, each in steps.items() if checked[colo].is_done}
-            checked |= ask_all(self.sites, here, user)
-        if checked and not any(each.is_done for each in checked.values()):
-            raise SitesError(
-                reasons={each.colo: each.reason for each in checked.values()}, next_step="Nothing was changed here."
-            )
+            checked |= self.ask({colo: each for colo, each in steps.items() if checked[colo].is_done}, user)
+        _require_one(checked, "Nothing was changed here.")
         is_whole = all(each.is_done for each in checked.values())
         if (is_whole or operation.name in _SUBMITS) and not given.get("dry_run"):
             mine = call(replace(own, screen=Screen()), operation, given)
@@ -192,7 +217,9 @@ class Front:
                 raise mine.error
         return _tell(own, operation, given, checked, mine)
 
-    def _read_change(self, context: EntityContext, operation: Operation, given: Mapping[str, Any]) -> _Change:
+    def _read_change(
+        self, context: EntityContext, operation: Operation, given: Mapping[str, Any], user: str | None
+    ) -> _Change:
         loaded = context.load()
         before, files = loaded.bundle.bundle, given.get("files")
         if operation.name == "apply" and not files:
@@ -207,23 +234,21 @@ class Front:
             removed = {each.key for each in before.entities} - documents.keys()
         kept = {each.key: each for each in before.entities if each.key not in removed}
         after = Bundle(entities=(*{**kept, **{key: each for key, (_, each) in documents.items()}}.values(),))
-        return _Change(loaded, documents, removed, after, self._spread(before), self._spread(after))
+        had, has = self._spread(before), self._spread(after)
+        return _Change(operation, given, user, loaded, documents, removed, had, has)
 
     def _spread(self, bundle: Bundle) -> _Spread:
         """Return what each colo has: all clusters and datasources, what is on clusters there, and what that names."""
         shared = {each.key for each in (*bundle.clusters, *bundle.datasources)}
-        edges: dict[EntityKey, Collection[EntityKey]] = {
-            key: {*found} for key, found in DependencyGraph.of(bundle).dependencies.items()
-        }
+        edges: dict[EntityKey, Collection[EntityKey]] = {**DependencyGraph.of(bundle).dependencies}
         for feed in bundle.feeds:
             kept = (each.retention.until_read_by for each in feed.clusters.values() if each.retention is not None)
             edges[feed.key] = {*edges[feed.key], *((Kind.PROCESS.value, name) for names in kept for name in names)}
         there = {colo: {each.key for each in bundle.entities if bundle.clusters_in(each, colo)} for colo in self.sites}
-        named = {
-            colo: find_reached(edges, keys).intersection(each.key for each in bundle.entities)
+        return {
+            colo: {*shared, *keys, *(each for each in find_reached(edges, keys) if bundle.find(each) is not None)}
             for colo, keys in there.items()
         }
-        return {colo: {*shared, *keys, *named[colo]} for colo, keys in there.items()}
 
     def _require_sites(self, change: _Change) -> None:
         """Require that each entity that is declared is in a colo that has a server."""
@@ -240,47 +265,42 @@ class Front:
                 next_step=f"Colos are {', '.join(self.sites)}. Nothing was changed.",
             )
 
-    def _plan_steps(
-        self, operation: Operation, given: Mapping[str, Any], change: _Change, user: str | None
-    ) -> tuple[dict[str, list[Call]], dict[str, Told]]:
+    def _plan_steps(self, change: _Change) -> tuple[dict[str, list[Call]], dict[str, Told]]:
         """Return what each colo that is concerned is asked for, and those that have not told what they have."""
-        if operation.name == _DEPENDENTS:
-            return {colo: [_call_of(operation, given)] for colo in self.sites}, {}
+        if change.operation.name == _DEPENDENTS:
+            return {colo: [_call_of(change.operation, change.given)] for colo in self.sites}, {}
         known: Mapping[str, Told] = {}
-        if operation.name not in _SUBMITS:
+        if change.operation.name not in _SUBMITS:
             listing = Call(find_operation("entity list"), {"num_results": _ALL, "output": "json"})
-            known = ask_all(self.sites, {colo: [listing] for colo in self.sites}, user)
+            known = self.ask({colo: [listing] for colo in self.sites}, change.user)
         # a command that was never completed may have left what the front has elsewhere
         there = {colo: _read_keys(told) for colo, told in known.items() if told.is_done}
         has = {colo: {*change.had[colo], *change.has[colo], *there.get(colo, ())} for colo in self.sites}
         lost = {colo: told for colo, told in known.items() if change.keys & has[colo] and not told.is_done}
         asked = [colo for colo in self.sites if change.keys & has[colo] and colo not in lost]
-        return {
-            colo: list(self._iter_steps(colo, operation, given, change, there.get(colo, set()))) for colo in asked
-        }, lost
+        return {colo: [*_iter_steps(colo, change, there.get(colo, set()))] for colo in asked}, lost
 
-    def _iter_steps(
-        self, colo: str, operation: Operation, given: Mapping[str, Any], change: _Change, known: set[EntityKey]
-    ) -> Iterator[Call]:
-        """Yield what a colo is asked for: to declare what it has then, to submit what it has not yet, to delete what
-        it has no more.
-        """
-        texts = {key: (put.text, put.source) for key, (put, _) in change.documents.items() if key in change.has[colo]}
-        for key in set(change.has[colo]) - {*change.had[colo], *texts, *change.documents}:
-            document = change.loaded.documents[key]
-            texts[key] = document.text, document.file
-        there = known if operation.name == _UPDATE else {*texts}
-        values = {name: given[name] for name in ("skip_checks",) if name in given}
-        values |= {"yes": "true"} if operation.name == "apply" else {}
-        updated = {key: each for key, each in texts.items() if key in there}
-        if updated:
-            yield Call(operation, values, _files_of(updated))
-        if new := {key: each for key, each in texts.items() if key not in there}:
-            yield Call(find_operation(_SUBMITS[0]), values, _files_of(new))
-        gone = change.keys.intersection((*change.had[colo], *known)) - {*change.has[colo]}
-        for kind in _LAST_FIRST:
-            if names := sorted(name for of, name in gone if of == kind):
-                yield Call(find_operation(_DELETE), {"kind": kind.value, "names": names})
+
+def _iter_steps(colo: str, change: _Change, known: set[EntityKey]) -> Iterator[Call]:
+    """Yield what a colo is asked for: to declare what it has then, to submit what it has not yet, to delete what it has
+    no more.
+    """
+    texts = {key: (put.text, put.source) for key, (put, _) in change.documents.items() if key in change.has[colo]}
+    for key in set(change.has[colo]) - {*change.had[colo], *texts, *change.documents}:
+        document = change.loaded.documents[key]
+        texts[key] = document.text, document.file
+    there = known if change.operation.name == _UPDATE else {*texts}
+    values = {name: change.given[name] for name in ("skip_checks",) if name in change.given}
+    values |= {"yes": "true"} if change.operation.name == "apply" else {}
+    updated = {key: each for key, each in texts.items() if key in there}
+    if updated:
+        yield Call(change.operation, values, _files_of(updated))
+    if new := {key: each for key, each in texts.items() if key not in there}:
+        yield Call(find_operation(_SUBMITS[0]), values, _files_of(new))
+    gone = change.keys.intersection((*change.had[colo], *known)) - {*change.has[colo]}
+    for kind in _LAST_FIRST:
+        if names := sorted(name for of, name in gone if of == kind):
+            yield Call(find_operation(_DELETE), {"kind": kind.value, "names": names})
 
 
 def _checked(calls: list[Call]) -> list[Call]:
@@ -301,16 +321,14 @@ def _files_of(texts: Mapping[EntityKey, tuple[str, str | None]]) -> list[EntityF
     return [EntityFile(name=name, content=text.encode()) for name, text in form]
 
 
-def _require_confirmed(
-    context: EntityContext, operation: Operation, given: Mapping[str, Any], change: _Change, mine: Outcome
-) -> None:
+def _require_confirmed(context: EntityContext, change: _Change, mine: Outcome) -> None:
     """Require what the call here would ask for only after the colos have done it."""
-    if operation.name != "apply":
+    if change.operation.name != "apply":
         return
-    if not given.keys() & {*_CONFIRMED} and "\nPlan " in mine.out:
+    if not change.given.keys() & {*_CONFIRMED} and "\nPlan " in mine.out:
         raise WrongUsageError("Apply this? A server cannot ask: give yes=true, or the digest of the plan.")
     declared, share = len(change.loaded.bundle.bundle.entities), context.settings.unconfirmed_deletions
-    is_confirmed = given.keys() & {"digest", "delete_all", "dry_run"}
+    is_confirmed = change.given.keys() & {"digest", "delete_all", "dry_run"}
     if not is_confirmed and is_mass_deletion(len(change.removed), declared, share):
         deleted = tuple(label_of(key) for key in sorted(change.removed))
         raise MassDeletionError(location=context.store.folder.location, deleted=deleted, declared=declared)
@@ -342,47 +360,31 @@ def _find(loaded: Loaded, kind: Kind | None, name: str) -> list[AnyEntity]:
     return found or [get_declared(loaded, kind, name)]
 
 
-def _list_clusters(bundle: Bundle, entities: list[AnyEntity], colo: str | None) -> set[str]:
-    return {name for each in entities for name in bundle.clusters_in(each, colo)}
-
-
-def _say_where(bundle: Bundle, found: Mapping[str, list[AnyEntity]], sites: Collection[str]) -> str:
-    places = {
-        name: [colo for colo in sites if _list_clusters(bundle, entities, colo)] for name, entities in found.items()
-    }
-    told = [f"{name} is in {', '.join(colos) or 'none'}" for name, colos in places.items()]
-    return f"{'; '.join(told) or 'Colos are ' + ', '.join(sites)}."
+def _require_one(told: Mapping[str, Told], next_step: str) -> None:
+    """Require that one of the colos that are asked has done it. Raises SitesError."""
+    if told and not any(each.is_done for each in told.values()):
+        raise SitesError(reasons={colo: each.reason for colo, each in told.items()}, next_step=next_step)
 
 
 def _tell(
     door: Door, operation: Operation, given: Mapping[str, Any], told: Mapping[str, Told], mine: Outcome | None = None
 ) -> Outcome:
-    """Print what colos have told, merged, or before what is said here; the command fails if one has not done it.
-
-    Raises:
-        SitesError: none has done it.
-    """
-    done, failed = (
-        [each for each in told.values() if each.is_done],
-        [each for each in told.values() if not each.is_done],
-    )
-    if told and not done:
-        raise SitesError(reasons={each.colo: each.reason for each in failed}, next_step="No colo has done it.")
+    """Print what colos have told, merged, or before what is said here; the command fails if one has not done it."""
+    done = {colo: each for colo, each in told.items() if each.is_done}
     if given.get("output") == Output.JSON:
-        found = merge({each.colo: json.loads(each.out) for each in done}) if mine is None else json.loads(mine.out)
-        print_json(**found, colos=[each.document for each in told.values()])
+        results = (json.loads(each.out) for each in done.values())
+        found = merge(dict(zip(done, results, strict=True))) if mine is None else json.loads(mine.out)
+        print_json(**found, colos=[{"colo": colo, **each.document} for colo, each in told.items()])
     elif operation.table:
         print_table(*read_tables(done), given.get("output", Output.TABLE), spare=operation.spare)
     else:
-        for each in done:
-            for line in iter_lines(each, each.out):
-                say(line)
+        for colo, each in done.items():
+            say_of(colo, each.out)
         echo(mine.out if mine is not None else "", nl=False)
-    for each in done:
-        for line in iter_lines(each, each.err):
-            say(line, err=True)
+    for colo, each in done.items():
+        say_of(colo, each.err, err=True)
     echo(mine.err if mine is not None else "", err=True, nl=False)
-    for each in failed:
-        say(f"PARTIAL: {each.colo}/{each.reason}", err=True)
-    exit_code = FAILED if failed else 0
-    return Outcome("".join(door.screen.out), "".join(door.screen.err), exit_code)
+    for colo, each in told.items():
+        if not each.is_done:
+            say(f"PARTIAL: {colo}/{each.reason}", err=True)
+    return Outcome("".join(door.screen.out), "".join(door.screen.err), 0 if done.keys() == told.keys() else FAILED)

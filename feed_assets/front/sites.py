@@ -3,18 +3,18 @@
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from feed_assets.cli.door import CONSOLE
 from feed_assets.cli.exit_codes import AWAY, DIFFERENT
 from feed_assets.cli.remote import ask_for, on_behalf_of, pack_files, send
+from feed_assets.cli.render import Output, say
 from feed_assets.engines.errors import ServiceAwayError, ServiceError
 from feed_assets.entities.maps import EMPTY
 from feed_assets.loading.entity_files import EntityFile
-from feed_assets.masking import remember_unnamed
 from feed_assets.operation import Operation
 from feed_assets.operation_list import find_operation
 from feed_assets.setting_sections import SiteSettings
@@ -37,7 +37,6 @@ class Call:
 class Told:
     """What the server of a colo has told, or why it has not."""
 
-    colo: str
     out: str = ""
     err: str = ""
     exit_code: int = 0
@@ -62,52 +61,37 @@ class Told:
             found = json.loads(message)
             done = (f"{each['outcome']} ({each['kind']}) {each['name']}" for each in found.get("outcomes", ()))
             message = found.get("message") or found.get("state") or "; ".join(done) or self.reason
-        return {"colo": self.colo, "status": "SUCCEEDED" if self.is_done else "FAILED", "message": message}
+        return {"status": "SUCCEEDED" if self.is_done else "FAILED", "message": message}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
-    """The server of a colo."""
-
-    colo: str
-    url: str
-    token: str = field(repr=False)
-
-    @classmethod
-    def of(cls, colo: str, settings: SiteSettings) -> "Site":
-        """Return the server that the settings name. Its token is a secret from now on."""
-        remember_unnamed(settings.token)
-        return cls(colo=colo, url=settings.url, token=settings.token)
-
-    def ask(self, calls: Iterable[Call], user: str | None, *, dry_run: bool = False) -> Told:
-        """Ask it for one call after the other until one fails, on behalf of a user or for the front itself."""
-        told, headers = Told(colo=self.colo), {"Accept": CONSOLE, "Authorization": f"Bearer {self.token}"}
-        for each in calls:
-            values = {**each.values, **({"dry_run": "true"} if dry_run else {})}
-            question = ask_for(each.operation, values, None if each.files is None else ("", pack_files(each.files)))
-            question = question._replace(if_unknown=f"Its token in the setting colos.{self.colo} does not hold.")
-            awake = ask_for(find_operation("settings"), {})._replace(if_unknown=question.if_unknown)
-            question = question if user is None else on_behalf_of(user, question)
-            try:
-                send(self.url, awake, headers, seconds=_AWAKE)  # one that hangs does not keep the others waiting
-                answer = send(self.url, question, headers)
-            except ServiceError as exc:
-                is_away = isinstance(exc, ServiceAwayError)
-                reason = f"{exc.reason.removeprefix('it ')}. {_AGAIN if is_away else exc.next_step}"
-                return Told(colo=self.colo, out=told.out, err=reason, exit_code=AWAY, is_away=is_away)
-            told = Told(colo=self.colo, **{**answer, "out": told.out + answer["out"]})
-            if not told.is_done:
-                break
-        return told
+def ask_site(colo: str, site: SiteSettings, calls: Iterable[Call], user: str | None, *, dry_run: bool = False) -> Told:
+    """Ask the server of a colo for one call after the other until one fails, on behalf of a user or for the front."""
+    told, headers = Told(), {"Accept": CONSOLE, "Authorization": f"Bearer {site.token}"}
+    for each in calls:
+        values = {**each.values, **({"dry_run": "true"} if dry_run else {})}
+        question = ask_for(each.operation, values, None if each.files is None else ("", pack_files(each.files)))
+        question = question._replace(if_unknown=f"Its token in the setting colos.{colo} does not hold.")
+        awake = ask_for(find_operation("settings"), {})._replace(if_unknown=question.if_unknown)
+        question = question if user is None else on_behalf_of(user, question)
+        try:
+            send(site.url, awake, headers, seconds=_AWAKE)  # one that hangs does not keep the others waiting
+            answer = send(site.url, question, headers)
+        except ServiceError as exc:
+            is_away = isinstance(exc, ServiceAwayError)
+            reason = f"{exc.reason.removeprefix('it ')}. {_AGAIN if is_away else exc.next_step}"
+            return Told(out=told.out, err=reason, exit_code=AWAY, is_away=is_away)
+        told = Told(**{**answer, "out": told.out + answer["out"]})
+        if not told.is_done:
+            break
+        if values.get("output") == Output.JSON and not _is_json(told.out):
+            return Told(err="answers something that is no JSON of feed-assets. Check its address.", exit_code=AWAY)
+    return told
 
 
-def ask_all(
-    sites: Mapping[str, Site], calls: Mapping[str, Iterable[Call]], user: str | None, *, dry_run: bool = False
-) -> dict[str, Told]:
-    """Ask the servers of several colos at the same time; see `Site.ask`."""
-    with ThreadPoolExecutor(max(len(calls), 1)) as pool:
-        asked = {colo: pool.submit(sites[colo].ask, each, user, dry_run=dry_run) for colo, each in calls.items()}
-        return {colo: each.result() for colo, each in asked.items()}
+def _is_json(text: str) -> bool:
+    with suppress(ValueError):
+        return isinstance(json.loads(text), dict)
+    return False
 
 
 def merge(found: Mapping[str, Any]) -> Any:
@@ -133,13 +117,14 @@ def merge(found: Mapping[str, Any]) -> Any:
     return ", ".join(f"{colo}/{each}" for colo, each in found.items() if each is not None)
 
 
-def read_tables(told: Iterable[Told]) -> tuple[list[str], list[list[str]]]:
+def read_tables(told: Mapping[str, Told]) -> tuple[list[str], list[list[str]]]:
     """Return the columns and the rows of tables in CSV, each row with its colo."""
-    tables = [(each.colo, list(csv.reader(io.StringIO(each.out)))) for each in told]
-    header = next((rows[0] for _, rows in tables if rows), [])
-    return ["colo", *header], [[colo, *row] for colo, rows in tables for row in rows[1:]]
+    tables = {colo: list(csv.reader(io.StringIO(each.out))) for colo, each in told.items()}
+    header = next((rows[0] for rows in tables.values() if rows), [])
+    return ["colo", *header], [[colo, *row] for colo, rows in tables.items() for row in rows[1:]]
 
 
-def iter_lines(told: Told, text: str) -> Iterator[str]:
-    """Yield the lines of a text of a colo, as `east/text`."""
-    return (f"{told.colo}/{line}" for line in text.removeprefix("feed-assets: ").splitlines() if line.strip())
+def say_of(colo: str, text: str, *, err: bool = False) -> None:
+    """Print the lines of a text of a colo, as `east/text`."""
+    for line in filter(str.strip, text.removeprefix("feed-assets: ").splitlines()):
+        say(f"{colo}/{line}", err=err)

@@ -16,8 +16,9 @@ import pytest
 import yaml
 
 from feed_assets.errors import SettingsError
-from feed_assets.front.sites import Call, Site
+from feed_assets.front.sites import Call, ask_site
 from feed_assets.operation_list import find_operation
+from feed_assets.setting_sections import SiteSettings
 from feed_assets.settings import load_settings
 from tests.cli.project import run
 from tests.drills import drill_seed, sized
@@ -168,8 +169,8 @@ def test_what_does_not_come_from_the_front_is_foreign(sites: Sites, monkeypatch:
 def test_a_site_that_takes_a_call_and_never_answers_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("feed_assets.front.sites._AWAKE", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as deaf:
-        site = Site(colo="east", url=f"http://127.0.0.1:{deaf.getsockname()[1]}", token="t")
-        told = site.ask([Call(find_operation("entity list"))], None)
+        site = SiteSettings(url=f"http://127.0.0.1:{deaf.getsockname()[1]}", token="t")
+        told = ask_site("east", site, [Call(find_operation("entity list"))], None)
     assert told.reason.startswith("away: has not answered: timed out")
 
 
