@@ -3,13 +3,12 @@ evicted at the target is not missing; one evicted at the source is not looked fo
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from operator import attrgetter
-from threading import Lock
 
 from sqlalchemy import Connection
 
@@ -17,15 +16,11 @@ from feed_assets.context.operation import OperationContext
 from feed_assets.entities.copies.options import RemovedFiles
 from feed_assets.errors import FeedAssetsError, render_some
 from feed_assets.instances.arrival.store_polls import find_records
-from feed_assets.instances.attempts.copy_records import copy_of
 from feed_assets.instances.lists.ranges import join_consecutive, render_range
 from feed_assets.json_form import Hidden, NominalTime, shown
-from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
-from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.leases import find_held
 from feed_assets.log.records import (
-    FeedInstance,
     FeedInstanceStatus,
     FeedKey,
     ProcessInstance,
@@ -35,19 +30,17 @@ from feed_assets.log.records import (
 from feed_assets.log.run_names import is_dead_command
 from feed_assets.plan.copy_records import CopyOptions
 from feed_assets.plan.records import FeedRecord, ProcessRecord
-from feed_assets.releases.timeline import ActiveRelease
 from feed_assets.replication.flows import find_siblings, is_last_slice
 from feed_assets.replication.queries import AuditQuery
 from feed_assets.replication.status import (
     AT_ONCE,
-    UNSCHEDULED,
+    CopyRow,
     CopyScope,
     OnProgress,
     find_flows,
+    find_rows,
     find_scope,
     has_been_there,
-    is_due,
-    source_of,
 )
 from feed_assets.storage.errors import InstanceNotFoundError
 from feed_assets.storage.records import Availability
@@ -60,47 +53,31 @@ _MOMENT = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One instance of a flow. `is_running`: a live run copies it now. `is_known_source`: the source has the instance,
-    or once had it. `others` are the parts of the same target that other flows copy.
+    """One instance of a flow, with what the record says of it. `is_running`: a live run copies it now. `others` are the
+    parts of the same target that other flows copy.
     """
 
-    active: ActiveRelease
-    nominal_time: datetime
-    run: ProcessInstance | None
-    at_source: FeedInstance | None
-    at_target: FeedInstance | None
+    row: CopyRow
     is_running: bool
-    is_known_source: bool
-    was_copied: bool
     options: CopyOptions
     others: tuple[CopyFilter, ...]
 
     @property
     def flow(self) -> ProcessRecord:
         """The flow, by the definitions that govern the instance."""
-        return self.active.record
-
-    @property
-    def status(self) -> str:
-        """The status of the flow's instance."""
-        return self.run.status.value if self.run else UNSCHEDULED
-
-    @property
-    def is_evicted(self) -> bool:
-        """Whether retention has removed the instance from the target."""
-        return self.at_target is not None and self.at_target.status is FeedInstanceStatus.EVICTED
+        return self.row.active.record
 
     @property
     def target(self) -> Side:
         """The location of the replica."""
-        return target_side(self.active.plan.feeds[self.flow.outputs[0].feed_key], self.nominal_time)
+        return target_side(self.row.active.plan.feeds[self.flow.outputs[0].feed_key], self.row.nominal_time)
 
     def source(self, context: OperationContext) -> Side | None:
         """Return the location of the source; None if retention has removed the instance there."""
-        if self.at_source is not None and self.at_source.status is FeedInstanceStatus.EVICTED:
+        if self.row.at_source is not None and self.row.at_source.status is FeedInstanceStatus.EVICTED:
             return None
         key = self.flow.inputs[0].feed_key
-        feed, time = self.active.plan.feeds[key], self.nominal_time
+        feed, time = self.row.active.plan.feeds[key], self.row.nominal_time
         return source_side(find_records(context.database, context.stores, feed, [time])[time], time)
 
 
@@ -114,69 +91,45 @@ class _TargetCases:
     is_whole: bool
 
 
-def _find_cases(context: OperationContext, scope: CopyScope) -> list[_TargetCases]:
-    """Find every due instance in a range, and those of the targets that are not copied; by target, oldest first."""
-    with context.read() as connection:
-        found = [_find_on(context, connection, scope, target) for target in scope.targets]
-    return [each for cases in found for each in cases]
-
-
-def _find_on(context: OperationContext, connection: Connection, scope: CopyScope, target: str) -> list[_TargetCases]:
+def _find_on(
+    context: OperationContext, connection: Connection, scope: CopyScope, target: str
+) -> Iterator[_TargetCases]:
+    """Find every due instance of a target in a range, and those that are not copied; oldest first."""
     record = context.plan.feeds[scope.feed, target]
     flows = [flow for flow in scope.flows if flow.cluster == target]
     is_whole = len(flows) == sum(flow.cluster == target for flow in find_flows(context, scope.feed))
     cases: dict[datetime, list[Case]] = defaultdict(list)
     planned: set[datetime] = set()
     for flow in flows:
-        pairs = list(scope.iter_governed(context, connection, flow))
-        planned.update(time for _, time in pairs)
-        due = [(active, time) for active, time in pairs if is_due(active, time, context.as_of)]
-        for case in _cases(context, connection, scope.feed, flow, due):
-            cases[case.nominal_time].append(case)
+        rows = find_rows(context, connection, scope, flow)
+        planned.update(row.nominal_time for row in rows)
+        for case in _cases(context, connection, [row for row in rows if row.is_due]):
+            cases[case.row.nominal_time].append(case)
     known = FeedInstances(connection)
     if record.is_expected:
         times: Iterable[datetime] = record.sequence.between(scope.start, scope.end)
     else:
         times = known.available_times(*record.key, scope.start, scope.end - _MOMENT)
     others = [time for time in times if time not in planned]
-    rows = known.get_many([FeedKey(*record.key, time) for time in others])
+    standing = known.get_many([FeedKey(*record.key, time) for time in others])
     for time in others if is_whole else ():
-        row = rows.get(FeedKey(*record.key, time))
-        if row is None or row.status is not FeedInstanceStatus.EVICTED:
+        found = standing.get(FeedKey(*record.key, time))
+        if found is None or found.status is not FeedInstanceStatus.EVICTED:
             cases[time] = []
-    return [
-        _TargetCases(record=record, nominal_time=time, cases=tuple(cases[time]), is_whole=is_whole)
-        for time in sorted(cases)
-    ]
+    for time in sorted(cases):
+        yield _TargetCases(record=record, nominal_time=time, cases=tuple(cases[time]), is_whole=is_whole)
 
 
-def _cases(
-    context: OperationContext,
-    connection: Connection,
-    feed: str,
-    flow: ProcessRecord,
-    due: Sequence[tuple[ActiveRelease, datetime]],
-) -> Iterator[Case]:
-    source = source_of(flow)
-    at_source = [FeedKey(feed, source, time) for _, time in due]
-    at_target = [FeedKey(feed, flow.cluster, time) for _, time in due]
-    rows = FeedInstances(connection).get_many([*at_source, *at_target])
-    events = EventLog(connection).for_instances([*at_source, *at_target])
-    runs = ProcessInstances(connection).get_many([ProcessKey(*flow.key, time) for _, time in due])
-    running = _find_running(context, connection, runs.values())
-    for (active, time), on_source, on_target in zip(due, at_source, at_target, strict=True):
-        was_copied = copy_of(events.get(on_target, ()), flow.process) is not None
+def _cases(context: OperationContext, connection: Connection, due: Sequence[CopyRow]) -> Iterator[Case]:
+    running = _find_running(context, connection, [row.run for row in due if row.run is not None])
+    for row in due:
+        plan, flow, time = row.active.plan, row.active.record, row.nominal_time
+        is_last = is_last_slice(connection, plan, flow, time)
         yield Case(
-            active=active,
-            nominal_time=time,
-            run=runs.get(ProcessKey(*flow.key, time)),
-            at_source=rows.get(on_source),
-            at_target=rows.get(on_target),
-            is_running=ProcessKey(*flow.key, time) in running,
-            is_known_source=was_copied or has_been_there(rows.get(on_source), events.get(on_source, ())),
-            was_copied=was_copied,
-            options=_options(connection, active, time),
-            others=_others(active, time),
+            row=row,
+            is_running=row.run is not None and row.run.key in running,
+            options=replace(flow.copied.options, instance_flag=is_last),
+            others=tuple(copy_filter(each.copied.options) for each in find_siblings(plan, flow, time)),
         )
 
 
@@ -189,16 +142,6 @@ def _find_running(
     leases = (lease for lease in find_held(connection, keys, context.real_now) if not is_dead_command(lease.holder))
     held = {(lease.entity, lease.cluster, lease.nominal_time) for lease in leases}
     return frozenset(key for key, lease in zip(found, keys, strict=True) if lease in held)
-
-
-def _options(connection: Connection, active: ActiveRelease, time: datetime) -> CopyOptions:
-    is_last = is_last_slice(connection, active.plan, active.record, time)
-    return replace(active.record.copied.options, instance_flag=is_last)
-
-
-def _others(active: ActiveRelease, time: datetime) -> tuple[CopyFilter, ...]:
-    siblings = find_siblings(active.plan, active.record, time)
-    return tuple(copy_filter(each.copied.options) for each in siblings)
 
 
 THREADS = 8
@@ -319,45 +262,36 @@ def verify(context: OperationContext, query: AuditQuery, *, progress: OnProgress
     """
     scope = find_scope(context, query, query.results)
     total = scope.count_instances(context)
-    meter = _Meter()
     found: list[VerifiedCopy] = []
-    settled = 0
+    settled, size = 0, 0
     with ThreadPoolExecutor(THREADS, "verify") as pool:
         for part in scope.iter_slices(context, AT_ONCE):
-            cases = _find_cases(context, part)
-            for copies in pool.map(lambda each: list(_verify_one(context, each, query.deep, meter)), cases):
+            with context.read() as connection:
+                cases = [each for target in part.targets for each in _find_on(context, connection, part, target)]
+            for copies in pool.map(lambda each: _verify_one(context, each, query.deep), cases):
+                size += sum(each.audit.read for each in copies if each.audit is not None)
                 found += (each if each.verdict.is_finding else replace(each, case=None, audit=None) for each in copies)
                 settled += 1
                 if progress is not None:
                     progress("verify", settled, max(settled, total))
     found.sort(key=lambda each: (each.target, each.nominal_time))
-    return Verified(scope=scope, is_deep=query.deep, copies=tuple(found), bytes=meter.bytes)
+    return Verified(scope=scope, is_deep=query.deep, copies=tuple(found), bytes=size)
 
 
-class _Meter:
-    """Adds up the bytes that threads read."""
-
-    def __init__(self) -> None:
-        self.bytes = 0
-        self._mutex = Lock()
-
-    def add(self, size: int) -> None:
-        with self._mutex:
-            self.bytes += size
-
-
-def _verify_one(context: OperationContext, target: _TargetCases, deep: bool, meter: _Meter) -> Iterator[VerifiedCopy]:
+def _verify_one(context: OperationContext, target: _TargetCases, deep: bool) -> list[VerifiedCopy]:
     """Verify all copies of one instance at a target."""
-    found = [verify_case(context, case, deep=deep, on_bytes=meter.add) for case in target.cases]
-    if target.is_whole and all(_is_foreign(each) for each in found):
-        extra = _find_extra(context, target)
-        found = [extra] if extra is not None else found
-    yield from found
+    found = [_verify_case(context, case, deep) for case in target.cases]
+    is_foreign = target.is_whole and all(map(_is_foreign, found))
+    extra = _find_extra(context, target) if is_foreign else None
+    return found if extra is None else [extra]
 
 
 def _is_foreign(copy: VerifiedCopy) -> bool:
     """Return whether nothing connects this copy with the content of the target, now or in the past."""
-    return copy.verdict is CopyVerdict.WAITING and copy.case is not None and not copy.case.is_known_source
+    if copy.verdict is not CopyVerdict.WAITING or copy.case is None:
+        return False
+    row = copy.case.row
+    return row.copy is None and not has_been_there(row.at_source, row.source_events)
 
 
 def _find_extra(context: OperationContext, target: _TargetCases) -> VerifiedCopy | None:
@@ -379,24 +313,21 @@ def _find_extra(context: OperationContext, target: _TargetCases) -> VerifiedCopy
     return None if look.availability is Availability.MISSING else copy
 
 
-def verify_case(
-    context: OperationContext,
-    case: Case,
-    *,
-    deep: bool = False,
-    on_bytes: Callable[[int], None] | None = None,
-) -> VerifiedCopy:
+def _verify_case(context: OperationContext, case: Case, deep: bool) -> VerifiedCopy:
     """Verify one copy. It is UNKNOWN if a storage fails."""
+    row = case.row
     copy = VerifiedCopy(
-        source=source_of(case.flow),
-        target=case.flow.cluster,
-        nominal_time=case.nominal_time,
+        source=row.source,
+        target=row.target,
+        nominal_time=row.nominal_time,
         verdict=CopyVerdict.UNKNOWN,
-        status=case.status,
+        status=row.status,
         case=case,
     )
-    if case.is_evicted or case.is_running:
-        return replace(copy, verdict=CopyVerdict.EVICTED if case.is_evicted else CopyVerdict.RUNNING)
+    if row.at_target is not None and row.at_target.status is FeedInstanceStatus.EVICTED:
+        return replace(copy, verdict=CopyVerdict.EVICTED)
+    if case.is_running:
+        return replace(copy, verdict=CopyVerdict.RUNNING)
     try:
         audit = audit_copy(
             context.stores,
@@ -405,9 +336,8 @@ def verify_case(
             case.options,
             context.real_clock,
             deep=deep,
-            is_new=case.at_target is None,
+            is_new=row.at_target is None,
             others=case.others,
-            on_bytes=on_bytes,
         )
     except InstanceNotFoundError as exc:  # removed since it was listed
         return replace(copy, verdict=CopyVerdict.MISSING, reason=str(exc))
@@ -433,7 +363,8 @@ def decide_verdict(case: Case, audit: Audit) -> tuple[CopyVerdict, str]:
     if audit.behind or audit.removed:
         names = {"different at the source": audit.behind, "no longer at the source": audit.removed}
         return CopyVerdict.BEHIND, _describe(names)
-    if not case.was_copied or case.at_target is None or case.at_target.status is FeedInstanceStatus.MISSING:
+    target = case.row.at_target
+    if case.row.copy is None or target is None or target.status is FeedInstanceStatus.MISSING:
         return CopyVerdict.UNRECORDED, "the record does not have it"
     return CopyVerdict.IN_SYNC, ""
 
@@ -442,7 +373,7 @@ def _decide_without_replica(case: Case, audit: Audit) -> tuple[CopyVerdict, str]
     there = "the instance there was not copied from this source" if audit.is_there else "it does not exist"
     if audit.has_source:
         return CopyVerdict.MISSING, there
-    if case.was_copied:
+    if case.row.copy is not None:
         return CopyVerdict.MISSING, f"{there}, and the source no longer has it"
     return CopyVerdict.WAITING, _describe_source(audit)
 

@@ -170,8 +170,9 @@ def _plan(copy: VerifiedCopy) -> RepairedCopy:
     if audit.plan is None:
         reason = f"the source no longer has it{f': {audit.reason}' if audit.reason else ''}"
         return RepairedCopy(copy=copy, outcome=RepairOutcome.LEFT, reason=reason)
-    if case.run is not None and case.run.status is ProcessInstanceStatus.SUSPENDED:
-        resume = instance_command("resume", case.run.process, case.run.nominal_time, case.run.cluster)
+    run = case.row.run
+    if run is not None and run.status is ProcessInstanceStatus.SUSPENDED:
+        resume = instance_command("resume", run.process, run.nominal_time, run.cluster)
         reason = f"its copy is suspended; resume it: {resume}"
         return RepairedCopy(copy=copy, outcome=RepairOutcome.LEFT, reason=reason)
     plan, hopeless = audit.plan, ""
@@ -211,7 +212,7 @@ def _leases(planned: Sequence[RepairedCopy]) -> Iterator[tuple[str, str, datetim
         case = each.copy.case
         if each.outcome is RepairOutcome.PLANNED and case is not None:
             for entity in (f"process/{case.flow.process}", f"feed/{case.flow.outputs[0].feed}"):
-                yield entity, case.flow.cluster, case.nominal_time
+                yield entity, case.flow.cluster, case.row.nominal_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,11 +259,11 @@ class _Repair:
             context=AttemptContext(
                 database=self.context.database,
                 stores=self.context.stores,
-                plan=case.active.plan,
+                plan=case.row.active.plan,
                 clock=self.context.clock,
                 real_clock=self.context.real_clock,
                 run_id=self.name,
-                release=case.active.release,
+                release=case.row.active.release,
             ),
             distrusted={time: _distrusted(planned[index]) for time, index in index_of.items()},
             unfinished=frozenset(
@@ -298,7 +299,7 @@ def _group(planned: Sequence[RepairedCopy]) -> Iterator[list[int]]:
     for index, each in enumerate(planned):
         case = each.copy.case
         if each.outcome is RepairOutcome.PLANNED and case is not None:
-            groups[(*case.flow.key, id(case.active))].append(index)
+            groups[(*case.flow.key, id(case.row.active))].append(index)
     yield from groups.values()
 
 

@@ -95,11 +95,6 @@ class CopyScope:
                 yield active, sequence.at(index)
 
 
-def is_due(active: ActiveRelease, nominal_time: datetime, as_of: datetime) -> bool:
-    """Return whether a copy is due, including its delay."""
-    return nominal_time + active.record.delay <= as_of
-
-
 def find_scope(context: OperationContext, query: CopyQuery, results: int | None = None) -> CopyScope:
     """Find the flows and the range of a query: by default the newest `results` instances, or all (`decide_range`).
 
@@ -212,14 +207,16 @@ class CopyFigures:
 @shows("run", "reason, run_id")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyRow:
-    """One instance of a flow. `status` is that of the instance, UNSCHEDULED if it is not created yet, or NOT_DUE.
-    `source_digest` is the recorded digest of the source now, or its size and time if the content was never read;
-    `copied_digest` is that of the copied content, `target_digest` that of the whole instance at the target.
+    """What the record says of one instance of a flow, which `active` governs. `status` is that of the instance,
+    UNSCHEDULED if it is not created yet, or NOT_DUE. `source_digest` is the recorded digest of the source now, or its
+    size and time if the content was never read; `copied_digest` is that of the copied content, `target_digest` that of
+    the whole instance at the target.
     """
 
     source: str
     target: str
     nominal_time: NominalTime
+    active: Hidden[ActiveRelease]
     is_due: Hidden[bool]
     run: Hidden[ProcessInstance | None]
     at_source: Hidden[FeedInstance | None]
@@ -334,7 +331,7 @@ def find_status(
     with context.read() as connection:
         for part in scope.iter_slices(context, AT_ONCE):
             for flow in scope.flows:
-                found[flow.key].add(_rows(context, connection, part, flow), page, is_oldest_first=is_oldest_first)
+                found[flow.key].add(find_rows(context, connection, part, flow), page, is_oldest_first=is_oldest_first)
             if progress is not None:
                 progress("status", part.count_instances(context, since=scope.start), scope.count_instances(context))
         flows = [_summarize(context, connection, flow, found[flow.key]) for flow in scope.flows]
@@ -375,7 +372,9 @@ def has_been_there(instance: FeedInstance | None, events: Sequence[FeedEvent]) -
     return is_there or any(event.kind in CONTENT for event in events)
 
 
-def _rows(context: OperationContext, connection: Connection, scope: CopyScope, flow: ProcessRecord) -> list[CopyRow]:
+def find_rows(
+    context: OperationContext, connection: Connection, scope: CopyScope, flow: ProcessRecord
+) -> list[CopyRow]:
     """Return the rows of a flow, oldest first, in a few statements."""
     active = list(scope.iter_governed(context, connection, flow))
     times = [nominal_time for _, nominal_time in active]
@@ -392,7 +391,8 @@ def _rows(context: OperationContext, connection: Connection, scope: CopyScope, f
             source=source_of(span.record),
             target=flow.cluster,
             nominal_time=time,
-            is_due=is_due(span, time, context.as_of),
+            active=span,
+            is_due=time + span.record.delay <= context.as_of,
             run=runs.get(ProcessKey(*flow.key, time)),
             at_source=at_source.get(FeedKey(scope.feed, source, time)),
             at_target=at_target.get(FeedKey(scope.feed, flow.cluster, time)),

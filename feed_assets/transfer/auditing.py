@@ -3,13 +3,12 @@
 An audit writes nothing, with one exception: an interrupted publication is finished by the first reader that finds it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from feed_assets.clock import Clock
 from feed_assets.plan.copy_records import CopyOptions
 from feed_assets.storage.checksums import checksum_of
-from feed_assets.storage.copy_port import Reading
 from feed_assets.storage.errors import InstanceChangingError, InstanceNotFoundError, ManifestError
 from feed_assets.storage.listing import nanoseconds
 from feed_assets.storage.manifests import hidden_entries
@@ -32,9 +31,6 @@ from feed_assets.transfer.plans import (
 
 _TRIES = 3
 
-OnBytes = Callable[[int], None]
-"""Called with the number of bytes read since the last call; by several threads."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
@@ -45,7 +41,8 @@ class Audit:
     are `lost`, `rotten` (size or bytes differ) or `extra`. Compared with the source, files are `behind` (a copy would
     transfer them) or `removed` (a copy would remove them). `hopeless` are rotten files that the source no longer has
     and a copy would keep. `plan` is the repair; None if nothing can be copied, and then `reason` says why, unless no
-    source was given; `source_state` is the state of a source without a complete instance.
+    source was given; `source_state` is the state of a source without a complete instance. `read` is the number of bytes
+    of the target that were read.
     """
 
     is_there: bool
@@ -60,6 +57,7 @@ class Audit:
     plan: CopyPlan | None = None
     reason: str = ""
     source_state: str = ""
+    read: int = 0
 
     @property
     def distrusted(self) -> frozenset[str]:
@@ -82,7 +80,6 @@ def audit_copy(
     deep: bool = False,
     is_new: bool = False,
     others: Sequence[CopyFilter] = (),
-    on_bytes: OnBytes | None = None,
 ) -> Audit:
     """Compare a replica with its manifest and its source.
 
@@ -95,7 +92,6 @@ def audit_copy(
         deep: read every byte of the target, instead of names and sizes only.
         is_new: nothing was ever copied to this target, so a missing storage root does not mean an unmounted storage.
         others: the parts that other copies write to the same target; files in these parts are not `extra`.
-        on_bytes: called with the number of bytes read.
 
     Raises:
         InstanceChangingError: the target changes during the audit.
@@ -107,7 +103,7 @@ def audit_copy(
         return found if source is None else _compare(stores, source, target, options, clock, found)
     for _ in range(_TRIES):
         mark = store.mark(target.path)
-        found = _audit_target(stores, target, options, clock, deep, others, on_bytes)
+        found = _audit_target(stores, target, options, clock, deep, others)
         if store.mark(target.path) == mark:
             return found if source is None else _compare(stores, source, target, options, clock, found)
     raise InstanceChangingError(
@@ -121,7 +117,7 @@ def audit_publication(stores: StorePool, place: Side, clock: Clock) -> Audit:
     Raises:
         StorageError: the storage refused, or does not exist.
     """
-    return _audit_target(stores, place, CopyOptions(), clock, deep=True, others=(), on_bytes=None, is_copy=False)
+    return _audit_target(stores, place, CopyOptions(), clock, deep=True, others=(), is_copy=False)
 
 
 def _is_nothing_there(stores: StorePool, target: Side) -> bool:
@@ -136,7 +132,6 @@ def _audit_target(
     clock: Clock,
     deep: bool,
     others: Sequence[CopyFilter],
-    on_bytes: OnBytes | None,
     *,
     is_copy: bool = True,
 ) -> Audit:
@@ -157,10 +152,12 @@ def _audit_target(
     lost = {path for path in part_entries if path not in existing}
     lost |= {flag for flag in copy_flags(target, part, options) if flag not in existing and is_copy}
     rotten = {path for path, entry in part_entries.items() if path in existing and existing[path] != entry.size}
+    read = 0
     if deep:
         unread = [entry for path, entry in part_entries.items() if entry.checksum and path not in lost | rotten]
-        gone, damaged = _read(stores, target, unread, on_bytes)
+        gone, damaged = _read(stores, target, unread)
         lost, rotten = lost | gone, rotten | damaged
+        read = sum(entry.size for entry in unread if entry.path not in gone)
     extra = {
         path
         for path in existing
@@ -176,35 +173,24 @@ def _audit_target(
         lost=tuple(sorted(lost)),
         rotten=tuple(sorted(rotten)),
         extra=tuple(sorted(extra)),
+        read=read,
     )
 
 
-def _read(
-    stores: StorePool, target: Side, entries: Sequence[ManifestEntry], on_bytes: OnBytes | None
-) -> tuple[set[str], set[str]]:
+def _read(stores: StorePool, target: Side, entries: Sequence[ManifestEntry]) -> tuple[set[str], set[str]]:
     """Read files to their end; return the lost ones and those whose bytes differ from the manifest."""
     lost: set[str] = set()
     rotten: set[str] = set()
     with stores.get(target.store).reading(target.path) as reading:
         for entry in entries:
             try:
-                checksum = _checksum(reading, entry, on_bytes)
+                checksum = checksum_of(reading.chunks(entry.path), like=entry.checksum)
             except InstanceNotFoundError:
                 lost.add(entry.path)
             else:
                 if checksum != entry.checksum:
                     rotten.add(entry.path)
     return lost, rotten
-
-
-def _checksum(reading: Reading, entry: ManifestEntry, on_bytes: OnBytes | None) -> str:
-    def chunks() -> Iterator[bytes | memoryview]:
-        for chunk in reading.chunks(entry.path):
-            yield chunk
-            if on_bytes is not None:
-                on_bytes(len(chunk))
-
-    return checksum_of(chunks(), like=entry.checksum)
 
 
 def _compare(stores: StorePool, source: Side, target: Side, options: CopyOptions, clock: Clock, found: Audit) -> Audit:

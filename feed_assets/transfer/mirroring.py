@@ -6,7 +6,7 @@ publication and the snapshot, the next run makes the snapshot. All snapshots are
 is ever written at a source.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -191,21 +191,6 @@ Details = Mapping[str, str | int | float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedMirror:
-    """The plan of a run for one directory; `refusal` is the error if the run would do nothing."""
-
-    source: str
-    target: str
-    plan: CopyPlan | None
-    refusal: Exception | None = None
-
-    @property
-    def standing(self) -> int:
-        """The number of files at the target, as far as the plan had to list them."""
-        return count_standing(self.plan) if self.plan is not None else 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorEngine(Engine):
     """Runs mirrors. `guard` is called before each visible change; `clock` is the real clock.
 
@@ -273,19 +258,19 @@ class MirrorEngine(Engine):
 
 def plan_mirror(
     stores: StorePool, mirror: MirrorRecord, clock: Clock, approved: int | None = None
-) -> list[PlannedMirror]:
-    """Plan a run for each directory; write nothing. `clock` is the real clock."""
-    planned = []
+) -> Iterator[tuple[CopyPlan | None, FeedAssetsError | None]]:
+    """Yield the plan of a run for each directory, and why the run would do nothing. Writes nothing; `clock` is the real
+    clock.
+    """
     for source, target in mirror.directories:
         plan: CopyPlan | None = None
-        refusal: Exception | None = None
         try:
             plan = plan_copy(stores, _side(source), _side(target), mirror.options, clock)
             check_plan(stores, mirror, approved, plan)
         except FeedAssetsError as exc:
-            refusal = exc
-        planned.append(PlannedMirror(source=source.url, target=target.url, plan=plan, refusal=refusal))
-    return planned
+            yield plan, exc
+        else:
+            yield plan, None
 
 
 def check_plan(stores: StorePool, mirror: MirrorRecord, approved: int | None, plan: CopyPlan) -> None:

@@ -11,12 +11,13 @@ from feed_assets.clock import FrozenClock
 from feed_assets.engines.port import Work
 from feed_assets.entities.copies.mirror import MirrorSnapshots
 from feed_assets.entities.copies.options import Existing, RemovedFiles
+from feed_assets.errors import FeedAssetsError
 from feed_assets.plan.copy_records import CopyOptions, Directory, MirrorRecord
 from feed_assets.storage.records import Clearing
 from feed_assets.timing.sequence import parse_frequency
 from feed_assets.transfer.errors import APPROVAL
-from feed_assets.transfer.mirroring import MirrorEngine, PlannedMirror, Shelf, Snapshot, SnapshotKeeper, plan_mirror
-from feed_assets.transfer.plans import Side
+from feed_assets.transfer.mirroring import MirrorEngine, Shelf, Snapshot, SnapshotKeeper, plan_mirror
+from feed_assets.transfer.plans import CopyPlan, Side
 from tests.storage.harnesses import allow, read_file
 from tests.transfer.sides import Pair
 
@@ -96,8 +97,8 @@ class Mirrored:
         )
         return dict(engine.run(work, no_session).details)
 
-    def plan(self, approved: int | None = None) -> list[PlannedMirror]:
-        return plan_mirror(self.pair.stores, self.record, FrozenClock(self.now), approved)
+    def plan(self, approved: int | None = None) -> list[tuple[CopyPlan | None, FeedAssetsError | None]]:
+        return list(plan_mirror(self.pair.stores, self.record, FrozenClock(self.now), approved))
 
     def land(self, files: dict[str, bytes], path: str = DIRECTORY) -> None:
         """Let somebody write files at the source, as programs do that know nothing of us."""

@@ -23,8 +23,8 @@ from feed_assets.plan.records import ProcessRecord
 from feed_assets.releases.left_out import find_refused_writes
 from feed_assets.replication.mirrors.queries import MirrorRequest
 from feed_assets.timing.dates import render_datetime
-from feed_assets.transfer.mirroring import PlannedMirror, Snapshot, SnapshotKeeper, plan_mirror
-from feed_assets.transfer.plans import Side
+from feed_assets.transfer.mirroring import Snapshot, SnapshotKeeper, count_standing, plan_mirror
+from feed_assets.transfer.plans import CopyPlan, Side
 
 _MEGABYTES = "MB"
 _NOBODY = "NA"
@@ -307,9 +307,8 @@ class ShownMirror:
     standing: int | None = None
 
     @classmethod
-    def of(cls, planned: PlannedMirror) -> "ShownMirror":
-        plan, refusal = planned.plan, planned.refusal
-        shown = cls(source=planned.source, target=planned.target, refusal=None if refusal is None else str(refusal))
+    def of(cls, source: str, target: str, plan: CopyPlan | None, refusal: Exception | None) -> "ShownMirror":
+        shown = cls(source=source, target=target, refusal=None if refusal is None else str(refusal))
         if plan is None:
             return shown
         return replace(
@@ -317,7 +316,7 @@ class ShownMirror:
             copies=tuple(MirroredFile(path=file.path, bytes=file.size) for file in plan.transfers),
             bytes=plan.bytes,
             removals=tuple(plan.removed),
-            standing=None if plan.is_unchanged else planned.standing,
+            standing=None if plan.is_unchanged else count_standing(plan),
         )
 
     @property
@@ -400,12 +399,13 @@ def plan_mirrors(
         InstanceQueryError: the process is not a mirror, or not on that cluster.
     """
     record, mirror = _find(context, process, cluster)
-    planned = plan_mirror(context.stores, mirror, context.real_clock, approved)
     with context.database.read() as connection:
-        refused = find_refused_writes(connection, context.timeline, record, [context.as_of])
-    if refused:
-        planned = [replace(each, refusal=refused[context.as_of]) for each in planned]
-    directories = tuple(map(ShownMirror.of, planned))
+        refused = find_refused_writes(connection, context.timeline, record, [context.as_of]).get(context.as_of)
+    planned = plan_mirror(context.stores, mirror, context.real_clock, approved)
+    directories = tuple(
+        ShownMirror.of(source.url, target.url, plan, refused or refusal)
+        for (source, target), (plan, refusal) in zip(mirror.directories, planned, strict=True)
+    )
     return MirrorPlans(process=record.process, cluster=record.cluster, directories=directories, limit=limit)
 
 
