@@ -108,8 +108,7 @@ FeedAssetsError
 │   └── PartitionKeyError     a partition key that is not an instance
 ├── DeliveryError             a receiver of messages cannot be used
 │   ├── ReceiverError         a receiver of the settings is wrong, or lacks something
-│   ├── UnknownReceiverError  no receiver of this name is declared
-│   └── ChatMissingError      chats need a package that is not installed
+│   └── UnknownReceiverError  no receiver of this name is declared
 ├── CopyError                 an instance cannot be copied; the target is unchanged
 │   ├── SourceNotAvailableError   the source has no complete instance
 │   ├── SourceEmptiedError        a source without files would empty its target

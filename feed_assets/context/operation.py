@@ -63,6 +63,18 @@ class LifecycleContext:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineContext(LifecycleContext):
+    """A context for what follows the current definitions: adds the releases."""
+
+    timeline: ReleaseTimeline
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the current definitions."""
+        return self.timeline.plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptContext(LifecycleContext):
     """A context for attempts: adds the plan of the active release, and its number.
 
@@ -102,14 +114,13 @@ _Record = TypeVar("_Record", FeedRecord, ProcessRecord)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OperationContext(LifecycleContext):
-    """A context for queries. It adds the release timeline and `as_of`, the data's present; `as_of` stays fixed while
+class OperationContext(TimelineContext):
+    """A context for queries. It adds `as_of`, the data's present; `as_of` stays fixed while
     `clock` advances. `webserver` is the URL of Dagster's webserver, for links to runs, and `server_url` that of our
     server, for links to its pages. Commands also have the `settings`, for the receivers of messages, and the `errors`
     that keep entities out of the plan.
     """
 
-    timeline: ReleaseTimeline
     as_of: datetime
     webserver: str | None = None
     server_url: str | None = None
@@ -117,11 +128,6 @@ class OperationContext(LifecycleContext):
     metadata: MetadataSettings = field(default_factory=MetadataSettings)
     settings: Settings | None = None
     errors: tuple[Issue, ...] = ()
-
-    @property
-    def plan(self) -> Plan:
-        """The plan of the current definitions."""
-        return self.timeline.plan
 
     @contextmanager
     def read(self) -> Iterator[Connection]:

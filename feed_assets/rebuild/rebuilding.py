@@ -544,9 +544,7 @@ def rebuild_instances(
     """
     found: dict[Key, dict[datetime, FoundInstance]] = {}
     feeds = []
-    traces = HoldTraces(
-        database=context.database, stores=context.stores, plan=context.plan, as_of=context.as_of, dry_run=dry_run
-    )
+    traces = HoldTraces(context=context, as_of=context.as_of, dry_run=dry_run)
     traces.settle_reachable()
     with context.database.read() as connection:
         before = EventLog(connection).last_seq()

@@ -135,7 +135,7 @@ def release_hold(context: OperationContext, name: str, *, author: str, dry_run: 
 
 def _with_traces(context: OperationContext, holds: Sequence[Hold], sentence: str = "") -> HoldChange:
     """Bring the traces of changed holds up to date."""
-    traces = HoldTraces(database=context.database, stores=context.stores, plan=context.plan, as_of=context.as_of)
+    traces = HoldTraces(context=context, as_of=context.as_of)
     traces.settle_reachable(holds)
     return HoldChange(holds=tuple(holds), unsettled=tuple(traces.unsettled), sentence=sentence)
 

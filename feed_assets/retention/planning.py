@@ -156,7 +156,6 @@ def plan_retention(
     request = SweepRequest(
         as_of=moment,
         now=context.as_of,
-        real_now=context.real_now,
         author=author,
         origin="command",
         grace=context.retention_grace,
@@ -169,9 +168,7 @@ def plan_retention(
         left_out = {each.record.key for each in idle}
         active = [record for record in records if record.key not in left_out]
         done = plan_sweeps(
-            context.database,
-            context.stores,
-            context.timeline,
+            context,
             cluster,
             active,
             request,

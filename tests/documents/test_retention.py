@@ -92,7 +92,7 @@ def test_the_numbers_are_those_of_the_code() -> None:
         "paths from which Spark's executors are used": str(movers.WORTH_SPARK),
         "chunks on executors at once": str(movers.CHUNKS_AT_ONCE),
         "paths measured by a process if sizes decide nothing": str(movers.MEASURED_BY_DRIVER),
-        "paths measured with Spark if sizes decide nothing": str(movers.SparkMeasurer.at_most),
+        "paths measured with Spark if sizes decide nothing": str(movers.MEASURED_ON_EXECUTORS),
         "due feeds a run": str(schedule.FEEDS_A_RUN),
         "minimum days that count as a clock jump": str(eligibility._LEAST_JUMP.days),
         "cadences that count as a clock jump": str(eligibility._CLOCK_CADENCES),

@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from dagster import (
@@ -32,9 +33,9 @@ from feed_assets.orchestration.location.reloading import build_context
 from feed_assets.orchestration.runs import retention
 from feed_assets.orchestration.runs.jobs import build_operate_job, build_retention_job
 from feed_assets.orchestration.runs.retention import run_retention_tick
-from feed_assets.retention.sweeps import planning
+from feed_assets.plan.records import FeedRecord
 from feed_assets.retention.sweeps.planning import SweepRequest, plan_sweeps
-from feed_assets.retention.sweeps.surveying import FeedSurvey, survey_feed
+from feed_assets.retention.sweeps.surveying import FeedSurvey, Surveyor
 from feed_assets.retention.sweeps.sweep_context import SweepContext
 from feed_assets.retention.sweeps.sweeping import begin_sweep
 from tests.orchestration.dagster_home import Home
@@ -177,13 +178,15 @@ def test_whatever_fails_about_one_feed_the_others_are_swept(
     shutil.copytree(harness.home.data / "numbers", harness.home.data / "letters")
     harness.tick()
 
-    def survey(*arguments: object) -> FeedSurvey:
-        if "letters" in repr(arguments[3]):
+    survey_feed = Surveyor.survey
+
+    def survey(surveyor: Surveyor, record: FeedRecord, *former: Any) -> FeedSurvey:
+        if record.feed == "letters":
             raise RuntimeError("boom")
-        return survey_feed(*arguments)  # type: ignore[arg-type]
+        return survey_feed(surveyor, record, *former)
 
     with monkeypatch.context() as patch:
-        patch.setattr(planning, "survey_feed", survey)
+        patch.setattr(Surveyor, "survey", survey)
         assert run(harness).success
     assert evicted(harness) == list(EXPIRED)
     assert_told(harness.tick(), "retention of letters on here fails", "RuntimeError: boom")
@@ -197,7 +200,7 @@ def test_a_sweep_that_fails_is_told_and_left_for_ten_minutes(
 
     assert isinstance(look(harness), RunRequest)
     with monkeypatch.context() as patch:
-        patch.setattr(retention, "choose_mover", fail)
+        patch.setattr(retention, "Mover", fail)
         patch.setattr(retention, "find_purgeable", lambda *_: [])
         with pytest.raises(Failure, match="sweeps have failed"):
             execute(harness)
@@ -286,10 +289,8 @@ def test_a_sweep_that_broke_off_is_gone_on_with(harness: LocationHarness) -> Non
     sweep_context = _sweep_context(harness)
     record = harness.runtime.plan.feeds["numbers", "here"]
     now = sweep_context.clock.now()
-    request = SweepRequest(as_of=now, now=now, real_now=now, author="test")
-    (sweep,) = plan_sweeps(
-        sweep_context.database, sweep_context.stores, sweep_context.timeline, "here", [record], request
-    ).sweeps
+    request = SweepRequest(as_of=now, now=now, author="test")
+    (sweep,) = plan_sweeps(sweep_context, "here", [record], request).sweeps
     begin_sweep(sweep_context, sweep.sweep_id)
 
     assert run(harness).success

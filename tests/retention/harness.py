@@ -135,11 +135,8 @@ class RetentionHarness:
             if on == cluster and name in (feeds or [name])
         ]
         options = {key: more.pop(key) for key in ("dry_run",) if key in more}
-        times = {"as_of": as_of or self.now, "now": self.now, "real_now": self.now + self.lag}
-        request = SweepRequest(**{"author": "ann", **times, **more})
-        return plan_sweeps(
-            lifecycle.database, lifecycle.stores, lifecycle.timeline, cluster, records, request, **options
-        )
+        request = SweepRequest(**{"author": "ann", "as_of": as_of or self.now, "now": self.now, **more})
+        return plan_sweeps(self.context(), cluster, records, request, **options)
 
     def planned(self, *feeds: str, **more: Any) -> Sweep:
         """Plan what comes to one sweep."""

@@ -90,19 +90,29 @@ def _waiting(cluster: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanEffect:
-    """What a changed plan means: watermarks to write and to remove, and misses that are over."""
+class Findings:
+    """What a step writes: walks that end, where others stand, misses, and those that are over.
 
-    put: tuple[Watermark, ...] = ()
-    remove: tuple[DeadlineKey, ...] = ()
+    The first step under a changed plan `follows_plan`; all others are looks.
+    """
+
+    follows_plan: bool = False
+    ended: tuple[DeadlineKey, ...] = ()
+    moved: tuple[Watermark, ...] = ()
+    misses: tuple[SlaMiss, ...] = ()
     over: tuple[Recovered, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to write."""
+        return not (self.follows_plan or self.moved or self.over)
 
 
 def _cursor(cluster: str) -> str:
     return f"sla/followed/{cluster}"
 
 
-def find_plan_effect(connection: Connection, timeline: ReleaseTimeline, cluster: str, as_of: datetime) -> PlanEffect:
+def find_plan_effect(connection: Connection, timeline: ReleaseTimeline, cluster: str, as_of: datetime) -> Findings:
     """Return what the current plan means for the deadlines of a cluster.
 
     An entity that is declared, but left out of the plan because of errors, keeps its place and its misses.
@@ -129,20 +139,12 @@ def find_plan_effect(connection: Connection, timeline: ReleaseTimeline, cluster:
     ]
     gone = [key for key in standing if key not in wanted]
     put += [decide_parked(standing[key]) for key in gone if (key.kind.value, key.name) in left_out]
-    return PlanEffect(
-        put=tuple(put),
-        remove=tuple(key for key in gone if (key.kind.value, key.name) not in left_out),
+    return Findings(
+        follows_plan=True,
+        moved=tuple(put),
+        ended=tuple(key for key in gone if (key.kind.value, key.name) not in left_out),
         over=tuple(over),
     )
-
-
-def apply_plan_effect(connection: Connection, effect: PlanEffect) -> None:
-    """Write the watermarks, and close the misses that are over."""
-    watermarks = Watermarks(connection)
-    for key in effect.remove:
-        watermarks.remove(KINDS[key.kind, key.level], [(key.name, key.cluster)])
-    watermarks.put(effect.put)
-    SlaMisses(connection).close(effect.over)
 
 
 def decide_watermark(
@@ -249,43 +251,6 @@ class LookResult:
     recovered: int = 0
     is_complete: bool = True
 
-    def __add__(self, other: "LookResult") -> "LookResult":
-        return LookResult(
-            missed=self.missed + other.missed,
-            recorded=self.recorded + other.recorded,
-            recovered=self.recovered + other.recovered,
-            is_complete=self.is_complete and other.is_complete,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Walk:
-    """The instances of an entity whose deadlines have passed, and where the walk stands behind them."""
-
-    deadlines: Deadlines
-    times: tuple[datetime, ...]
-    following: Watermark
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Findings:
-    """What a step writes."""
-
-    plan_effect: PlanEffect | None = None
-    moved: tuple[Watermark, ...] = ()
-    misses: tuple[SlaMiss, ...] = ()
-    recovered: tuple[Recovered, ...] = ()
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to write."""
-        return self.plan_effect is None and not self.moved and not self.recovered
-
-    @property
-    def over(self) -> tuple[Recovered, ...]:
-        """All misses that end."""
-        return (*self.recovered, *(self.plan_effect.over if self.plan_effect is not None else ()))
-
 
 @tick_step(TickStep.DEADLINES, otherwise=LookResult(is_complete=False))
 def apply_deadlines(tick: Tick, find_causes: FindCauses) -> LookResult:
@@ -294,7 +259,6 @@ def apply_deadlines(tick: Tick, find_causes: FindCauses) -> LookResult:
     Deadlines of processes count only while these are scheduled. Without anything new this takes a handful of queries.
     `find_causes` is asked outside any transaction.
     """
-    look = _Look(tick=tick)
     result = LookResult()
     done: frozenset[tuple[WatermarkKind, str]] = frozenset()
     while True:
@@ -302,79 +266,75 @@ def apply_deadlines(tick: Tick, find_causes: FindCauses) -> LookResult:
             tick.timeline.refresh(connection, tick.as_of)
             if not is_applied(connection, tick.timeline):
                 return replace(result, is_complete=False)
-            found = look.find(connection, done)
+            found = _find(tick, connection, done)
         if found.is_empty:
             return result
         causes = find_causes(first_of_each(found.misses))
         with tick.database.begin() as connection:
             lock_log(connection)
-            found = look.find(connection, done)
+            found = _find(tick, connection, done)
             _write(connection, tick, found, causes)
-        done |= {(each.kind, each.entity) for each in found.moved}
-        result += LookResult(
-            missed=sum(miss.told_at is not None for miss in found.misses),
-            recorded=sum(miss.told_at is None for miss in found.misses),
-            recovered=len(found.over),
+        done |= {(each.kind, each.entity) for each in found.moved if not found.follows_plan}
+        told = sum(miss.told_at is not None for miss in found.misses)
+        result = LookResult(
+            missed=result.missed + told,
+            recorded=result.recorded + len(found.misses) - told,
+            recovered=result.recovered + len(found.over),
         )
         if tick.budget.is_spent:
             return replace(result, is_complete=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Look:
-    tick: Tick
-
-    def find(self, connection: Connection, done: frozenset[tuple[WatermarkKind, str]]) -> _Findings:
-        """Return what the next step writes. `done` are the deadlines that this tick has walked along: one message
-        each.
-        """
-        if Cursors(connection).get(_cursor(self.tick.cluster)) != self.tick.plan.digest:
-            return _Findings(
-                plan_effect=find_plan_effect(connection, self.tick.timeline, self.tick.cluster, self.tick.as_of)
+def _find(tick: Tick, connection: Connection, done: frozenset[tuple[WatermarkKind, str]]) -> Findings:
+    """Return what the next step writes. `done` are the deadlines that this tick has walked along: one message each."""
+    if Cursors(connection).get(_cursor(tick.cluster)) != tick.plan.digest:
+        return find_plan_effect(connection, tick.timeline, tick.cluster, tick.as_of)
+    passed: list[tuple[Deadlines, tuple[datetime, ...]]] = []
+    moved: list[Watermark] = []
+    before, step = tick.as_of - _MOMENT, TickStep.DEADLINES
+    for (kind, level), mark in KINDS.items():
+        is_process = kind is Kind.PROCESS
+        due = Watermarks(connection).due(mark, before, ENTITIES_A_STEP, tick.cluster, only_scheduled=is_process)
+        for standing in (each for each in due if (mark, each.entity) not in done):
+            walked = tick.bulkheads.run_unit(
+                step, standing.entity, None, _walk, tick, connection, kind, level, standing
             )
-        walks: list[_Walk] = []
-        for (kind, level), mark in KINDS.items():
-            for watermark in self._due(connection, kind, mark):
-                if (mark, watermark.entity) not in done:
-                    walk = self.tick.bulkheads.run_unit(
-                        TickStep.DEADLINES, watermark.entity, None, self._walk, connection, kind, level, watermark
-                    )
-                    walks += [walk] if walk is not None else []
-        recovered = SlaMisses(connection).recovered(self.tick.cluster, RECOVERED_A_STEP)
-        return _Findings(
-            moved=tuple(walk.following for walk in walks),
-            misses=tuple(_find_misses(connection, walks, self.tick.as_of)),
-            recovered=tuple(recovered),
-        )
-
-    def _due(self, connection: Connection, kind: Kind, mark: WatermarkKind) -> list[Watermark]:
-        before, cluster = self.tick.as_of - _MOMENT, self.tick.cluster
-        return Watermarks(connection).due(mark, before, ENTITIES_A_STEP, cluster, only_scheduled=kind is Kind.PROCESS)
-
-    def _walk(self, connection: Connection, kind: Kind, level: SlaLevel, watermark: Watermark) -> _Walk | None:
-        """Walk along the deadlines that have passed; None if the entity is not in the plan."""
-        deadlines = open_deadlines(connection, self.tick.timeline, kind, watermark.entity, self.tick.cluster, level)
-        if deadlines is None or watermark.next_time is None:
-            return None
-        times = tuple(islice(deadlines.passed(watermark.next_time, self.tick.as_of), INSTANCES_A_STEP))
-        following = deadlines.ceil(times[-1] + _MOMENT if times else watermark.next_time)
-        return _Walk(deadlines=deadlines, times=times, following=watermark_at(deadlines, following))
-
-
-def _find_misses(connection: Connection, walks: Sequence[_Walk], as_of: datetime) -> list[SlaMiss]:
-    misses = find_misses(connection, [(walk.deadlines, walk.times) for walk in walks], as_of)
+            if walked is not None:
+                deadlines, times, following = walked
+                passed.append((deadlines, times))
+                moved.append(following)
+    misses = find_misses(connection, passed, tick.as_of)
     last = SlaMisses(connection).last_episodes({miss.instance for miss in misses})
-    return [replace(miss, episode=last.get((miss.instance, miss.level), 0) + 1) for miss in misses]
+    return Findings(
+        moved=tuple(moved),
+        misses=tuple(replace(miss, episode=last.get((miss.instance, miss.level), 0) + 1) for miss in misses),
+        over=tuple(SlaMisses(connection).recovered(tick.cluster, RECOVERED_A_STEP)),
+    )
 
 
-def _write(connection: Connection, tick: Tick, found: _Findings, causes: Mapping[LateInstance, str]) -> None:
-    misses = SlaMisses(connection)
-    if found.plan_effect is not None:
-        apply_plan_effect(connection, found.plan_effect)
+def _walk(
+    tick: Tick, connection: Connection, kind: Kind, level: SlaLevel, watermark: Watermark
+) -> tuple[Deadlines, tuple[datetime, ...], Watermark] | None:
+    """Walk along the deadlines that have passed; return whose they are, and where the walk stands behind them. None if
+    the entity is not in the plan.
+    """
+    deadlines = open_deadlines(connection, tick.timeline, kind, watermark.entity, tick.cluster, level)
+    if deadlines is None or watermark.next_time is None:
+        return None
+    times = tuple(islice(deadlines.passed(watermark.next_time, tick.as_of), INSTANCES_A_STEP))
+    following = deadlines.ceil(times[-1] + _MOMENT if times else watermark.next_time)
+    return deadlines, times, watermark_at(deadlines, following)
+
+
+def _write(connection: Connection, tick: Tick, found: Findings, causes: Mapping[LateInstance, str]) -> None:
+    misses, watermarks = SlaMisses(connection), Watermarks(connection)
+    if found.follows_plan:
         Cursors(connection).put(_cursor(tick.cluster), tick.plan.digest)
-    Watermarks(connection).put(found.moved)
+    for key in found.ended:
+        watermarks.remove(KINDS[key.kind, key.level], [key.at])
+    watermarks.put(found.moved)
     misses.add(found.misses)
-    misses.close(found.recovered)
+    misses.close(found.over)
     messages = build_missed(found.misses, causes, tick.as_of)
     messages += build_recovered(found.over, find_still_late(misses, found.over), tick.as_of)
     Outbox(connection).append_many(messages)

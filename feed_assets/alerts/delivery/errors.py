@@ -10,20 +10,11 @@ class DeliveryError(FeedAssetsError):
 
 
 class ReceiverError(DeliveryError):
-    """A receiver of the settings is wrong."""
+    """A receiver of the settings is wrong, or lacks something."""
 
     def __init__(self, *, name: str, reason: str, next_step: str) -> None:
         self.reason, self.next_step = reason, next_step
         super().__init__(f"receiver {name!r}: {reason}. {next_step}")
-
-
-class ChatMissingError(DeliveryError):
-    """Chats need a package that is not installed."""
-
-    def __init__(self, *, name: str) -> None:
-        super().__init__(
-            f"receiver {name!r}: the package apprise is not installed. Install it: pip install 'feed-assets[chat]'"
-        )
 
 
 class UnknownReceiverError(DeliveryError):

@@ -31,7 +31,7 @@ from tempfile import TemporaryFile
 from typing import IO, Any, assert_never, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from feed_assets.alerts.delivery.errors import ChatMissingError, ReceiverError
+from feed_assets.alerts.delivery.errors import ReceiverError
 from feed_assets.alerts.delivery.lineage_events import LineageEvents
 from feed_assets.alerts.delivery.port import DELIVERED, Letter, Outcome, Sender, Verdict
 from feed_assets.alerts.delivery.receivers import Receiver
@@ -438,15 +438,15 @@ class ChatSender(Sender):
     its own, since it reads all that a receiver answers, however long that takes.
 
     Raises:
-        ChatMissingError: apprise is not installed.
-        ReceiverError: apprise does not know the scheme, or the URL lacks something.
+        ReceiverError: apprise is not installed, or does not know the scheme, or the URL lacks something.
     """
 
     def __init__(self, name: str, url: str) -> None:
         try:
             import apprise
         except ImportError as exc:
-            raise ChatMissingError(name=name) from exc
+            reason, next_step = "the package apprise is not installed", "Install it: pip install 'feed-assets[chat]'"
+            raise ReceiverError(name=name, reason=reason, next_step=next_step) from exc
         self._url = url
         if not apprise.Apprise().add(url):
             scheme = url.partition("://")[0]

@@ -189,7 +189,9 @@ def forecast_deadlines(
     """
     context.require_clusters(clusters)
     until = context.as_of + within
-    kinds = _kinds_of(context, kind, name)
+    kinds: tuple[Kind, ...] = (Kind.FEED, Kind.PROCESS) if kind is None else (kind,)
+    if name is not None:
+        kinds = context.kinds_of(name, kind)
     with context.read() as connection:
         reader = ChainReader(connection=connection, timeline=context.timeline, as_of=context.as_of)
         of = _keys_of(context, connection, kinds, name, clusters)
@@ -197,14 +199,9 @@ def forecast_deadlines(
         deadlines = iter_deadlines(connection, context.timeline, keys)
         wanted = find_coming(connection, deadlines, context.as_of, until, MOST + 1)
         found = forecast(reader, wanted[:MOST])
-    return Forecasts(until=until, forecasts=_in_order(found), is_complete=len(wanted) <= MOST)
-
-
-def _kinds_of(context: OperationContext, kind: Kind | None, name: str | None) -> tuple[Kind, ...]:
-    """Return the kinds that are asked for. Raises EntityNotFoundError if none of them has the name."""
-    if name is None:
-        return (Kind.FEED, Kind.PROCESS) if kind is None else (kind,)
-    return context.kinds_of(name, kind)
+    found.sort(key=lambda each: (each.deadline.due_at, each.deadline.name, each.deadline.cluster))
+    found.sort(key=lambda each: -(each.probability or 0.0))
+    return Forecasts(until=until, forecasts=tuple(found), is_complete=len(wanted) <= MOST)
 
 
 def _keys_of(
@@ -233,13 +230,6 @@ def _keys_of(
             next_step="Schedule it." if declared else "Declare `sla`, or name another one.",
         )
     return scheduled
-
-
-def _in_order(found: list[Forecast]) -> tuple[Forecast, ...]:
-    def order(each: Forecast) -> tuple[object, ...]:
-        return -(each.probability or 0.0), each.deadline.due_at, each.deadline.name, each.deadline.cluster
-
-    return tuple(sorted(found, key=order))
 
 
 ENTITIES_A_STEP = 100
@@ -291,21 +281,8 @@ def apply_forecasts(tick: Tick) -> WatchResult:
             _follow(connection, tick)
     _, is_walked = work_off(tick, _Walks())
     looks, is_complete = work_off(tick, _Looks())
-    warned, looked = sum(len(each.warnings) for each in looks), sum(map(len, looks))
+    warned, looked = sum(each.warned for each in looks), sum(each.looked for each in looks)
     return WatchResult(warned=warned, looked=looked, is_complete=is_walked and is_complete)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
-    """What looks have found: deadlines to warn of, those to be watched no longer, and those to be looked at later."""
-
-    warnings: tuple[Forecast, ...] = ()
-    over: tuple[AgendaKey, ...] = ()
-    later: tuple[Entry, ...] = ()
-
-    def __len__(self) -> int:
-        """The number of deadlines that were looked at."""
-        return len(self.over) + len(self.later)
 
 
 def _follow(connection: Connection, tick: Tick) -> None:
@@ -371,7 +348,7 @@ class _Walks(Handler[Watermark, None]):
         return []
 
 
-class _Looks(Handler[Entry, "_Found"]):
+class _Looks(Handler[Entry, WatchResult]):
     """Looks at watched deadlines; a unit is a feed or process."""
 
     step = TickStep.FORECASTS
@@ -384,20 +361,22 @@ class _Looks(Handler[Entry, "_Found"]):
     def unit_of(self, entry: Entry) -> str:
         return entry.name
 
-    def handle(self, tick: Tick, entries: Sequence[Entry]) -> list["_Found"]:
+    def handle(self, tick: Tick, entries: Sequence[Entry]) -> list[WatchResult]:
         with tick.database.read() as connection:
             tick.timeline.refresh(connection, tick.as_of)
-            found = _Watching(connection=connection, tick=tick).look_at(entries)
+            warnings, over, later = _Watching(connection=connection, tick=tick).look_at(entries)
         with tick.database.begin() as connection:
             lock_log(connection)
-            return [_Watching(connection=connection, tick=tick).write(found)]
-
-    def put_off(self, tick: Tick, entries: Sequence[Entry], pause: timedelta) -> list["_Found"]:
-        due_at = tick.as_of + max(SHORTEST_PAUSE, pause)
-        later = tuple(each._replace(due_at=due_at) for each in entries)
-        with tick.database.begin() as connection:
+            warned = _Watching(connection=connection, tick=tick).warn(warnings)
+            Agenda[Entry](connection).remove(over)
             Agenda[Entry](connection).put(later)
-        return [_Found(later=later)]
+        return [WatchResult(warned=warned, looked=len(entries))]
+
+    def put_off(self, tick: Tick, entries: Sequence[Entry], pause: timedelta) -> list[WatchResult]:
+        due_at = tick.as_of + max(SHORTEST_PAUSE, pause)
+        with tick.database.begin() as connection:
+            Agenda[Entry](connection).put(each._replace(due_at=due_at) for each in entries)
+        return [WatchResult(looked=len(entries))]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -438,8 +417,8 @@ class _Watching:
             next_time=time if levels else None,
         )
 
-    def look_at(self, due: Sequence[Entry]) -> _Found:
-        """Look at watched deadlines."""
+    def look_at(self, due: Sequence[Entry]) -> tuple[list[Forecast], set[AgendaKey], list[Entry]]:
+        """Return which watched deadlines to warn of, which to watch no longer, and which to look at later."""
         reader = ChainReader(connection=self.connection, timeline=self.tick.timeline, as_of=self.tick.as_of)
         watched = [(watch, deadlines) for watch in due if (deadlines := self._watched(watch)) is not None]
         asked = [(deadlines, watch.nominal_time) for watch, deadlines in watched]
@@ -456,16 +435,13 @@ class _Watching:
                 due_at = self._next_look(deadlines, watch.nominal_time)
                 later.append(watch._replace(due_at=due_at, planned_at=self.tick.as_of))
                 over.remove(watch.key)
-        return _Found(warnings=tuple(warnings), over=tuple(over), later=tuple(later))
+        return warnings, over, later
 
-    def write(self, found: _Found) -> _Found:
-        """Write what was found, and warn of what is still missing; return it with these warnings alone."""
-        warnings = tuple(each for each in found.warnings if self._is_missing(each))
-        watches = Agenda[Entry](self.connection)
-        watches.remove(found.over)
-        watches.put(found.later)
+    def warn(self, found: Iterable[Forecast]) -> int:
+        """Warn of what is still missing; return of how many."""
+        warnings = [each for each in found if self._is_missing(each)]
         Outbox(self.connection).append_many(build_warnings(warnings, self.tick.as_of))
-        return replace(found, warnings=warnings)
+        return len(warnings)
 
     def _is_missing(self, found: Forecast) -> bool:
         of = found.deadline

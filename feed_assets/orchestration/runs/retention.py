@@ -61,7 +61,7 @@ from feed_assets.retention.rules.schedule import (
     reschedule_retention,
     schedule_retention_now,
 )
-from feed_assets.retention.sweeps.movers import choose_measurer, choose_mover
+from feed_assets.retention.sweeps.movers import Measurer, Mover
 from feed_assets.retention.sweeps.planning import PlannedSweeps, SweepRequest, plan_sweeps
 from feed_assets.retention.sweeps.purging import PurgedSweep, find_purgeable, purge_sweeps
 from feed_assets.retention.sweeps.sweep_context import SweepContext
@@ -164,20 +164,17 @@ def plan_due_feeds(runtime: Runtime, cluster: str, context: dg.OpExecutionContex
     request = SweepRequest(
         as_of=now,
         now=now,
-        real_now=sweep_context.real_clock.now(),
         author=AUTHOR,
         origin=sweep_context.origin,
         automatic=True,
         grace=grace,
     )
     planned = plan_sweeps(
-        sweep_context.database,
-        sweep_context.stores,
-        sweep_context.timeline,
+        sweep_context,
         cluster,
         [each.record for each in due],
         request,
-        measurer=choose_measurer(sweep_context.stores, _session(context, cluster)),
+        measurer=Measurer(sweep_context.stores, _session(context, cluster)),
     )
     bulkheads = _note_failures(sweep_context, cluster, planned)
     pauses = {
@@ -234,7 +231,7 @@ def run_sweeps(runtime: Runtime, cluster: str, context: dg.OpExecutionContext, s
     for sweep_id in sweeps:
         try:
             paths = _paths_of(sweep_context.database, sweep_id)
-            mover = choose_mover(paths, sweep_context.stores, _session(context, cluster))
+            mover = Mover(sweep_context.stores, paths, _session(context, cluster))
             sweep = run_sweep(sweep_context, sweep_id, mover=mover)
         except SweepRefusedError as exc:
             context.log.warning(str(exc))

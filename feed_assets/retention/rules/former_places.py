@@ -7,6 +7,7 @@ from datetime import datetime
 from operator import itemgetter
 from typing import TypeAlias
 
+from feed_assets.context.operation import TimelineContext
 from feed_assets.entities.common import LocationKind
 from feed_assets.entities.locations.overlaps import FixedPlace, LocationKey, Places, describe_location, iter_locations
 from feed_assets.instances.arrival.polling import fingerprint
@@ -21,13 +22,10 @@ from feed_assets.log.records import FeedInstance, FeedKey
 from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import counted
 from feed_assets.releases.left_out import PHRASES
-from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.retention.rules.eligibility import Candidates
 from feed_assets.retention.rules.hold_traces import HoldTraces
 from feed_assets.retention.rules.locations import at_former
-from feed_assets.sql.database import Database
 from feed_assets.storage.errors import StorageError
-from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability, Look
 from feed_assets.timing.overlaps import Nesting, find_nesting
 
@@ -38,12 +36,12 @@ At: TypeAlias = tuple[FeedRecord, Candidates]
 class Neighbours:
     """The locations of everything that is declared, and all places that feeds have had, at the time of the making."""
 
-    def __init__(self, database: Database, timeline: ReleaseTimeline) -> None:
+    def __init__(self, context: TimelineContext) -> None:
         self._places = Places()
-        with database.read() as connection:
+        with context.database.read() as connection:
             versions = Definitions(connection).declared_versions()
             members = [Member(kind=kind, name=name, version=version) for (kind, name), version in versions.items()]
-            loaded = timeline.load_recorded(connection, members)
+            loaded = context.timeline.load_recorded(connection, members)
             recorded = FeedPlaces(connection).all()
         located = iter_locations(loaded.bundle, left_out=loaded.salvaged, places=self._places)
         self._others: list[tuple[LocationKey, tuple[str, ...], str]] = [(key, (), text) for key, text in located]
@@ -71,13 +69,11 @@ class Neighbours:
         return None
 
 
-def find_former(
-    database: Database, record: FeedRecord, neighbours: Callable[[], Neighbours], traces: HoldTraces
-) -> list[At]:
+def find_former(record: FeedRecord, neighbours: Callable[[], Neighbours], traces: HoldTraces) -> list[At]:
     """Return a feed at each former place with what the record has there, the last of several at one path; with an
     obstacle where nothing is removed. Settles the traces of holds there.
     """
-    with database.read() as connection:
+    with traces.context.database.read() as connection:
         found = sorted(FeedPlaces(connection).find_elsewhere(record), key=itemgetter(0))
     at: dict[int, tuple[FeedRecord, dict[str, datetime]]] = {}
     for time, there in found:
@@ -94,12 +90,10 @@ def find_former(
     return former
 
 
-def find_differing(
-    database: Database, stores: StorePool, there: FeedRecord, times: Collection[datetime], real_now: datetime
-) -> dict[datetime, str]:
+def find_differing(context: TimelineContext, there: FeedRecord, times: Collection[datetime]) -> dict[datetime, str]:
     """Return which instances of a feed at a former place are not there as the record says, each with why."""
-    keys = [FeedKey(*there.key, time) for time in times]
-    with database.read() as connection:
+    stores, keys = context.stores, [FeedKey(*there.key, time) for time in times]
+    with context.database.read() as connection:
         rows = list(FeedInstances(connection).get_many(keys).values())
         scanned = Manifests(connection).get_many(keys)
 
@@ -110,7 +104,7 @@ def find_differing(
             return look.obstacle
         if not digest.startswith("look:") and (row.bytes, row.files) == (look.bytes, look.files):
             store, earlier = stores.get(there.store), to_scan(scanned.get(row.key))
-            found = store.published_manifest(look.path) or store.scan(look.path, there.flag, earlier, real_now)
+            found = store.published_manifest(look.path) or store.scan(look.path, there.flag, earlier, context.real_now)
             if found.digest == digest:
                 return None
         is_gone = look.availability is Availability.MISSING

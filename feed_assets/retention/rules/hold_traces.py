@@ -15,18 +15,17 @@ from typing import Literal, Self
 
 from pydantic import AwareDatetime, BaseModel
 
+from feed_assets.context.operation import TimelineContext
 from feed_assets.entities.locations.overlaps import Places
 from feed_assets.log.removals.holds import Holds
 from feed_assets.log.removals.records import Hold
 from feed_assets.masking import get_logger
 from feed_assets.plan.copy_records import StoreAddress
 from feed_assets.plan.edges import Key
-from feed_assets.plan.records import FeedRecord, Plan
+from feed_assets.plan.records import FeedRecord
 from feed_assets.retention.rules.locations import iter_data
-from feed_assets.sql.database import Database
 from feed_assets.storage.copy_port import Documents
 from feed_assets.storage.errors import StorageError
-from feed_assets.storage.pool import StorePool
 from feed_assets.timing.overlaps import find_nesting
 
 _logger = get_logger(__name__)
@@ -128,9 +127,7 @@ class HoldTraces:
     `lost` are the holds that came back, or would without `dry_run`.
     """
 
-    database: Database
-    stores: StorePool
-    plan: Plan
+    context: TimelineContext
     as_of: datetime
     dry_run: bool = False
     lost: list[Hold] = field(default_factory=list)
@@ -139,7 +136,7 @@ class HoldTraces:
     _data: dict[StoreAddress, list[tuple[FeedRecord, str]]] = field(default_factory=lambda: defaultdict(list))
 
     def __post_init__(self) -> None:
-        for record in self.plan.feeds.values():
+        for record in self.context.plan.feeds.values():
             for address, text in iter_data(record):
                 self._data[address].append((record, text))
 
@@ -170,9 +167,9 @@ class HoldTraces:
         return None
 
     def _settle(self, address: StoreAddress) -> None:
-        store = self.stores.get(address)
+        store = self.context.stores.get(address)
         traces = store.traces()
-        with self.database.read() as connection:
+        with self.context.database.read() as connection:
             known = Holds(connection).newest()
         active = [hold for hold in known if hold.is_readable and hold.is_active(self.as_of)]
         wanted = {trace.key: trace for trace in self._wanted(address, active)}
@@ -190,7 +187,7 @@ class HoldTraces:
 
     def _resolve(self, address: StoreAddress, trace: HoldTrace) -> list[Hold]:
         """Return the hold of a trace; if its feed or cluster is not declared, holds of what is now at its place."""
-        hold, plan = trace.hold, self.plan
+        hold, plan = trace.hold, self.context.plan
         is_feed_known = hold.feed is None or any(feed == hold.feed for feed, _ in plan.feeds)
         if is_feed_known and (hold.cluster is None or hold.cluster in plan.clusters):
             return [hold]
@@ -213,7 +210,7 @@ class HoldTraces:
     def _give_back(self, lost: Sequence[Hold], url: str) -> None:
         new = [hold for hold in lost if hold not in self.lost]
         if new and not self.dry_run:
-            with self.database.begin() as connection:
+            with self.context.database.begin() as connection:
                 new = [hold.as_placed() for hold in Holds(connection).add_lost(new)]
             for hold in new:
                 _logger.warning("hold '%s' of %s is back from its trace in %s", hold.name, hold.author, url)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from feed_assets.context.operation import LifecycleContext
+from feed_assets.context.operation import TimelineContext
 from feed_assets.entities.common import LocationKind
 from feed_assets.entities.locations.overlaps import Places
 from feed_assets.log.instances.feed_places import FeedPlaces
@@ -35,28 +35,28 @@ def at_former(there: FeedRecord, obstacle: str | None = None) -> FeedRecord:
     return replace(there, retention=there.retention and replace(there.retention, locations=(location,)))
 
 
-def store_addresses(context: LifecycleContext, plan: Plan, cluster: str) -> tuple[StoreAddress, ...]:
+def store_addresses(context: TimelineContext, cluster: str) -> tuple[StoreAddress, ...]:
     """Return every store that may hold a trash of a cluster's sweeps, the cluster's own first.
 
     Those of former places count until a while after the purge, which may have been interrupted.
     """
-    found = dict.fromkeys(_iter_addresses(plan, cluster))
+    found = dict.fromkeys(_iter_addresses(context.plan, cluster))
     urls = {address.url for address in found}
-    records = [record for record in plan.feeds.values() if record.cluster == cluster]
+    records = [record for record in context.plan.feeds.values() if record.cluster == cluster]
     with context.database.read() as connection:
         former = FeedPlaces(connection).find_swept(records, context.clock.now() - _REMAINS)
     return (*found, *(address for address in dict.fromkeys(former) if address.url not in urls))
 
 
-def find_store(context: LifecycleContext, plan: Plan, cluster: str, url: str) -> InstanceStore | None:
+def find_store(context: TimelineContext, cluster: str, url: str) -> InstanceStore | None:
     """Return the store of a cluster, or of an archive of its feeds, whose root is this place; None if there is none."""
     archives = (
         record.retention.archive[0]
-        for record in plan.feeds.values()
+        for record in context.plan.feeds.values()
         if record.cluster == cluster and record.retention is not None and record.retention.archive is not None
     )
     places = Places()
-    for address in dict.fromkeys([*store_addresses(context, plan, cluster), *archives]):
+    for address in dict.fromkeys([*store_addresses(context, cluster), *archives]):
         store = context.stores.get(address)
         if places.canonical(store.root_url) == places.canonical(url):
             return store

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
-from feed_assets.clock import Clock, FrozenClock
+from feed_assets.context.operation import TimelineContext
 from feed_assets.entities.flow_names import describe_process, source_of
 from feed_assets.errors import FeedAssetsError
 from feed_assets.instances.arrival.instance_paths import find_nominal_time, plain_template
@@ -44,8 +44,6 @@ from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.releases.left_out import find_former_holds, find_left_out_neighbour
 from feed_assets.releases.timeline import FeedReader, ReleaseTimeline, find_feed_readers
-from feed_assets.sql.database import Database
-from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability
 from feed_assets.timing.dates import render_datetime
 from feed_assets.transfer.errors import SourceNotAvailableError
@@ -218,20 +216,16 @@ def _find_queued(
     }
 
 
-def find_replica_protections(
-    database: Database,
-    stores: StorePool,
-    timeline: ReleaseTimeline,
-    record: FeedRecord,
-    times: Collection[datetime],
-    query: ProtectionQuery,
+def find_all_protections(
+    context: TimelineContext, record: FeedRecord, times: Collection[datetime], query: ProtectionQuery
 ) -> dict[datetime, list[Protection]]:
-    """Return the instances whose replicas, by the storages of both sides, are behind; the record may not know that.
-
-    Reads nothing unless the policy names clusters that must get the instances first.
+    """Return as `find_protections`, and of the others those whose replicas are behind, by the storages of both sides:
+    the record may not know that. Storage is read only if the policy names clusters that must get instances first.
     """
-    behind = find_behind(database, stores, timeline.plan, record, times, query.real_now)
-    return {time: [Protection(ProtectionKind.REPLICA, reason)] for time, reason in behind.items()}
+    with context.database.read() as connection:
+        kept = find_protections(connection, context.timeline, record, times, query)
+    behind = _find_behind(context, record, [time for time in times if time not in kept])
+    return kept | {time: [Protection(ProtectionKind.REPLICA, reason)] for time, reason in behind.items()}
 
 
 def find_at_work_now(
@@ -361,14 +355,7 @@ def find_changed_since_copy(
     return found
 
 
-def find_behind(
-    database: Database,
-    stores: StorePool,
-    plan: Plan,
-    record: FeedRecord,
-    times: Collection[datetime],
-    real_now: datetime,
-) -> dict[datetime, str]:
+def _find_behind(context: TimelineContext, record: FeedRecord, times: Collection[datetime]) -> dict[datetime, str]:
     """Return the instances that must get to other clusters first and whose replicas there have other content.
 
     Compares the storages of both sides: what the replica was copied from, and what the source is now, since the record
@@ -376,15 +363,14 @@ def find_behind(
     clause that completes "it stays because".
     """
     found: dict[datetime, str] = {}
-    clock = FrozenClock(real_now)
     for cluster in record.retention.until_replicated_to if record.retention else ():
-        for flow in find_flows(plan, record, cluster):
-            target = plan.feeds[flow.outputs[0].feed_key]
+        for flow in find_flows(context.plan, record, cluster):
+            target = context.plan.feeds[flow.outputs[0].feed_key]
             left = [time for time in times if time not in found and flow.sequence.contains(time)]
-            with database.read() as connection:
+            with context.database.read() as connection:
                 rows = FeedInstances(connection).get_many([FeedKey(*target.key, time) for time in left])
             there = [row.nominal_time for row in rows.values() if row.status is FeedInstanceStatus.AVAILABLE]
-            answers = stores.each(partial(_compare, stores, record, target, flow, clock), there)
+            answers = context.stores.each(partial(_compare, context, record, target, flow), there)
             found |= {
                 time: f"it stays until cluster '{cluster}' has it, where it is {answer}"
                 for time, answer in zip(there, answers, strict=True)
@@ -394,12 +380,13 @@ def find_behind(
 
 
 def _compare(
-    stores: StorePool, record: FeedRecord, target: FeedRecord, flow: ProcessRecord, clock: Clock, time: datetime
+    context: TimelineContext, record: FeedRecord, target: FeedRecord, flow: ProcessRecord, time: datetime
 ) -> str | None:
     """Return what a replica is instead of current; None if it is current, or if there is nothing at the source."""
     source, replica = source_side(record, time), target_side(target, time)
     try:
-        return None if is_current(stores, source, replica, flow.copied.options, clock) else BEHIND
+        same = is_current(context.stores, source, replica, flow.copied.options, context.real_clock)
+        return None if same else BEHIND
     except SourceNotAvailableError as exc:
         return None if exc.availability is Availability.MISSING else BEHIND
     except FeedAssetsError as exc:

@@ -3,7 +3,6 @@
 Planning receives only a `Measurer`, which cannot move anything.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -25,6 +24,7 @@ WORTH_SPARK = 5_000
 
 MEASURED_BY_DRIVER = 10_000
 """The maximum number of a feed's paths that this process measures if no decision depends on their sizes."""
+MEASURED_ON_EXECUTORS = 1_000_000
 
 CHUNKS_AT_ONCE = 8
 PATHS_A_TASK = 1_000
@@ -45,102 +45,54 @@ class MoveTask:
     to_paths: tuple[str, ...] = ()
 
 
-class Mover(ABC):
-    """Removes paths."""
+class Mover:
+    """Removes paths, in this process or on the executors of a Spark session, which open the stores by their addresses.
 
-    width: int = 1
-    """The number of tasks that it can run at once."""
+    `width` is the number of tasks that it can run at once.
+    """
 
-    @abstractmethod
+    def __init__(self, stores: StorePool, paths: int = 0, session: "Callable[[], SparkSession] | None" = None) -> None:
+        self._stores = stores
+        self._executors = _open_executors(paths, session)
+        self.width = 1 if self._executors is None else CHUNKS_AT_ONCE
+
     def put(self, tasks: Sequence[MoveTask]) -> list[list[Moved]]:
         """Run the tasks; return the results of `Trash.put` or `archive_instance` for each, in the order of its paths.
 
         Raises:
             FeedAssetsError: a filesystem failed as a whole; repeating the same tasks continues.
         """
-
-
-class Measurer(ABC):
-    """Measures paths."""
-
-    at_most: int
-    """The maximum number of paths that it measures if no decision depends on their sizes."""
-
-    @abstractmethod
-    def measure(self, address: StoreAddress, paths: Sequence[str]) -> list[Measure]:
-        """Measure paths of a store, in the given order. Raises as `InstanceStore.measure` does."""
-
-
-class DriverMover(Mover):
-    """Removes paths in this process."""
-
-    def __init__(self, stores: StorePool) -> None:
-        self._stores = stores
-
-    def put(self, tasks: Sequence[MoveTask]) -> list[list[Moved]]:
+        if self._executors is not None:
+            return map_on_executors(self._executors, _move_there, tasks)
         return [move(self._stores, task) for task in tasks]
 
 
-class DriverMeasurer(Measurer):
-    """Measures paths in this process."""
+class Measurer:
+    """Measures paths, in this process or on the executors of a Spark session.
 
-    at_most = MEASURED_BY_DRIVER
-
-    def __init__(self, stores: StorePool) -> None:
-        self._stores = stores
-
-    def measure(self, address: StoreAddress, paths: Sequence[str]) -> list[Measure]:
-        return self._stores.get(address).measure(paths) if paths else []
-
-
-class SparkMover(Mover):
-    """Removes paths on the executors of a Spark session, which open the stores by their addresses."""
-
-    width = CHUNKS_AT_ONCE
-
-    def __init__(self, session: "SparkSession") -> None:
-        self._session = session
-
-    def put(self, tasks: Sequence[MoveTask]) -> list[list[Moved]]:
-        return map_on_executors(self._session, _move_there, tasks)
-
-
-class SparkMeasurer(Measurer):
-    """Measures paths on the executors of a Spark session; few paths in this process."""
-
-    at_most = 1_000_000
-
-    def __init__(self, stores: StorePool, session: "Callable[[], SparkSession]") -> None:
-        self._driver = DriverMeasurer(stores)
-        self._session = session
-
-    def measure(self, address: StoreAddress, paths: Sequence[str]) -> list[Measure]:
-        session = self._session() if len(paths) >= WORTH_SPARK else None
-        if session is None or not has_executors(session):
-            return self._driver.measure(address, paths)
-        tasks = [(address, tuple(paths[start : start + PATHS_A_TASK])) for start in range(0, len(paths), PATHS_A_TASK)]
-        return list(chain.from_iterable(map_on_executors(session, _measure_there, tasks)))
-
-
-def choose_mover(paths: int, stores: StorePool, session: "Callable[[], SparkSession] | None" = None) -> Mover:
-    """Return the mover for a number of paths: Spark if there are many, and if it has executors that run this package.
-
-    `session` opens a session if needed. The executors of a Spark Connect session cannot run this package.
+    `at_most` is the maximum number of paths that it measures if no decision depends on their sizes.
     """
-    if session is None or paths < WORTH_SPARK:
-        return DriverMover(stores)
-    opened = session()
-    return SparkMover(opened) if has_executors(opened) else DriverMover(stores)
+
+    def __init__(self, stores: StorePool, session: "Callable[[], SparkSession] | None" = None) -> None:
+        self._stores = stores
+        self._session = session
+        self.at_most = MEASURED_BY_DRIVER if session is None else MEASURED_ON_EXECUTORS
+
+    def measure(self, address: StoreAddress, paths: Sequence[str]) -> list[Measure]:
+        """Measure paths of a store, in the given order. Raises as `InstanceStore.measure` does."""
+        executors = _open_executors(len(paths), self._session)
+        if executors is None:
+            return self._stores.get(address).measure(paths) if paths else []
+        tasks = [(address, tuple(paths[start : start + PATHS_A_TASK])) for start in range(0, len(paths), PATHS_A_TASK)]
+        return list(chain.from_iterable(map_on_executors(executors, _measure_there, tasks)))
 
 
-def choose_measurer(stores: StorePool, session: "Callable[[], SparkSession] | None" = None) -> Measurer:
-    """Return the measurer: Spark if there is a session, for feeds with many paths."""
-    return DriverMeasurer(stores) if session is None else SparkMeasurer(stores, session)
-
-
-def has_executors(session: "SparkSession") -> bool:
-    """Return whether a session can run this package's functions on its executors; Spark Connect cannot."""
-    return type(session).__module__.startswith("pyspark.sql.session")
+def _open_executors(paths: int, session: "Callable[[], SparkSession] | None") -> "SparkSession | None":
+    """Open a session if there are many paths; None if it cannot run this package's functions on executors, as that of
+    Spark Connect.
+    """
+    opened = session() if session is not None and paths >= WORTH_SPARK else None
+    return opened if type(opened).__module__.startswith("pyspark.sql.session") else None
 
 
 def move(stores: StorePool, task: MoveTask) -> list[Moved]:

@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 from feed_assets.clock import Stopwatch
 from feed_assets.context.bulkheads import NOT_CONFINED, TIME_OUT_SECONDS
 from feed_assets.context.errors import NotAskedError
+from feed_assets.context.operation import TimelineContext
 from feed_assets.errors import describe_error
 from feed_assets.instances.arrival.stored_data import require_stored
 from feed_assets.json_form import Hidden
@@ -37,10 +38,9 @@ from feed_assets.retention.rules.former_places import Neighbours, find_former
 from feed_assets.retention.rules.hold_traces import HoldTraces
 from feed_assets.retention.rules.protections import ProtectionQuery
 from feed_assets.retention.rules.schedule import Grace, digest_policy, find_graces, schedule_retention_now
-from feed_assets.retention.sweeps.movers import DriverMeasurer, Measurer
-from feed_assets.retention.sweeps.surveying import FeedSurvey, survey_feed, with_all_present
-from feed_assets.sql.database import Database, lock_log
-from feed_assets.storage.pool import StorePool
+from feed_assets.retention.sweeps.movers import Measurer
+from feed_assets.retention.sweeps.surveying import FeedSurvey, Surveyor
+from feed_assets.sql.database import lock_log
 
 PATIENCE = timedelta(days=1)
 """How long the schedule leaves a sweep alone that a person has planned and not begun."""
@@ -55,14 +55,13 @@ _OF_SHARES = frozenset({ObstacleCode.SHARE.value, ObstacleCode.EVERYTHING.value}
 class SweepRequest:
     """A request to plan sweeps: the author and the times.
 
-    `as_of` is the moment at which ages count, `now` the time of the data, `real_now` the real time, which leases use.
-    An `automatic` plan skips feeds whose sweep waits for approval, or was planned by somebody else within `PATIENCE`.
-    Others do not wait for the end of a `grace` period, but tell it.
+    `as_of` is the moment at which ages count, `now` the time of the data. An `automatic` plan skips feeds whose sweep
+    waits for approval, or was planned by somebody else within `PATIENCE`. Others do not wait for the end of a `grace`
+    period, but tell it.
     """
 
     as_of: datetime
     now: datetime
-    real_now: datetime
     author: str
     origin: str = "retention"
     automatic: bool = False
@@ -95,9 +94,7 @@ class PlannedSweeps:
 
 
 def plan_sweeps(
-    database: Database,
-    stores: StorePool,
-    timeline: ReleaseTimeline,
+    context: TimelineContext,
     cluster: str,
     feeds: Sequence[FeedRecord],
     request: SweepRequest,
@@ -112,9 +109,8 @@ def plan_sweeps(
     the reason.
 
     Args:
-        database: the record.
-        stores: storage; it is only walked, polled and measured, and its traces of holds are brought up to date.
-        timeline: the definitions.
+        context: the record, the definitions, and the storage; that is only walked, polled and measured, and its traces
+            of holds are brought up to date.
         cluster: the cluster.
         feeds: the feeds; those without retention are skipped.
         request: the author and the times.
@@ -125,11 +121,12 @@ def plan_sweeps(
     Raises:
         SweepRefusedError: a sweep of one of the feeds began meanwhile.
     """
-    with database.read() as connection:
-        known = _Known.read(connection, timeline, cluster, feeds, request)
-    measurer = measurer or DriverMeasurer(stores)
-    traces = HoldTraces(database=database, stores=stores, plan=timeline.plan, as_of=request.now, dry_run=dry_run)
-    neighbours = cache(partial(Neighbours, database, timeline))
+    with context.database.read() as connection:
+        known = _Known.read(connection, context.timeline, cluster, feeds, request)
+    query = ProtectionQuery(as_of=request.as_of, real_now=context.real_now, holder="")
+    surveyor = Surveyor(context=context, query=query, measurer=measurer or Measurer(context.stores))
+    traces = HoldTraces(context=context, as_of=request.now, dry_run=dry_run)
+    neighbours = cache(partial(Neighbours, context))
     planned: list[PlannedFeed] = []
     away: dict[str, str] = {}
     for number, record in enumerate(feeds):
@@ -143,7 +140,7 @@ def plan_sweeps(
             planned.append(PlannedFeed(record=record, left_out=str(error), error=error))
             continue
         watch = Stopwatch()
-        planned.append(_plan_feed(database, stores, timeline, record, request, known, measurer, traces, neighbours))
+        planned.append(_plan_feed(surveyor, record, request, known, traces, neighbours))
         if planned[-1].error is not None and watch.seconds > TIME_OUT_SECONDS:
             away[endpoint] = describe_error(planned[-1].error)
     drafts = _drafts(cluster, planned, request, known.log_seq)
@@ -155,7 +152,7 @@ def plan_sweeps(
     )
     superseded: tuple[Sweep, ...] = ()
     if not dry_run:
-        superseded = _store(database, timeline, cluster, drafts, request, is_sane=is_sane)
+        superseded = _store(context, cluster, drafts, request, is_sane=is_sane)
     sweep_of = {count.feed: sweep.sweep_id for sweep, _ in drafts for count in sweep.counts} if not dry_run else {}
     return PlannedSweeps(
         sweeps=tuple(sweep for sweep, _ in drafts),
@@ -214,29 +211,25 @@ def _describe_state(sweep: Sweep) -> str:
 
 
 def _plan_feed(
-    database: Database,
-    stores: StorePool,
-    timeline: ReleaseTimeline,
+    surveyor: Surveyor,
     record: FeedRecord,
     request: SweepRequest,
     known: _Known,
-    measurer: Measurer,
     traces: HoldTraces,
     neighbours: Callable[[], Neighbours],
 ) -> PlannedFeed:
     other = known.sweeps.get(record.feed)
     if other is not None:
         return PlannedFeed(record=record, left_out=f"its sweep {other.sweep_id} {_describe_state(other)}")
-    query = ProtectionQuery(as_of=request.as_of, real_now=request.real_now, holder="")
     try:
-        require_stored(database, stores, record, request.now, request.real_now, dry_run=traces.dry_run)
+        context = surveyor.context
+        require_stored(context.database, context.stores, record, request.now, context.real_now, dry_run=traces.dry_run)
         traces.settle([record])
-        former = find_former(database, record, neighbours, traces)
-        survey = survey_feed(database, stores, timeline, record, query, measurer, former)
+        survey = surveyor.survey(record, find_former(record, neighbours, traces))
         obstacles = _obstacles(survey, request, known.times) if survey.paths else ()
         if any(each.code in _OF_SHARES for each in obstacles):
             # The record may lack instances, so count those in storage before asking for approval.
-            survey = with_all_present(stores, survey, measurer)
+            survey = surveyor.with_all_present(survey)
             obstacles = _obstacles(survey, request, known.times)
     except NOT_CONFINED:
         raise
@@ -301,8 +294,7 @@ def _with_survey(count: FeedCount, survey: FeedSurvey) -> FeedCount:
 
 
 def _store(
-    database: Database,
-    timeline: ReleaseTimeline,
+    context: TimelineContext,
     cluster: str,
     drafts: Sequence[tuple[Sweep, list[SweepChunk]]],
     request: SweepRequest,
@@ -310,11 +302,11 @@ def _store(
     is_sane: bool,
 ) -> tuple[Sweep, ...]:
     feeds = {count.feed for sweep, _ in drafts for count in sweep.counts}
-    with database.begin() as connection:
+    with context.database.begin() as connection:
         lock_log(connection)
         sweeps = Sweeps(connection)
         _require_idle(sweeps, cluster, feeds)
-        superseded = _supersede(connection, timeline, cluster, feeds, request)
+        superseded = _supersede(connection, context.timeline, cluster, feeds, request)
         for sweep, chunks in drafts:
             sweeps.add(sweep, chunks)
             _tell_asking(connection, sweep, request.now)

@@ -153,7 +153,7 @@ def _purge(context: SweepContext, cluster: str, sweep: Sweep) -> PurgedSweep:
 def _purge_everywhere(context: SweepContext, cluster: str, sweep: Sweep) -> list[Purged]:
     """Empty a sweep's trash in every store that has one; it stays where no feed or cluster is declared now."""
     places = Places()
-    addresses = {places.canonical(address.url): address for address in store_addresses(context, context.plan, cluster)}
+    addresses = {places.canonical(address.url): address for address in store_addresses(context, cluster)}
     urls = {places.canonical(url) for url in _urls_of(context, sweep)}
     found = {url: _purge_store(context, address, sweep, url in urls) for url, address in addresses.items()}
     answers = [answer for url, answer in found.items() if answer.is_complete or answer.files or url in urls]
@@ -195,7 +195,7 @@ def _urls_of(context: SweepContext, sweep: Sweep) -> set[str]:
 
 def _finish_interrupted(context: SweepContext, cluster: str) -> None:
     """Remove the remains in the trash of sweeps that count as purged, except of a storage that refuses."""
-    for address in store_addresses(context, context.plan, cluster):
+    for address in store_addresses(context, cluster):
         try:
             trash = context.stores.get(address).trash()
             ids = trash.sweeps()

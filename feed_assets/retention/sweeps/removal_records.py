@@ -63,6 +63,11 @@ class Removal:
         return self.chunk.kind == LocationKind.DATA
 
     @property
+    def is_leased(self) -> bool:
+        """Whether whoever moves the paths holds the leases of their instances."""
+        return self.is_data or self.is_version
+
+    @property
     def is_version(self) -> bool:
         """Whether the path is a former version of an instance, which is there."""
         return self.chunk.kind == VERSION

@@ -1,6 +1,6 @@
 """Define the context of sweep workers, and their claims on the chunks of a sweep."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeAlias
 
 from feed_assets.command_lines import command_line
-from feed_assets.context.operation import LifecycleContext
+from feed_assets.context.operation import TimelineContext
 from feed_assets.errors import Fault
 from feed_assets.instances.leasing import TTL, Leased
 from feed_assets.log.instances.feed_places import FeedPlaces
@@ -16,8 +16,7 @@ from feed_assets.log.removals.chunks import SweepChunks
 from feed_assets.log.removals.records import ChunkHead, ChunkState, Sweep, SweepChunk
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.log.run_names import is_dead
-from feed_assets.plan.records import FeedRecord, Plan
-from feed_assets.releases.timeline import ReleaseTimeline
+from feed_assets.plan.records import FeedRecord
 from feed_assets.retention.errors import SweepRefusedError
 from feed_assets.retention.rules.hold_traces import HoldTraces
 from feed_assets.retention.rules.locations import at_former
@@ -29,21 +28,15 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepContext(LifecycleContext):
-    """A context for running, undoing and purging sweeps: adds the releases and the worker.
+class SweepContext(TimelineContext):
+    """A context for planning, running, undoing and purging sweeps: adds the worker.
 
     `holder` names one run of one worker (see `name_holder`); `origin` is the origin in events.
     """
 
-    timeline: ReleaseTimeline
     holder: str
     origin: str = "retention"
     ttl: timedelta = TTL
-
-    @property
-    def plan(self) -> Plan:
-        """The current plan."""
-        return self.timeline.plan
 
     def claims(self, sweep_id: str) -> "Claims":
         """Return this worker's claims on the chunks of a sweep."""
@@ -55,9 +48,7 @@ class SweepContext(LifecycleContext):
 
     def hold_traces(self, *, dry_run: bool = False) -> HoldTraces:
         """Return what makes the record and the traces of holds on storage equal."""
-        return HoldTraces(
-            database=self.database, stores=self.stores, plan=self.plan, as_of=self.clock.now(), dry_run=dry_run
-        )
+        return HoldTraces(context=self, as_of=self.clock.now(), dry_run=dry_run)
 
     def feeds_of(self, sweep: Sweep) -> list[FeedRecord]:
         """Return the feeds of a sweep that are declared now."""
@@ -85,9 +76,11 @@ class Claims:
     context: SweepContext
     sweep_id: str
 
-    def take(self, state: ChunkState, after: int = -1) -> SweepChunk | None:
-        """Claim the next free chunk in a state, above a number; None if there is none. See `take_many`."""
-        return next(iter(self.take_many(state, 1, after)), None)
+    def each(self, state: ChunkState, after: int = -1) -> Iterator[SweepChunk]:
+        """Claim the free chunks in a state one by one, those above a number. See `take_many`."""
+        while found := self.take_many(state, 1, after):
+            yield from found
+            after = found[0].number
 
     def take_many(
         self, state: ChunkState, limit: int, after: int = -1, without: Collection[str] = ()

@@ -45,13 +45,12 @@ from feed_assets.retention.rules.locations import archive_path, base_below_root,
 from feed_assets.retention.rules.protections import (
     Protection,
     ProtectionKind,
+    find_all_protections,
     find_at_work_now,
-    find_protections,
-    find_replica_protections,
     lease_keys,
 )
 from feed_assets.retention.rules.schedule import digest_policy
-from feed_assets.retention.sweeps.movers import DriverMover, Mover, MoveTask
+from feed_assets.retention.sweeps.movers import Mover, MoveTask
 from feed_assets.retention.sweeps.removal_records import Removal, record_evicted
 from feed_assets.retention.sweeps.sweep_context import Progress, SweepContext, lease_holder, require_sweep
 from feed_assets.retention.sweeps.undoing import Restoration, end_restores
@@ -242,14 +241,12 @@ class ChunkWorker:
         times = sorted({item.nominal_time for item in chunk.items})
         query = context.protection_query(chunk.sweep_id, as_of)
         is_former = chunk.place is not None
-        obstacle = Neighbours(context.database, context.timeline).find_obstacle(record) if is_former else None
+        obstacle = Neighbours(context).find_obstacle(record) if is_former else None
+        kept = find_all_protections(context, record, times, query)
         with context.database.read() as connection:
-            kept = find_protections(connection, context.timeline, record, times, query)
             rows = FeedInstances(connection).get_many([FeedKey(*record.key, time) for time in times])
             count = record.retention.keep_newest if record.retention else 0
             newest = set(FeedInstances(connection).latest_available(*record.key, as_of, count) if count else ())
-        unprotected = [time for time in times if time not in kept]
-        kept |= find_replica_protections(context.database, context.stores, context.timeline, record, unprotected, query)
         fingerprinted = [item for item in chunk.items if item.fingerprint]
         measures = store.measure([item.path for item in fingerprinted])
         written = {
@@ -335,7 +332,7 @@ class ChunkWorker:
             return
         with context.database.read() as connection:
             busy = find_at_work_now(connection, context.timeline, record, gone, context.clock.now())
-        done = context.claims(chunk.sweep_id).take(ChunkState.DONE, after=chunk.number - 1) if busy else None
+        done = next(context.claims(chunk.sweep_id).each(ChunkState.DONE, chunk.number - 1), None) if busy else None
         if done is None or done.number != chunk.number:
             return
         reasons = {
@@ -439,7 +436,7 @@ def sweep_chunks(
 
     The chunks of a feed that fails stay open; those of the other feeds are run.
     """
-    (sweep, is_resumed), mover = begun, mover or DriverMover(context.stores)
+    (sweep, is_resumed), mover = begun, mover or Mover(context.stores)
     claims = context.claims(sweep.sweep_id)
     worker = ChunkWorker(context=context, sweep=sweep, is_resumed=is_resumed, mover=mover)
     with context.database.read() as connection:

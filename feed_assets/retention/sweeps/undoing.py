@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from itertools import chain
 
 from sqlalchemy import Connection
 
@@ -117,10 +118,6 @@ class Restoration:
         record = self.context.feed_of(self.chunk, self.sweep.cluster)
         return record.flag if record else None
 
-    @property
-    def _is_leased(self) -> bool:
-        return self.removal.is_data or self.removal.is_version
-
     def _refusal(
         self,
         item: SweepItem,
@@ -129,7 +126,7 @@ class Restoration:
         event: FeedEvent | None,
     ) -> str | None:
         """Return why an item cannot be restored, as far as the record shows."""
-        if self._is_leased and item.nominal_time not in tokens:
+        if self.removal.is_leased and item.nominal_time not in tokens:
             return "a writer holds its lease now"
         row = rows.get(FeedKey(self.chunk.feed, self.sweep.cluster, item.nominal_time))
         if event is None or not self.removal.is_data or row is None or row.event_seq == event.seq:
@@ -146,7 +143,7 @@ class Restoration:
             archive = events[item].payload.get("archive") if item in events else None
             if answer.outcome is Outcome.LOST and isinstance(archive, Mapping):
                 url, origin_path = str(archive["store"]), str(archive["path"])
-                origin = find_store(self.context, self.context.plan, self.sweep.cluster, url)
+                origin = find_store(self.context, self.sweep.cluster, url)
                 if origin is not None:  # the archive keeps its copy
                     archived, place = (
                         StorePath(store=origin, path=origin_path),
@@ -221,7 +218,7 @@ class Restoration:
         tokens: Mapping[datetime, int],
     ) -> dict[SweepItem, FeedInstance | None]:
         """Return the former rows of restored items; for instances without one, a row from their present content."""
-        if not self._is_leased:
+        if not self.removal.is_leased:
             return dict.fromkeys(items)
         rows = {
             item: past_row(event, present.get(event.key), tokens.get(item.nominal_time, 0))
@@ -399,23 +396,20 @@ def undo_sweep(
     failures: dict[str, Exception] = {}
     claims.release_dead()
     try:
-        for state in _WORKED_ON:
-            after = -1
-            while (chunk := claims.take(state, after)) is not None:
-                after = chunk.number
-                if chunk.feed in failures:
-                    continue
-                try:
-                    back, away = worker.restore(chunk)
-                except StorageError as exc:
-                    failures[chunk.feed] = exc
-                    continue
-                handled.add(after)
-                restored += back
-                left += away
-                settled += chunk.count
-                if progress is not None:
-                    progress(settled, sweep.paths)
+        for chunk in chain.from_iterable(map(claims.each, _WORKED_ON)):
+            if chunk.feed in failures:
+                continue
+            try:
+                back, away = worker.restore(chunk)
+            except StorageError as exc:
+                failures[chunk.feed] = exc
+                continue
+            handled.add(chunk.number)
+            restored += back
+            left += away
+            settled += chunk.count
+            if progress is not None:
+                progress(settled, sweep.paths)
     finally:
         claims.release()
     if failures:
@@ -430,9 +424,8 @@ def undo_sweep(
 def end_restores(context: SweepContext, sweep: Sweep) -> dict[str, Exception]:
     """End what an interrupted run has begun to restore for readers, and record it; return what failed, by feed."""
     worker = _Worker(context=context, sweep=sweep, selection=_NOTHING, is_resumed=True)
-    claims, after, failures = context.claims(sweep.sweep_id), -1, dict[str, Exception]()
-    while (chunk := claims.take(ChunkState.DONE, after)) is not None:
-        after = chunk.number
+    failures = dict[str, Exception]()
+    for chunk in context.claims(sweep.sweep_id).each(ChunkState.DONE):
         try:
             worker.restore(chunk)
         except StorageError as exc:
@@ -521,7 +514,7 @@ class _Worker:
             is_resumed=self.is_resumed,
         )
         with self.context.claims(chunk.sweep_id).leased(chunk, self.sweep.cluster) as leased:
-            if removal.is_data or removal.is_version:
+            if removal.is_leased:
                 leased.acquire_free(lease_keys(chunk.feed, self.sweep.cluster, {item.nominal_time for item in items}))
             results = restoration.restore(leased, items)
         back = [item for item in items if results[item].outcome is ItemOutcome.RESTORED]
@@ -556,7 +549,7 @@ def _find_origin(context: SweepContext, sweep: Sweep, chunk: SweepChunk) -> tupl
     url = next((str(event.payload["store"]) for event in events.values() if "store" in event.payload), None)
     if url is None or url == store.root_url:
         return removal, store
-    found = find_store(context, context.plan, cluster, url)
+    found = find_store(context, cluster, url)
     if found is None:
         raise SweepRefusedError(
             sweep=chunk.sweep_id,

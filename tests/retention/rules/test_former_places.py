@@ -356,12 +356,12 @@ def test_the_trash_of_a_store_that_no_feed_has_any_more_is_purged(tmp_path: Path
     )
     assert (purged.obstacle, purged.files) == (None, 48 + 1), "with its description"
     assert not (storage.root / ".feed-assets/trash" / done.sweep_id).exists()
-    assert there.store in store_addresses(context, context.plan, "primary")
+    assert there.store in store_addresses(context, "primary")
     context = harness.context(at("15"))
-    assert there.store in store_addresses(context, context.plan, "primary"), "the first sweep has a trash"
+    assert there.store in store_addresses(context, "primary"), "the first sweep has a trash"
     purge_sweeps(context, "primary", find_purgeable(context, "primary", at("15"), at_once=True))
     context = harness.context(at("23"))
-    assert there.store not in store_addresses(context, context.plan, "primary")
+    assert there.store not in store_addresses(context, "primary")
 
 
 @ON_FILES

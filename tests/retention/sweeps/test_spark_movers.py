@@ -9,16 +9,7 @@ import pytest
 from feed_assets.log.removals.records import ItemOutcome, SweepState
 from feed_assets.plan.copy_records import StoreAddress
 from feed_assets.retention.sweeps import movers
-from feed_assets.retention.sweeps.movers import (
-    DriverMeasurer,
-    DriverMover,
-    Mover,
-    MoveTask,
-    SparkMeasurer,
-    SparkMover,
-    choose_measurer,
-    choose_mover,
-)
+from feed_assets.retention.sweeps.movers import WORTH_SPARK, Measurer, Mover, MoveTask
 from feed_assets.retention.sweeps.sweeping import run_sweep
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Moved, Outcome
@@ -81,8 +72,8 @@ def put(folder: Path, mover: Mover, *, archive: bool = False, limit: int = COUNT
 @pytest.mark.parametrize("archive", [False, True])
 def test_many_instances_go_as_by_the_driver(tmp_path: Path, spark: "SparkSession", archive: bool) -> None:
     limit = 40 if archive else COUNT
-    here = put(tmp_path / "here", DriverMover(StorePool()), archive=archive, limit=limit)
-    there = put(tmp_path / "there", SparkMover(spark), archive=archive, limit=limit)
+    here = put(tmp_path / "here", Mover(StorePool()), archive=archive, limit=limit)
+    there = put(tmp_path / "there", Mover(StorePool(), WORTH_SPARK, lambda: spark), archive=archive, limit=limit)
     assert there[0] == here[0]
     assert there[1].keys() == here[1].keys()
     outcomes = [moved.outcome for answers in there[0] for moved in answers]
@@ -103,10 +94,10 @@ def test_many_instances_are_measured_as_by_the_driver(
         opened.append(spark)
         return spark
 
-    measurer = SparkMeasurer(stores, session)
-    assert measurer.measure(address, paths[:99]) == DriverMeasurer(stores).measure(address, paths[:99])
+    measurer = Measurer(stores, session)
+    assert measurer.measure(address, paths[:99]) == Measurer(stores).measure(address, paths[:99])
     assert opened == []
-    assert measurer.measure(address, paths) == DriverMeasurer(stores).measure(address, paths)
+    assert measurer.measure(address, paths) == Measurer(stores).measure(address, paths)
     assert opened == [spark]
 
 
@@ -120,7 +111,7 @@ def test_a_whole_sweep_on_executors_is_recorded_and_undone(
     tree = harness.tree()
     sweep = harness.planned()
 
-    done = run_sweep(harness.context(), sweep.sweep_id, mover=SparkMover(spark))
+    done = run_sweep(harness.context(), sweep.sweep_id, mover=Mover(StorePool(), WORTH_SPARK, lambda: spark))
 
     assert (done.state, harness.outcomes(sweep)) == (SweepState.DONE, {ItemOutcome.EVICTED: sweep.paths})
     assert harness.undo(sweep).restored == sweep.paths == 90
@@ -132,8 +123,6 @@ def test_few_paths_need_no_session(spark: "SparkSession") -> None:
         raise AssertionError
 
     stores = StorePool()
-    assert isinstance(choose_mover(movers.WORTH_SPARK - 1, stores, session), DriverMover)
-    assert isinstance(choose_mover(movers.WORTH_SPARK, stores, lambda: spark), SparkMover)
-    assert isinstance(choose_mover(movers.WORTH_SPARK, stores), DriverMover)
-    assert isinstance(choose_measurer(stores), DriverMeasurer)
-    assert isinstance(choose_measurer(stores, session), SparkMeasurer)
+    assert Mover(stores, WORTH_SPARK - 1, session).width == Mover(stores, WORTH_SPARK).width == 1
+    assert Mover(stores, WORTH_SPARK, lambda: spark).width == movers.CHUNKS_AT_ONCE
+    assert Measurer(stores).at_most < Measurer(stores, session).at_most

@@ -268,8 +268,7 @@ def test_several_workers_share_the_chunks_of_a_sweep(tmp_path: Path, state_url: 
     sweep = harness.planned()
     one, other = harness.context(), harness.context()
     begun = begin_sweep(one, sweep.sweep_id)
-    taken = one.claims(sweep.sweep_id).take(ChunkState.OPEN)
-    assert taken is not None
+    assert one.claims(sweep.sweep_id).take_many(ChunkState.OPEN, 1)
     sweep_chunks(other, begun)
     assert end_sweep(other, sweep.sweep_id).state is SweepState.RUNNING
     one.claims(sweep.sweep_id).release()
@@ -283,18 +282,17 @@ def test_a_chunk_and_the_leases_of_its_instances_are_kept_while_the_work_lasts(h
     sweep, short = harness.planned(), timedelta(seconds=0.6)
     one, other = (harness.context(real_clock=SystemClock(), ttl=short) for _ in range(2))
     claims, keys = one.claims(sweep.sweep_id), lease_keys("clicks", "primary", EXPIRED)
-    chunk = claims.take(ChunkState.OPEN)
-    assert chunk is not None
+    (chunk,) = claims.take_many(ChunkState.OPEN, 1)
     with claims.leased(chunk, "primary") as leased:
         leased.acquire_free(keys)
         assert leased.tokens == dict.fromkeys(EXPIRED, 1)
         sleep(1.0)
-        assert other.claims(sweep.sweep_id).take(ChunkState.OPEN) is None
+        assert not other.claims(sweep.sweep_id).take_many(ChunkState.OPEN, 1)
         with Leased(harness.lifecycle.database, SystemClock(), holder="other", cluster="primary") as others:
             others.acquire_free(keys)
             assert others.tokens == {}
     sleep(0.6)
-    assert other.claims(sweep.sweep_id).take(ChunkState.OPEN) is not None
+    assert other.claims(sweep.sweep_id).take_many(ChunkState.OPEN, 1)
 
 
 def test_a_run_that_has_only_begun_is_gone_on_with(harness: RetentionHarness) -> None:

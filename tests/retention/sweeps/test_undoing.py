@@ -345,7 +345,7 @@ def test_an_undo_goes_on_with_every_chunk_that_the_dead_had(tmp_path: Path, monk
     tree = harness.tree()
     sweep = harness.run(harness.planned())
     put_back_unrecorded(harness, sweep, *EXPIRED[:3])
-    harness.context(holder=dead_holder()).claims(sweep.sweep_id).take(ChunkState.DONE)
+    harness.context(holder=dead_holder()).claims(sweep.sweep_id).take_many(ChunkState.DONE, 1)
 
     done = harness.undo(sweep)
 
@@ -364,7 +364,7 @@ def test_a_sweep_is_being_undone_while_others_work_on_a_part_of_it(
     sweep = harness.run(harness.planned())
     put_back_unrecorded(harness, sweep, *EXPIRED[:3])
     elsewhere = harness.context(holder="elsewhere").claims(sweep.sweep_id)
-    assert elsewhere.take(ChunkState.DONE) is not None
+    assert elsewhere.take_many(ChunkState.DONE, 1)
 
     done = harness.undo(sweep)
 
