@@ -22,12 +22,17 @@ _TICK = "tick/"
 
 
 def note_tick(database: Database, cluster: str, real_now: datetime) -> None:
-    """Record that a tick of a cluster begins: one read, and a row each `NOTED_EVERY`."""
+    """Record that a tick of a cluster begins."""
+    note_time(database, f"{_TICK}{cluster}", real_now)
+
+
+def note_time(database: Database, name: str, moment: datetime) -> None:
+    """Record a time under a name: one read, and a row each `NOTED_EVERY`."""
     with database.read() as connection:
-        noted = Cursors(connection).get(f"{_TICK}{cluster}")
-    if noted is None or not timedelta(0) <= real_now - datetime.fromisoformat(noted) < NOTED_EVERY:
+        noted = Cursors(connection).get(name)
+    if noted is None or not timedelta(0) <= moment - datetime.fromisoformat(noted) < NOTED_EVERY:
         with database.begin() as connection:
-            Cursors(connection).put(f"{_TICK}{cluster}", real_now.isoformat())
+            Cursors(connection).put(name, moment.isoformat())
 
 
 def find_ticks(connection: Connection, clusters: Collection[str]) -> dict[str, datetime]:

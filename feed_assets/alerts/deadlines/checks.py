@@ -31,6 +31,7 @@ from feed_assets.alerts.deadlines.messages import FindCauses, build_missed, buil
 from feed_assets.alerts.deadlines.records import LateInstance, Recovered, Recovery, SlaMiss, SlaPause
 from feed_assets.alerts.deadlines.store import SlaMisses
 from feed_assets.context.bulkheads import TickStep
+from feed_assets.context.heartbeat import note_time
 from feed_assets.context.tick import Tick, tick_step
 from feed_assets.entities.common import Kind
 from feed_assets.log.cursors import Cursors
@@ -44,20 +45,14 @@ from feed_assets.releases.timeline import ReleaseTimeline, is_applied
 from feed_assets.sql.database import Database, lock_log
 from feed_assets.timing.dates import NEVER
 
-NOTED_EVERY = timedelta(seconds=15)
 BEHIND = timedelta(minutes=10)
 LONGEST_WAIT = timedelta(minutes=10)
 """Real time after which deadlines are judged although nobody looks for arrivals: that is news, too."""
 
 
 def note_looked(database: Database, cluster: str, as_of: datetime) -> None:
-    """Record that everything that had arrived by a time was found; at the end of a tick, a row each `NOTED_EVERY`."""
-    with database.read() as connection:
-        looked = Cursors(connection).get(_looked(cluster))
-    looked_at = None if looked is None else datetime.fromisoformat(looked)
-    if looked_at is None or not looked_at <= as_of < looked_at + NOTED_EVERY:
-        with database.begin() as connection:
-            Cursors(connection).put(_looked(cluster), as_of.isoformat())
+    """Record that everything that had arrived by a time was found; at the end of a tick."""
+    note_time(database, _looked(cluster), as_of)
 
 
 def find_present(database: Database, cluster: str, as_of: datetime, real_now: datetime) -> datetime:

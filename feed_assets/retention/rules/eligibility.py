@@ -271,7 +271,7 @@ def decide_limits(
         as_of: the present time of the sweep.
         clock: the known times.
     """
-    of_clock = tuple(_iter_clock(policy.cadence, as_of, clock))
+    of_clock = decide_clock(policy.cadence, as_of, clock)
     if not of_clock and clock.last_sweep is None:
         of_clock = _first_obstacles(policy.cadence, frequency, as_of, taking.newest)
     return (*of_clock, *_iter_amounts(policy, taking, frequency))
@@ -282,7 +282,14 @@ def decide_clock(cadence: Frequency, as_of: datetime, clock: KnownTimes) -> tupl
 
     It is before the last sweep, or after the newest recorded time by more than three cadences and three days.
     """
-    return tuple(_iter_clock(cadence, as_of, clock))
+    found, stands = [], f"The clock stands at {render_datetime(as_of)}"
+    if clock.last_sweep is not None and as_of < clock.last_sweep:
+        sentence = f"{stands}, before the last sweep at {render_datetime(clock.last_sweep)}."
+        found.append(_obstacle(ObstacleCode.CLOCK_BACK, sentence))
+    if clock.newest is not None and as_of - clock.newest > _longest_jump(cadence):
+        sentence = f"{stands}, and the newest time on record is {render_datetime(clock.newest)}: it has jumped, or "
+        found.append(_obstacle(ObstacleCode.CLOCK_JUMP, f"{sentence}nothing has run in between."))
+    return tuple(found)
 
 
 def count_usual(cadence: Frequency, frequency: Frequency) -> int:
@@ -306,16 +313,6 @@ def count_enough(policy: RetentionRecord, instances: int, frequency: Frequency) 
     if instances <= count_usual(policy.cadence, frequency) or share >= 1:
         return 1
     return max(1, ceil(instances / share) - instances) if share else sys.maxsize
-
-
-def _iter_clock(cadence: Frequency, as_of: datetime, clock: KnownTimes) -> Iterator[SweepObstacle]:
-    if clock.last_sweep is not None and as_of < clock.last_sweep:
-        sentence = f"The clock stands at {render_datetime(as_of)}, before the last sweep at "
-        yield _obstacle(ObstacleCode.CLOCK_BACK, f"{sentence}{render_datetime(clock.last_sweep)}.")
-    if clock.newest is not None and as_of - clock.newest > _longest_jump(cadence):
-        sentence = f"The clock stands at {render_datetime(as_of)}, and the newest time on record is "
-        sentence += f"{render_datetime(clock.newest)}: it has jumped, or nothing has run in between."
-        yield _obstacle(ObstacleCode.CLOCK_JUMP, sentence)
 
 
 def _first_obstacles(

@@ -40,7 +40,6 @@ from feed_assets.log.records import (
 from feed_assets.log.removals.holds import Holds
 from feed_assets.log.removals.records import Hold
 from feed_assets.log.watermarks import Watermarks
-from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.releases.left_out import find_former_holds, find_left_out_neighbour
 from feed_assets.releases.timeline import FeedReader, ReleaseTimeline, find_feed_readers
@@ -139,17 +138,22 @@ def find_protections(
     for hold in holds:
         note(ProtectionKind.HOLD, {time: _describe_hold(hold) for time in expected if hold.covers(*record.key, time)})
     note(ProtectionKind.HOLD, find_former_holds(connection, timeline, record, expected, holds))
-    if query.holder is not None:
-        note(ProtectionKind.LEASE, _find_leased(connection, record, expected, query))
+    held = find_held(connection, lease_keys(*record.key, expected), query.real_now) if query.holder is not None else ()
+    others = {each.nominal_time: f"'{each.holder}' holds its lease" for each in held if each.holder != query.holder}
+    note(ProtectionKind.LEASE, others)
     feed_readers = find_feed_readers(connection, timeline, record)
     note(ProtectionKind.READER, find_at_work(connection, feed_readers, record, expected, query.as_of))
-    note(ProtectionKind.LATE_DATA, _find_late_checked(connection, record, expected))
+    checks = LateChecks(connection).get_many([AgendaKey(AgendaKind.LATE_FEED, *record.key, time) for time in expected])
+    note(ProtectionKind.LATE_DATA, {key.nominal_time: "it is still checked for late data" for key in checks})
     note(ProtectionKind.LATE_DATA, find_late_readers(connection, feed_readers, record, expected, query.as_of))
     note(ProtectionKind.QUEUED, _find_queued(connection, timeline.plan, record, expected))
     policy = record.retention
     if policy is not None and policy.until_read_by:
-        undeclared, names = _split_by_declaration(timeline.plan, policy.until_read_by)
-        note(ProtectionKind.UNREAD, {time: _describe_undeclared(undeclared) for time in expected} if undeclared else {})
+        declared = {process for process, _ in timeline.plan.processes}
+        if absent := ", ".join(f"'{name}'" for name in policy.until_read_by if name not in declared):
+            reason = f"it stays until {absent} has read it, but no such process is declared"
+            note(ProtectionKind.UNREAD, dict.fromkeys(expected, reason))
+        names = [name for name in policy.until_read_by if name in declared]
         note(ProtectionKind.UNREAD, find_unread(connection, feed_readers, record, names, expected, query.as_of))
     for cluster in policy.until_replicated_to if policy else ():
         note(ProtectionKind.REPLICA, _find_missing_on(connection, timeline.plan, record, cluster, expected))
@@ -247,28 +251,6 @@ def lease_keys(feed: str, cluster: str, times: Iterable[datetime]) -> list[tuple
 def _describe_hold(hold: Hold) -> str:
     until = f" until {render_datetime(hold.expires_at)}" if hold.expires_at else ""
     return f"hold '{hold.name}' of {hold.author}{until}: {hold.reason}"
-
-
-def _find_leased(
-    connection: Connection, record: FeedRecord, times: Collection[datetime], query: ProtectionQuery
-) -> dict[datetime, str]:
-    held = find_held(connection, lease_keys(*record.key, times), query.real_now)
-    return {lease.nominal_time: f"'{lease.holder}' holds its lease" for lease in held if lease.holder != query.holder}
-
-
-def _find_late_checked(connection: Connection, record: FeedRecord, times: Iterable[datetime]) -> dict[datetime, str]:
-    keys = [AgendaKey(AgendaKind.LATE_FEED, *record.key, time) for time in times]
-    return {key.nominal_time: "it is still checked for late data" for key in LateChecks(connection).get_many(keys)}
-
-
-def _split_by_declaration(plan: Plan, processes: Sequence[str]) -> tuple[list[str], list[str]]:
-    declared = {process for process, _ in plan.processes}
-    return [name for name in processes if name not in declared], [name for name in processes if name in declared]
-
-
-def _describe_undeclared(names: Sequence[str]) -> str:
-    listed = ", ".join(f"'{name}'" for name in names)
-    return f"it stays until {listed} has read it, but no such process is declared"
 
 
 def _find_missing_on(
@@ -423,7 +405,9 @@ def find_at_work(
         busy = {reader.active.record.sequence.index(row.nominal_time): row for row in rows}
         for time, index in _first_of(readers, busy):
             found.setdefault(time, _describe_reader(busy[index]))
-        if reader.newest_read is not None and _has_work(connection, reader.process):
+        if reader.newest_read is not None and any(
+            ProcessInstances(connection).with_status(each, *reader.process, limit=1) for each in sorted(_AT_WORK)
+        ):
             reason = f"{describe_process(reader.process[0])} is running and reads the newest instances"
             found |= {time: reason for time in _newest(connection, reader, record, as_of) if time in times}
     return found
@@ -550,11 +534,6 @@ def _frozen(
         for time in taken.nominal_times
         if time in times
     }
-
-
-def _has_work(connection: Connection, process: Key) -> bool:
-    instances = ProcessInstances(connection)
-    return any(instances.with_status(status, *process, limit=1) for status in sorted(_AT_WORK))
 
 
 def _newest(connection: Connection, reader: FeedReader, record: FeedRecord, as_of: datetime) -> list[datetime]:

@@ -157,7 +157,11 @@ def digest_schedule(record: FeedRecord) -> str:
 def decide_next(policy: RetentionRecord, was_due_at: datetime, as_of: datetime) -> datetime:
     """Decide when retention is due next after a run at `as_of`; NEVER if there is none.
 
-    It is due whole cadences after the previous due time, so it does not drift.
+    It is due whole cadences after the previous due time, so it does not drift. If retention stops with the validity, it
+    is due a last time at the end; a feed that had ended before also gets one run.
+
+    Differs from Falcon: by default retention continues after the end, also for a feed with a lifecycle that has ended;
+    and one run makes up for all missed ones.
 
     >>> from datetime import UTC
     >>> from feed_assets.timing.sequence import parse_frequency
@@ -165,10 +169,11 @@ def decide_next(policy: RetentionRecord, was_due_at: datetime, as_of: datetime) 
     >>> str(decide_next(policy, datetime(2013, 11, 1, tzinfo=UTC), datetime(2013, 11, 1, 13, tzinfo=UTC)))
     '2013-11-01 18:00:00+00:00'
     """
-    cadence = policy.cadence.as_duration()
-    has_ended = policy.stops_at is not None and as_of >= policy.stops_at
-    last = as_of if has_ended or as_of < was_due_at else as_of - (as_of - was_due_at) % cadence
-    return decide_next_retention(policy, last, as_of) or NEVER
+    cadence, end = policy.cadence.as_duration(), policy.stops_at or NEVER
+    if as_of >= end:
+        return NEVER
+    last = as_of if as_of < was_due_at else as_of - (as_of - was_due_at) % cadence
+    return min(last + cadence, end) if cadence < NEVER - last else end
 
 
 def decide_retention_schedule(
@@ -289,28 +294,3 @@ def schedule_retention_now(
     found = agenda.get_many([AgendaKey.of_entity(AgendaKind.RETENTION, *each) for each in keys]).values()
     entries = [each._replace(due_at=min(each.due_at or as_of, as_of)) for each in found]
     agenda.put(_after_graces(connection, timeline, entries, as_of, grace))
-
-
-def decide_next_retention(policy: RetentionRecord, last: datetime | None, as_of: datetime) -> datetime | None:
-    """Return when retention is due next; None if never again. A past moment means now.
-
-    It is due at once if it never ran, then one cadence after the last run. If retention stops with the validity, it is
-    due a last time at the end; a feed that had ended before also gets one run.
-
-    Differs from Falcon: by default retention continues after the end, also for a feed with a lifecycle that has ended;
-    and one run makes up for all missed ones.
-
-    Args:
-        policy: the retention of the feed on the cluster.
-        last: the last run; None if there was none.
-        as_of: the present.
-    """
-    if last is None:
-        return as_of
-    if policy.stops_at is not None and last >= policy.stops_at:
-        return None
-    try:
-        following = last + policy.cadence.as_duration()
-    except OverflowError:
-        return policy.stops_at
-    return following if policy.stops_at is None else min(following, policy.stops_at)

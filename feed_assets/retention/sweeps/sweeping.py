@@ -304,15 +304,11 @@ class ChunkWorker:
         store.trash().describe(sweep.sweep_id, document)
         self._described.add(store.root_url)
 
-    def _find_existing(self, items: Sequence[SweepItem], store: InstanceStore) -> frozenset[SweepItem]:
-        """Return the items whose paths exist (again)."""
-        measures = store.measure([item.path for item in items]) if items else []
-        return frozenset(item for item, measure in zip(items, measures, strict=True) if measure.exists)
-
     def _record(self, prepared: _Prepared, unrecorded: Sequence[SweepItem]) -> None:
         chunk, removal, results = prepared.chunk, prepared.removal, prepared.results
         gone = [item for item in chunk.items if prepared.is_gone(item)]
-        replaced = self._find_existing(unrecorded, prepared.store)
+        measures = prepared.store.measure([item.path for item in unrecorded]) if unrecorded else []
+        replaced = [item for item, measure in zip(unrecorded, measures, strict=True) if measure.exists]
         with self.context.database.begin() as connection:
             lock_log(connection)
             _require_running(Sweeps(connection), chunk.sweep_id)
@@ -527,33 +523,22 @@ def _find_purge_time(plan: Plan, cluster: str, counts: Iterable[FeedCount], ende
 
 
 def _require_runnable(sweeps: Sweeps, sweep: Sweep, now: datetime) -> None:
-    reason = _reason_not_to_begin(sweeps, sweep, now)
-    if reason is not None:
-        raise SweepRefusedError(sweep=sweep.sweep_id, reason=reason[0], next_step=reason[1])
+    def refuse(reason: str, next_step: str) -> SweepRefusedError:
+        return SweepRefusedError(sweep=sweep.sweep_id, reason=reason, next_step=next_step)
 
-
-def _reason_not_to_begin(sweeps: Sweeps, sweep: Sweep, now: datetime) -> tuple[str, str] | None:
-    match sweep.state:
-        case SweepState.PLANNED:
-            pass
-        case SweepState.ASKING:
-            why = "; ".join(obstacle.sentence.rstrip(".") for obstacle in sweep.obstacles)
-            shown = command_line("retention", "show", sweep.sweep_id)
-            return f"it waits for approval: {why}", f"Approve or cancel it. To see what it would remove: {shown}"
-        case _:
-            return f"it is {sweep.state.value}", "Plan again."
-    if now < max(sweep.as_of, sweep.created_at):
-        return (
-            f"the clock stands at {render_datetime(now)}, but the sweep was planned for a later time: "
-            f"{render_datetime(max(sweep.as_of, sweep.created_at))}",
-            "Correct the clock, or plan again.",
-        )
+    if sweep.state is SweepState.ASKING:
+        why = "; ".join(obstacle.sentence.rstrip(".") for obstacle in sweep.obstacles)
+        shown = command_line("retention", "show", sweep.sweep_id)
+        raise refuse(f"it waits for approval: {why}", f"Approve or cancel it. To see what it would remove: {shown}")
+    if sweep.state is not SweepState.PLANNED:
+        raise refuse(f"it is {sweep.state.value}", "Plan again.")
+    if now < (planned_for := max(sweep.as_of, sweep.created_at)):
+        stands = f"the clock stands at {render_datetime(now)}"
+        later = f"but the sweep was planned for a later time: {render_datetime(planned_for)}"
+        raise refuse(f"{stands}, {later}", "Correct the clock, or plan again.")
     feeds = {count.feed for count in sweep.counts}
     for other in sweeps.with_state(sweep.cluster, {SweepState.RUNNING, SweepState.UNDOING}):
         shared = sorted(feeds & {count.feed for count in other.counts})
         if shared:
-            return (
-                f"sweep {other.sweep_id}, also of feed '{shared[0]}', is {other.state.value}",
-                "Wait until that one has ended.",
-            )
-    return None
+            state = f"sweep {other.sweep_id}, also of feed '{shared[0]}', is {other.state.value}"
+            raise refuse(state, "Wait until that one has ended.")

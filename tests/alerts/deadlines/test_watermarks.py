@@ -3,7 +3,8 @@
 from datetime import timedelta
 from pathlib import Path
 
-from feed_assets.alerts.deadlines.checks import LONGEST_WAIT, NOTED_EVERY, find_present, note_looked
+from feed_assets.alerts.deadlines.checks import LONGEST_WAIT, find_present, note_looked
+from feed_assets.context.heartbeat import NOTED_EVERY
 from feed_assets.sql.database import Database
 from tests.databases import open_migrated
 from tests.instances.harness import START, at
