@@ -6,7 +6,7 @@ that a tick cuts. A call out of turn is refused, and moves nothing.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -39,9 +39,9 @@ from feed_assets.storage.paths import is_content
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import StagingPlace
 from feed_assets.timing.dates import render_datetime
-from feed_assets.triggers.apply_triggers import find_routed, pending_of
-from feed_assets.triggers.cuts import apply_cuts, decide_cut
-from feed_assets.triggers.decide_firing import decide_fire, describe_lacking
+from feed_assets.triggers.apply_triggers import decide_batch, find_routed, is_followed
+from feed_assets.triggers.cuts import apply_cuts
+from feed_assets.triggers.decide_firing import describe_lacking
 from feed_assets.triggers.errors import BatchRefusedError
 from feed_assets.triggers.input_windows import InputState, check_gate, closed_gates, input_states
 from feed_assets.triggers.queue.inputs import PendingEvents, TriggerInputs
@@ -164,21 +164,15 @@ def _cut(
     connection: Connection, plan: Plan, record: ProcessRecord, most: int | None, as_of: datetime
 ) -> ProcessKey | None:
     """Cut a batch from what is pending; None if the trigger does not let one be cut."""
-    trigger, consumer = record.trigger, EntityKey(*record.key)
+    consumer = EntityKey(*record.key)
     state = Triggers(connection).of([consumer]).get(consumer)
-    if trigger is None or state is None or state.sign != trigger.sign:
+    if state is None or not is_followed(record, state):
         return None
     marks = TriggerInputs(connection).of([consumer]).get(consumer, {})
     events = PendingEvents(connection, find_routed(connection, record.cluster), [consumer])
-    pending = pending_of(record, trigger, marks, events, as_of)
-    decision = decide_fire(record, trigger, pending, state, as_of)
-    if decision.fire is None:
+    times, cut = decide_batch(record, state, marks, 0, events, as_of, is_called=True, most=most)
+    if cut is None:
         return None
-    shares = [(each, pending[each.name].mark) for each in trigger.inputs if each.name in pending]
-    limited = trigger if most is None else replace(trigger, max_events=most)
-    cut = decide_cut(record, limited, shares, events)
-    wake_at = as_of if cut.leaves_any else decision.wake_at
-    times = replace(state, next_at=decision.next_at, by_at=decision.by_at, wake_at=wake_at)
     Triggers(connection).set_times([times])
     (key,) = apply_cuts(connection, plan, [cut], as_of)
     return key

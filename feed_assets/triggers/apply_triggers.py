@@ -395,34 +395,34 @@ def decide_batch(
     under_way: int,
     events: PendingEvents,
     as_of: datetime,
+    *,
+    is_called: bool = False,
+    most: int | None = None,
 ) -> Outcome:
-    """Decide whether a consumer's next batch is cut, and when it is looked at again."""
-    trigger = record.trigger
-    if trigger is None:
+    """Decide whether a consumer's next batch is cut, and when it is looked at again. One of work elsewhere is cut when
+    it `is_called` for, with at most so many events of each input.
+    """
+    if record.trigger is None:
         return Outcome(replace(state, wake_at=None), None)
-    pending = pending_of(record, trigger, marks, events, as_of)
-    decision = decide_fire(record, trigger, pending, state, as_of)
-    if decision.fire is not None and record.is_elsewhere:
+    pending = pending_of(record, marks, events, as_of)
+    decision = decide_fire(record, pending, state, as_of)
+    if decision.fire is not None and record.is_elsewhere and not is_called:
         return Outcome(replace(state, wake_at=None), None)
     if decision.fire is not None and under_way >= record.parallel:
         return Outcome(replace(state, wake_at=min(state.wake_at or as_of, as_of)), None)
     times = replace(state, next_at=decision.next_at, by_at=decision.by_at, wake_at=decision.wake_at)
     if decision.fire is None:
         return Outcome(times, None)
-    shares = [(each, pending[each.name].mark) for each in trigger.inputs if each.name in pending]
-    cut = decide_cut(record, trigger, shares, events)
+    cut = decide_cut(record, {name: each.mark for name, each in pending.items()}, events, most)
     return Outcome(replace(times, wake_at=as_of) if cut.leaves_any else times, cut)
 
 
 def pending_of(
-    record: ProcessRecord,
-    trigger: TriggerRecord,
-    marks: Mapping[InputKey, Mark],
-    events: PendingEvents,
-    as_of: datetime,
+    record: ProcessRecord, marks: Mapping[InputKey, Mark], events: PendingEvents, as_of: datetime
 ) -> dict[str, Pending]:
     """Return what is pending at each input of a trigger."""
-    found = {}
+    trigger, found = record.trigger, {}
+    assert trigger is not None
     for each in trigger.inputs:
         mark = marks.get(input_key(record, each))
         if mark is not None:

@@ -1,6 +1,6 @@
 """Cut batches: what each input gives to a batch, and what is pending after it."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -12,7 +12,7 @@ from feed_assets.log.instances.overdue_notices import first_notice_at
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.messages.outbox import tell_arrived
 from feed_assets.log.records import EntityKey, ProcessInstance, ProcessInstanceStatus, ProcessKey
-from feed_assets.plan.edges import TriggerInput, TriggerRecord
+from feed_assets.plan.edges import TriggerInput
 from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.releases.timeline import note_changed
 from feed_assets.triggers.queue.batches import Batches
@@ -56,17 +56,21 @@ class Cut:
         return any(share.mark.pending for share in self.shares)
 
 
-def decide_cut(
-    record: ProcessRecord, trigger: TriggerRecord, marks: Sequence[tuple[TriggerInput, Mark]], events: PendingEvents
-) -> Cut:
-    """Decide what a batch takes: of each input with pending events, all, the oldest, or the newest instance."""
-    take = _take_newest if trigger.backlog is Backlog.LATEST else _take_oldest
-    shares = (take(trigger, each, mark, events) for each, mark in marks if mark.pending)
-    return Cut(record=record, shares=tuple(shares))
+def decide_cut(record: ProcessRecord, marks: Mapping[str, Mark], events: PendingEvents, most: int | None) -> Cut:
+    """Decide what a batch takes: of each input with pending events, all, the oldest, or the newest instance; not more
+    than `most` of them, or than the trigger says.
+    """
+    trigger = record.trigger
+    assert trigger is not None
+    most = trigger.max_events if most is None else most
+    found = ((each, marks[each.name]) for each in trigger.inputs if each.name in marks and marks[each.name].pending)
+    if trigger.backlog is Backlog.LATEST:
+        return Cut(record=record, shares=tuple(_take_newest(mark, events) for _, mark in found))
+    return Cut(record=record, shares=tuple(_take_oldest(each, mark, events, most) for each, mark in found))
 
 
-def _take_oldest(trigger: TriggerRecord, each: TriggerInput, mark: Mark, events: PendingEvents) -> Share:
-    taking = events.take(mark, trigger.max_events, to_marker=each.until is not None)
+def _take_oldest(each: TriggerInput, mark: Mark, events: PendingEvents, most: int | None) -> Share:
+    taking = events.take(mark, most, to_marker=each.until is not None)
     taken = [_range(mark, mark.taken_seq, taking.to_seq, taking.events)] if taking.events else []
     # Without a range, the place in the log stays: what was passed by counts for nobody.
     after = replace(mark, taken_seq=taking.to_seq if taken else mark.taken_seq)
@@ -75,7 +79,7 @@ def _take_oldest(trigger: TriggerRecord, each: TriggerInput, mark: Mark, events:
     return Share(ranges=tuple(taken), freed=taking.freed, passed=(), mark=after)
 
 
-def _take_newest(_: TriggerRecord, __: TriggerInput, mark: Mark, events: PendingEvents) -> Share:
+def _take_newest(mark: Mark, events: PendingEvents) -> Share:
     newest, free = events.find_newest(mark), events.free(mark)
     assert newest is not None
     parts: list[EventRange] = []

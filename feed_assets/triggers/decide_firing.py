@@ -74,18 +74,15 @@ def holds(condition: Condition, come: Mapping[str, bool]) -> bool:
 
 
 def decide_fire(
-    record: ProcessRecord,
-    trigger: TriggerRecord,
-    pending: Mapping[str, Pending],
-    state: TriggerState,
-    as_of: datetime,
+    record: ProcessRecord, pending: Mapping[str, Pending], state: TriggerState, as_of: datetime
 ) -> Decision:
     """Decide whether a batch of a consumer runs at `as_of`, by what is pending at its inputs.
 
     A time of a grid that has passed counts once, however many have passed. The grid of `and_every` waits for the
     condition, and `by` for nothing: if nothing is pending then, it is over until the next day.
     """
-    start, end = record.sequence.start, record.sequence.end
+    trigger, start, end = record.trigger, record.sequence.start, record.sequence.end
+    assert trigger is not None
     if as_of < start or (end is not None and as_of >= end):
         return Decision(fire=None, next_at=state.next_at, by_at=state.by_at, wake_at=start if as_of < start else None)
     is_every = _is_due(state.next_at, as_of)

@@ -60,13 +60,8 @@ class InputState:
 
 
 def closed_gates(inputs: Sequence[InputState]) -> tuple[InputState, ...]:
-    """Return the inputs that keep a process instance waiting."""
+    """Return the inputs that keep a process instance waiting; without any it may run."""
     return tuple(state for state in inputs if not state.is_satisfied)
-
-
-def decide_ready(inputs: Sequence[InputState]) -> bool:
-    """Return whether a process instance may run: every mandatory instance of every window is available."""
-    return not closed_gates(inputs)
 
 
 def input_states(

@@ -101,24 +101,6 @@ def find_place(connection: Connection, mark: Mark, event: int, routed: int) -> E
     return EventPlace(place=place, nominal_time=found.nominal_time)
 
 
-def require_changeable(
-    connection: Connection, record: ProcessRecord, each: TriggerInput, event: int, action: QueueAction
-) -> EventPlace:
-    """Return where an event is in the queue of an input, if this may be decided about it there.
-
-    Raises:
-        QueueChangeError: it may not: a batch has it, or it is so already.
-    """
-    consumer = EntityKey(*record.key)
-    mark = TriggerInputs(connection).of([consumer]).get(consumer, {}).get(input_key(record, each))
-    place = EventPlace(place=QueuePosition.AHEAD)
-    if mark is not None:
-        place = find_place(connection, mark, event, find_routed(connection, record.cluster))
-    if mark is None or place.place not in _CHANGEABLE[action]:
-        raise QueueChangeError(process=record.process, event=event, place=place.render(), action=action.value.lower())
-    return place
-
-
 def change_queue(
     connection: Connection,
     record: ProcessRecord,
@@ -135,9 +117,12 @@ def change_queue(
         QueueChangeError: it is where this cannot be decided: a batch has it, or it is so already.
     """
     lock_queues(connection)
-    place = require_changeable(connection, record, each, event, action)
-    consumer, changes = EntityKey(*record.key), QueueChanges(connection)
-    mark = TriggerInputs(connection).of([consumer])[consumer][input_key(record, each)]
+    consumer, routed = EntityKey(*record.key), find_routed(connection, record.cluster)
+    mark = TriggerInputs(connection).of([consumer]).get(consumer, {}).get(input_key(record, each))
+    place = EventPlace(place=QueuePosition.AHEAD) if mark is None else find_place(connection, mark, event, routed)
+    if mark is None or place.place not in _CHANGEABLE[action]:
+        raise QueueChangeError(process=record.process, event=event, place=place.render(), action=action.value.lower())
+    changes = QueueChanges(connection)
     if place.place is QueuePosition.PASSED and changes.find(mark.key, event) is None:
         Batches(connection).shrink(mark.key, event)
     change = QueueChange(
@@ -151,8 +136,7 @@ def change_queue(
         at=as_of,
     )
     changes.put([change])
-    events = PendingEvents(connection, find_routed(connection, record.cluster), [consumer])
-    TriggerInputs(connection).put([events.measure(mark, each.until)])
+    TriggerInputs(connection).put([PendingEvents(connection, routed, [consumer]).measure(mark, each.until)])
     Triggers(connection).wake([consumer], as_of)
     return place
 
@@ -205,8 +189,7 @@ def _is_forgotten(
 ) -> bool:
     if record.trigger is None or record.is_elsewhere or state.wake_at is not None:
         return False
-    pending = pending_of(record, record.trigger, marks, events, as_of)
-    return decide_fire(record, record.trigger, pending, state, as_of).fire is not None
+    return decide_fire(record, pending_of(record, marks, events, as_of), state, as_of).fire is not None
 
 
 def _gaps(mark: Mark, ranges: Sequence[EventRange], routed: int) -> Iterator[str]:
@@ -481,12 +464,12 @@ def change_event(
     record, trigger = _find(context, process, choice.cluster)
     with context.database.begin() as connection:
         places = [
-            (event, each, require_changeable(connection, record, each, event, action))
-            if dry_run
-            else (event, each, change_queue(connection, record, each, event, action, author, reason, context.as_of))
+            (event, each, change_queue(connection, record, each, event, action, author, reason, context.as_of))
             for event in dict.fromkeys(choice.events)
             for each in _inputs_of(connection, record, trigger, event)
         ]
+        if dry_run:
+            connection.rollback()
     if not dry_run:
         verb, numbers = f"queue {action.value.lower()}", ", ".join(map(str, choice.events))
         target = f"event{'s' * (len(choice.events) > 1)} {numbers} of process {process!r}"

@@ -26,7 +26,6 @@ from feed_assets.log.instances.tables import process_instances
 from feed_assets.log.records import EntityKey, ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.log.tables import feed_events
 from feed_assets.pages import PAGES, Page
-from feed_assets.plan.edges import TriggerRecord
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.plan.rendering import counted
 from feed_assets.sql.rows import KEY_ROWS, TableStore, count_rows, key_rows, render_rows
@@ -74,24 +73,6 @@ class Queue:
         return f"process {self.process} on {self.cluster} has {counted(self.pending, 'pending event')}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Facts:
-    """What decides about the next batch of a process."""
-
-    record: ProcessRecord
-    trigger: TriggerRecord
-    pending: Mapping[str, Pending]
-    state: TriggerState | None
-    under_way: int
-    schedule: ScheduleState
-    lacking: Sequence[str]
-    ahead: int
-    failed: int
-    newest_failed: ProcessInstance | None
-    aside: Sequence[QueueChange]
-    as_of: datetime
-
-
 def describe_queues(
     context: OperationContext, connection: Connection, records: Collection[ProcessRecord]
 ) -> list[tuple[Queue, Mapping[InputKey, Mark]]]:
@@ -113,24 +94,24 @@ def describe_queues(
     found: list[tuple[Queue, Mapping[InputKey, Mark]]] = []
     for record, consumer in zip(records, consumers, strict=True):
         assert record.trigger is not None
-        mine = marks.get(consumer, {})
-        pending = pending_of(record, record.trigger, mine, events[record.cluster], context.as_of)
-        schedule = schedules.get((Kind.PROCESS.value, *record.key))
-        facts = _Facts(
-            record=record,
-            trigger=record.trigger,
-            pending=pending,
-            state=states.get(consumer),
-            under_way=busy.get(consumer, 0),
-            schedule=schedule.state if schedule else state_without_row(connection),
-            lacking=_find_lacking(context, connection, record) if busy.get(consumer, 0) >= record.parallel else (),
-            ahead=sum(events[record.cluster].count_ahead(each.mark, last) for each in pending.values()),
-            failed=failed.get(consumer, (0,))[0],
-            newest_failed=newest_of.get(consumer),
-            aside=aside.get(consumer, ()),
-            as_of=context.as_of,
+        mine, under_way = marks.get(consumer, {}), busy.get(consumer, 0)
+        pending = pending_of(record, mine, events[record.cluster], context.as_of)
+        scheduled = schedules.get((Kind.PROCESS.value, *record.key))
+        schedule = scheduled.state if scheduled else state_without_row(connection)
+        ahead = sum(events[record.cluster].count_ahead(each.mark, last) for each in pending.values())
+        waits = [f"{ahead} not routed yet: the next tick does it"] if ahead else []
+        waits += _iter_waits(record, pending, states.get(consumer), schedule, under_way, context.as_of)
+        waits += _iter_lacking(context, connection, record) if under_way >= record.parallel else ()
+        waits += _iter_failed(newest_of.get(consumer), failed.get(consumer, (0,))[0])
+        waits += _iter_aside(aside.get(consumer, ()))
+        queue = Queue(
+            process=record.process,
+            cluster=record.cluster,
+            pending=sum(each.count for each in pending.values()),
+            lacks=find_lacking(record.trigger, pending).render(),
+            waits=tuple(waits),
         )
-        found.append((_describe(facts), mine))
+        found.append((queue, mine))
     return found
 
 
@@ -147,35 +128,32 @@ def describe_oldest_queue(context: OperationContext, connection: Connection, clu
     return queue
 
 
-def _describe(facts: _Facts) -> Queue:
-    return Queue(
-        process=facts.record.process,
-        cluster=facts.record.cluster,
-        pending=sum(each.count for each in facts.pending.values()),
-        lacks=find_lacking(facts.trigger, facts.pending).render(),
-        waits=(*_iter_waits(facts), *facts.lacking, *_iter_failed(facts), *_iter_aside(facts.aside)),
-    )
-
-
-def _iter_waits(facts: _Facts) -> Iterator[str]:
-    record, trigger, state = facts.record, facts.trigger, facts.state
-    if facts.ahead:
-        yield f"{facts.ahead} not routed yet: the next tick does it"
-    if facts.schedule is not ScheduleState.SCHEDULED:
-        yield f"it is {facts.schedule.value.lower()}: no batch is cut, and {_ON_PAUSE[trigger.on_pause]}"
-    if state is None or state.sign != trigger.sign:
+def _iter_waits(
+    record: ProcessRecord,
+    pending: Mapping[str, Pending],
+    state: TriggerState | None,
+    schedule: ScheduleState,
+    under_way: int,
+    as_of: datetime,
+) -> Iterator[str]:
+    """Yield what keeps the next batch from being cut, or lets it be cut."""
+    trigger = record.trigger
+    assert trigger is not None
+    if schedule is not ScheduleState.SCHEDULED:
+        yield f"it is {schedule.value.lower()}: no batch is cut, and {_ON_PAUSE[trigger.on_pause]}"
+    if state is None or not is_followed(record, state):
         yield "the next tick begins to follow its trigger"
         return
-    if record.sequence.start > facts.as_of:
+    if record.sequence.start > as_of:
         yield f"its validity begins at {render_datetime(record.sequence.start)}"
         return
-    if record.sequence.end is not None and record.sequence.end <= facts.as_of:
+    if record.sequence.end is not None and record.sequence.end <= as_of:
         yield f"its validity ended at {render_datetime(record.sequence.end)}"
         return
-    decision = decide_fire(record, trigger, facts.pending, state, facts.as_of)
-    if facts.under_way >= record.parallel:
-        yield f"{facts.under_way} of {record.parallel} batches under way: none is cut before one ends"
-    elif decision.fire is not None and facts.schedule is ScheduleState.SCHEDULED:
+    decision = decide_fire(record, pending, state, as_of)
+    if under_way >= record.parallel:
+        yield f"{under_way} of {record.parallel} batches under way: none is cut before one ends"
+    elif decision.fire is not None and schedule is ScheduleState.SCHEDULED:
         whoever = "whoever works elsewhere may take" if record.is_elsewhere else "the next tick cuts"
         yield f"{whoever} a batch{_BECAUSE[decision.fire]}"
     if decision.quiet_at is not None:
@@ -188,24 +166,24 @@ def _iter_waits(facts: _Facts) -> Iterator[str]:
         yield f"what is pending at {render_datetime(state.by_at)} is taken in any case"
 
 
-def _find_lacking(context: OperationContext, connection: Connection, record: ProcessRecord) -> list[str]:
-    """Return what the batches lack that have not ended, and do not run."""
-    instances, found = ProcessInstances(connection), []
+def _iter_lacking(context: OperationContext, connection: Connection, record: ProcessRecord) -> Iterator[str]:
+    """Yield what the batches lack that have not ended, and do not run."""
+    instances = ProcessInstances(connection)
     failed = instances.with_status(ProcessInstanceStatus.FAILED, *record.key, limit=1)
     for row in (*instances.unended(*record.key), *failed):
         active = context.timeline.find_or_declared(connection, record.key, row.nominal_time)
         if active is not None and row.status is not ProcessInstanceStatus.RUNNING:
             _, closed = check_gate(connection, active.plan, active.record, row, context.as_of)
-            found += [f"batch {render_datetime(row.nominal_time)} waits: {describe_lacking(closed)}"] if closed else []
-    return found
+            if closed:
+                yield f"batch {render_datetime(row.nominal_time)} waits: {describe_lacking(closed)}"
 
 
-def _iter_failed(facts: _Facts) -> Iterator[str]:
+def _iter_failed(newest: ProcessInstance | None, failed: int) -> Iterator[str]:
     """Yield the newest batch that has failed, and how many more there are."""
-    if (row := facts.newest_failed) is not None:
-        reason = f" ({row.reason})" if row.reason else ""
-        older = f", and {facts.failed - 1:,} before it" if facts.failed > 1 else ""
-        yield f"batch {render_datetime(row.nominal_time)} is {row.status.value}{reason}{older}"
+    if newest is not None:
+        reason = f" ({newest.reason})" if newest.reason else ""
+        older = f", and {failed - 1:,} before it" if failed > 1 else ""
+        yield f"batch {render_datetime(newest.nominal_time)} is {newest.status.value}{reason}{older}"
 
 
 def _iter_aside(changes: Sequence[QueueChange]) -> Iterator[str]:

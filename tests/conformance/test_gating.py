@@ -20,7 +20,7 @@ from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.records import Availability
 from feed_assets.timing.dates import parse_datetime
 from feed_assets.timing.sequence import parse_frequency
-from feed_assets.triggers.input_windows import InputState, decide_ready
+from feed_assets.triggers.input_windows import InputState, closed_gates
 from tests.instances.harness import START, LifecycleHarness, at, feed, process
 
 Case = dict[str, Any]
@@ -54,7 +54,7 @@ def check_input_check(case: Case) -> None:
     available = frozenset(times[name] for name in case["existing"])
     state = InputState(edge=edge, expected=tuple(times.values()), available=available)
     assert list(state.missing) == [times[name] for name in case["expected_missing"]]
-    assert decide_ready([state]) == case["ready"]
+    assert (not closed_gates([state])) == case["ready"]
 
 
 def check_done_flag(case: Case) -> None:

@@ -130,7 +130,7 @@ def lacking(queues: Queues) -> str:
     with queues.database.read() as connection:
         events = PendingEvents(connection, EventLog(connection).last_seq(), [PROCESS])
         marks = TriggerInputs(connection).of([PROCESS])[PROCESS]
-        return find_lacking(record.trigger, pending_of(record, record.trigger, marks, events, queues.now)).render()
+        return find_lacking(record.trigger, pending_of(record, marks, events, queues.now)).render()
 
 
 def test_a_name_that_disappears_is_false_and_its_place_in_the_log_is_kept(database: Database) -> None:

@@ -56,7 +56,7 @@ from feed_assets.releases.timeline import (
     note_changed,
 )
 from feed_assets.sql.database import lock_log
-from feed_assets.triggers.input_windows import decide_ready, input_states_many, runs_incomplete
+from feed_assets.triggers.input_windows import closed_gates, input_states_many, runs_incomplete
 
 ON_TIME = timedelta(minutes=5)
 """An instance created with at most this delay is on time: longer than ticks, reloads and restarts take."""
@@ -409,7 +409,7 @@ def _open_gates(
             for plan, times_by_process in tick.timeline.group(connection, dict(processes))
             for key, by_time in input_states_many(connection, plan, times_by_process, tick.as_of).items()
             for time, inputs in by_time.items()
-            if decide_ready(inputs)
+            if not closed_gates(inputs)
         ]
 
     units = {name: ((name, on), times) for (name, on), times in waiting.items()}

@@ -17,7 +17,7 @@ from feed_assets.log.records import EntityKey, FeedEvent, FeedKey, ProcessInstan
 from feed_assets.log.tables import feed_events
 from feed_assets.sql.rows import KEY_ROWS, RowMapper, TableStore, key_rows, render_rows
 from feed_assets.timing.dates import NEVER
-from feed_assets.triggers.queue.inputs import in_range, is_counted, is_unchanged
+from feed_assets.triggers.queue.inputs import in_range, is_counted, is_free, is_of, is_unchanged
 from feed_assets.triggers.queue.records import EventRange, InputKey, Mark, QueueAction, RangeUse
 from feed_assets.triggers.queue.tables import batches, queue_changes, trigger_inputs
 
@@ -77,7 +77,8 @@ class Batches(TableStore):
         ranges = _ROWS.find(self._connection, _ROWS.select.where(*is_its, _B.use == use))
         found: dict[tuple[str, str, str], list[FeedEvent]] = defaultdict(list)
         for each in ranges:
-            found[each.input, each.feed, each.feed_cluster] += self.in_range(each)
+            statement = _EVENTS.select.where(in_range(each, each.after_seq, each.to_seq)).order_by(_E.seq)
+            found[each.input, each.feed, each.feed_cluster] += _EVENTS.find(self._connection, statement)
         singly = and_(_C.process == consumer.entity, _C.cluster == consumer.cluster, _C.nominal_time == nominal_time)
         statement = select(_C.input, *_EVENTS.columns).join_from(queue_changes, feed_events, _C.event == _E.seq)
         for name, *row in self._connection.execute(statement.where(singly, _C.action == _SINGLY[use])):
@@ -88,29 +89,16 @@ class Batches(TableStore):
             for key, events in sorted(found.items())
         ]
 
-    def in_range(self, each: EventRange) -> list[FeedEvent]:
-        """Return the events in a range, in order."""
-        return _EVENTS.find(self._connection, _EVENTS.select.where(_of_range(each)).order_by(_E.seq))
-
     def count(self, each: EventRange) -> int:
         """Return how many events are in a range by the log."""
-        return self._connection.scalar(select(func.count()).where(_of_range(each))) or 0
+        is_in = in_range(each, each.after_seq, each.to_seq)
+        return self._connection.scalar(select(func.count()).where(is_in)) or 0
 
     def pending(self, mark: Mark, upto: int, limit: int | None = None) -> list[FeedEvent]:
         """Return the pending events of an input, in order."""
-        following = in_range(
-            mark.feed,
-            mark.feed_cluster,
-            mark.taken_seq,
-            upto,
-            counts_unchanged=mark.counts_unchanged,
-            but_changed=mark.key,
-        )
-        is_free = and_(_C.action == QueueAction.ADD, _C.nominal_time.is_(None))
-        of_it = and_(_C.process == mark.process, _C.cluster == mark.cluster, _C.input == mark.input)
-        free = select(_C.event).where(of_it, is_free)
-        of_feed = (_E.feed == mark.feed, _E.cluster == mark.feed_cluster)
-        statement = _EVENTS.select.where(or_(following, and_(*of_feed, _E.seq.in_(free)))).order_by(_E.seq)
+        free = select(_C.event).where(is_of(mark), is_free())
+        is_freed = and_(_E.feed == mark.feed, _E.cluster == mark.feed_cluster, _E.seq.in_(free))
+        statement = _EVENTS.select.where(or_(in_range(mark, mark.taken_seq, upto), is_freed)).order_by(_E.seq)
         return _EVENTS.find(self._connection, statement.limit(limit))
 
     def ranges(self, consumer: EntityKey, *, batch: datetime | None = None) -> list[EventRange]:
@@ -228,14 +216,3 @@ class Batches(TableStore):
             keys = select(*(_P[name] for name in ProcessKey._fields)).join_from(process_instances, table, of_batch)
             found |= {ProcessKey(*row) for row in self._connection.execute(keys.where(*is_open).distinct())}
         return found
-
-
-def _of_range(each: EventRange) -> ColumnElement[bool]:
-    return in_range(
-        each.feed,
-        each.feed_cluster,
-        each.after_seq,
-        each.to_seq,
-        counts_unchanged=each.counts_unchanged,
-        but_changed=each.key,
-    )

@@ -20,9 +20,9 @@ _ROWS = RowMapper(queue_changes, QueueChange)
 class QueueChanges(TableStore):
     """The changes as one transaction sees them; one for each event of an input, the last."""
 
-    def of(self, consumer: EntityKey, *, after: int = 0) -> list[QueueChange]:
-        """Return the changes of a consumer, of events after a number, by event."""
-        is_its = (_T.process == consumer.entity, _T.cluster == consumer.cluster, _T.event > after)
+    def of(self, consumer: EntityKey) -> list[QueueChange]:
+        """Return the changes of a consumer, by event."""
+        is_its = (_T.process == consumer.entity, _T.cluster == consumer.cluster)
         return _ROWS.find(self._connection, _ROWS.select.where(*is_its).order_by(_T.event, _T.input))
 
     def set_aside(self, consumers: Collection[EntityKey]) -> dict[EntityKey, list[QueueChange]]:
@@ -60,9 +60,6 @@ class QueueChanges(TableStore):
         self, mark: Mark, after: int, to: int, action: QueueAction, reason: str, author: str, at: datetime
     ) -> None:
         """Decide about all events that count in a range of an input, but for those that were decided about."""
-        chosen = in_range(
-            mark.feed, mark.feed_cluster, after, to, counts_unchanged=mark.counts_unchanged, but_changed=mark.key
-        )
         values = {
             "process": literal(mark.process),
             "cluster": literal(mark.cluster),
@@ -73,7 +70,9 @@ class QueueChanges(TableStore):
             "reason": literal(reason, _T.reason.type),
             "at": literal(at, _T.at.type),
         }
-        statement = insert(queue_changes).from_select(list(values), select(*values.values()).where(chosen))
+        statement = insert(queue_changes).from_select(
+            list(values), select(*values.values()).where(in_range(mark, after, to))
+        )
         self._connection.execute(statement)
 
     def settle(self, mark: Mark, events: Collection[int], action: QueueAction, nominal_time: datetime | None) -> None:

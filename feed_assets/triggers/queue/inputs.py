@@ -35,7 +35,7 @@ from feed_assets.entities.content.event_messages import NO_ROWS
 from feed_assets.log.records import CONTENT, EntityKey, FeedEventKind
 from feed_assets.log.tables import feed_events
 from feed_assets.sql.rows import KEY_ROWS, RowMapper, TableStore, key_rows, render_rows
-from feed_assets.triggers.queue.records import InputKey, Mark, QueueAction
+from feed_assets.triggers.queue.records import InputKey, Mark, OfInput, QueueAction
 from feed_assets.triggers.queue.tables import HAS_PENDING, queue_changes, trigger_inputs
 
 _E = feed_events.c
@@ -71,32 +71,25 @@ def is_unchanged() -> ColumnElement[bool]:
     return case((has_none, literal(value=False)), else_=is_same)
 
 
-def _is_free() -> ColumnElement[bool]:
+def is_free() -> ColumnElement[bool]:
+    """Return the condition that an event is free again, and no batch has taken it yet."""
     return and_(_C.action == QueueAction.ADD, _C.nominal_time.is_(None))
 
 
-def is_of(mark: InputKey | Mark) -> ColumnElement[bool]:
+def is_of(of: InputKey | OfInput) -> ColumnElement[bool]:
     """Return the condition that a row of changes is of this input."""
-    return and_(_C.process == mark.process, _C.cluster == mark.cluster, _C.input == mark.input)
+    return and_(_C.process == of.process, _C.cluster == of.cluster, _C.input == of.input)
 
 
-def in_range(
-    feed: str, feed_cluster: str, after: int, to: int, *, counts_unchanged: bool, but_changed: InputKey | None = None
-) -> ColumnElement[bool]:
-    """Return the condition that an event counts and is in a range of a feed.
-
-    With `but_changed`, an event about which something was decided singly at this input is left out.
+def in_range(of: OfInput, after: int, to: int, *, may_be_changed: bool = True) -> ColumnElement[bool]:
+    """Return the condition that an event counts at an input and is in a range of its feed. Where something
+    `may_be_changed`, an event about which something was decided singly is left out.
     """
-    condition = and_(
-        _E.feed == feed,
-        _E.cluster == feed_cluster,
-        _E.seq > after,
-        _E.seq <= to,
-        is_counted(counts_unchanged=counts_unchanged),
-    )
-    if but_changed is None:
+    counts = is_counted(counts_unchanged=of.counts_unchanged)
+    condition = and_(*_of_feed(of), _E.seq > after, _E.seq <= to, counts)
+    if not may_be_changed:
         return condition
-    is_changed = exists().where(is_of(but_changed), _C.event == _E.seq).correlate_except(queue_changes)
+    is_changed = exists().where(is_of(of), _C.event == _E.seq).correlate_except(queue_changes)
     return and_(condition, ~is_changed)
 
 
@@ -116,13 +109,13 @@ class PendingEvents:
             times = (func.min(events.recorded_at), func.max(events.recorded_at))
             return select(func.count(), func.min(events.seq), *times).where(events.seq.not_in(but))
 
-        count, first, first_at, last_at = self._once("count", mark, but, measures)
+        count, first, first_at, last_at = self._first("count", mark, but, measures)
         marker = self._find_marker(mark, until, but) if until is not None and count else None
         return replace(mark, pending=count, first_seq=first, first_at=first_at, last_at=last_at, marker_seq=marker)
 
     def count_since(self, mark: Mark, since: datetime) -> int:
         """Return how many pending events were recorded after a time."""
-        count: int = self._once("since", mark, since, lambda of: select(func.count()).where(of.recorded_at > since))[0]
+        count: int = self._first("since", mark, since, lambda of: select(func.count()).where(of.recorded_at > since))[0]
         return count
 
     def find_newest(self, mark: Mark) -> int | None:
@@ -131,7 +124,7 @@ class PendingEvents:
         def newest(events: _Columns) -> Select[Any]:
             return select(events.seq).order_by(events.nominal_time.desc(), events.seq.desc()).limit(1)
 
-        found = self._once("newest", mark, None, newest)
+        found = self._first("newest", mark, None, newest)
         return None if found is None else found[0]
 
     def take(self, mark: Mark, most: int | None, *, to_marker: bool) -> Taking:
@@ -139,21 +132,21 @@ class PendingEvents:
         last = mark.marker_seq if to_marker else None
         if last is None and most is not None and mark.pending > most:
             place = most - 1
-            nth = self._once("nth", mark, most, lambda of: select(of.seq).order_by(of.seq).offset(place).limit(1))
+            nth = self._first("nth", mark, most, lambda of: select(of.seq).order_by(of.seq).offset(place).limit(1))
             last = nth[0]
         freed = tuple(seq for seq in self.free(mark) if last is None or seq <= last)
         if last is None:
             return Taking(self.upto, mark.pending - len(freed), freed)
-        count = self._once("upto", mark, last, lambda of: select(func.count()).where(of.seq <= last))[0]
+        count = self._first("upto", mark, last, lambda of: select(func.count()).where(of.seq <= last))[0]
         return Taking(max(last, mark.taken_seq), count - len(freed), freed)
 
     def count_between(self, mark: Mark, after: int, to: int) -> int:
         """Return how many pending events are in a range of the log; those that are free again are not counted."""
-        key = ("between", self._place(mark), after, to)
-        if key not in self._known:
-            statement = select(func.count()).select_from(feed_events).where(self._in_range(mark, after, to))
-            self._known[key] = self._connection.scalar(statement)
-        count: int = self._known[key]
+        statement = select(func.count()).select_from(feed_events)
+        count: int = self._once(
+            ("between", self._place(mark), after, to),
+            lambda: self._connection.scalar(statement.where(self._in_range(mark, after, to))),
+        )
         return count
 
     def count_ahead(self, mark: Mark, last: int) -> int:
@@ -162,37 +155,39 @@ class PendingEvents:
 
     def last_before(self, feed: str, feed_cluster: str, moment: datetime) -> int:
         """Return the last event of a feed that was recorded before a time; 0 if there is none."""
-        key = ("before", feed, feed_cluster, moment)
-        if key not in self._known:
-            is_before = (_E.feed == feed, _E.cluster == feed_cluster, _E.recorded_at < moment)
-            self._known[key] = self._connection.scalar(select(func.max(_E.seq)).where(*is_before)) or 0
-        last: int = self._known[key]
-        return last
+        is_before = (_E.feed == feed, _E.cluster == feed_cluster, _E.recorded_at < moment)
+        statement, key = select(func.max(_E.seq)).where(*is_before), ("before", feed, feed_cluster, moment)
+        last: int | None = self._once(key, lambda: self._connection.scalar(statement))
+        return last or 0
 
     def free(self, mark: Mark) -> tuple[int, ...]:
         """Return the events of an input that are free again, in order."""
         if mark.key[:3] not in self._changed:
             return ()
         found = select(_C.event).join_from(queue_changes, feed_events, _C.event == _E.seq)
-        statement = found.where(*_of_feed(mark), is_of(mark), _is_free()).order_by(_C.event)
+        statement = found.where(*_of_feed(mark), is_of(mark), is_free()).order_by(_C.event)
         return tuple(self._connection.scalars(statement))
 
     def _find_marker(self, mark: Mark, until: str, but: tuple[int, ...]) -> int | None:
-        key = ("marker", self._place(mark), until, but)
-        if key not in self._known:
-            events = self._events(mark).subquery()
-            statement = select(events.c.seq, events.c.marking).where(events.c.marking.is_not(None))
-            statement = statement.where(events.c.seq.not_in(but))
-            found = self._connection.execute(statement.order_by(events.c.seq))
-            self._known[key] = next((row.seq for row in found if fnmatchcase(row.marking, until)), None)
-        marker: int | None = self._known[key]
+        def find() -> int | None:
+            events = self._events(mark).subquery().c
+            statement = select(events.seq, events.marking).where(events.marking.is_not(None), events.seq.not_in(but))
+            found = self._connection.execute(statement.order_by(events.seq))
+            return next((row.seq for row in found if fnmatchcase(row.marking, until)), None)
+
+        marker: int | None = self._once(("marker", self._place(mark), until, but), find)
         return marker
 
-    def _once(self, question: str, mark: Mark, more: Hashable, ask: Callable[[_Columns], Select[Any]]) -> Any:
+    def _first(self, question: str, mark: Mark, more: Hashable, ask: Callable[[_Columns], Select[Any]]) -> Any:
         """Return the first row of what `ask` selects of the pending events; it is built if it was not asked before."""
-        key = (question, self._place(mark), more)
+        return self._once(
+            (question, self._place(mark), more),
+            lambda: self._connection.execute(ask(self._events(mark).subquery().c)).first(),
+        )
+
+    def _once(self, key: Hashable, ask: Callable[[], Any]) -> Any:
         if key not in self._known:
-            self._known[key] = self._connection.execute(ask(self._events(mark).subquery().c)).first()
+            self._known[key] = ask()
         return self._known[key]
 
     def _place(self, mark: Mark) -> Hashable:
@@ -201,23 +196,20 @@ class PendingEvents:
         return (mark.feed, mark.feed_cluster, mark.taken_seq, mark.counts_unchanged, own)
 
     def _in_range(self, mark: Mark, after: int, to: int) -> ColumnElement[bool]:
-        own = mark.key if mark.key[:3] in self._changed else None
-        return in_range(
-            mark.feed, mark.feed_cluster, after, to, counts_unchanged=mark.counts_unchanged, but_changed=own
-        )
+        return in_range(mark, after, to, may_be_changed=mark.key[:3] in self._changed)
 
     def _events(self, mark: Mark) -> Select[Any]:
         columns = (_E.seq, _E.nominal_time, _E.recorded_at, _E.marking)
         following = select(*columns).where(self._in_range(mark, mark.taken_seq, self.upto))
         if mark.key[:3] not in self._changed:
             return following
-        freed = select(*columns).join(queue_changes, _C.event == _E.seq).where(*_of_feed(mark), is_of(mark), _is_free())
+        freed = select(*columns).join(queue_changes, _C.event == _E.seq).where(*_of_feed(mark), is_of(mark), is_free())
         both = union_all(following, freed).subquery()
         return select(*both.c)
 
 
-def _of_feed(mark: Mark) -> tuple[ColumnElement[bool], ...]:
-    return (_E.feed == mark.feed, _E.cluster == mark.feed_cluster)
+def _of_feed(of: OfInput) -> tuple[ColumnElement[bool], ...]:
+    return (_E.feed == of.feed, _E.cluster == of.feed_cluster)
 
 
 def _find_changed(connection: Connection, consumers: Collection[EntityKey]) -> set[tuple[str, str, str]]:
@@ -230,7 +222,7 @@ def _find_changed(connection: Connection, consumers: Collection[EntityKey]) -> s
         trigger_inputs, and_(mark.process == _C.process, mark.cluster == _C.cluster, mark.input == _C.input)
     )
     statement = select(_C.process, _C.cluster, _C.input).distinct().select_from(changes)
-    is_open = or_(_C.event > mark.taken_seq, _is_free())
+    is_open = or_(_C.event > mark.taken_seq, is_free())
     found = connection.execute(statement.where(is_open), {KEY_ROWS: render_rows(consumers)})
     return {(row.process, row.cluster, row.input) for row in found}
 

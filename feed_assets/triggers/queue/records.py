@@ -50,13 +50,16 @@ class InputKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfInput:
-    """What is recorded of an input of a consumer."""
+    """What is recorded of an input of a consumer. With `counts_unchanged`, an event counts that finds the content that
+    its instance had.
+    """
 
     process: str
     cluster: str
     input: str
     feed: str
     feed_cluster: str
+    counts_unchanged: bool
 
     @property
     def key(self) -> InputKey:
@@ -68,11 +71,9 @@ class OfInput:
 class Mark(OfInput):
     """What is pending at an input: events after `taken_seq`, and older ones that are free again.
 
-    Events up to `start_seq` were there before it began. With `counts_unchanged`, an event counts that finds the content
-    that its instance had. `marker_seq` is the first pending event that ends a batch.
+    Events up to `start_seq` were there before it began. `marker_seq` is the first pending event that ends a batch.
     """
 
-    counts_unchanged: bool
     start_seq: int
     taken_seq: int
     pending: int = 0
@@ -114,7 +115,6 @@ class EventRange(OfInput):
     after_seq: int
     to_seq: int
     count: int
-    counts_unchanged: bool
     use: RangeUse
     nominal_time: datetime | None
 
