@@ -1,6 +1,5 @@
 """Instances at locations as partitions of a table of a Hive metastore, each at its instance's directory."""
 
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -15,7 +14,6 @@ from feed_assets.storage.table.partition_names import PartitionSpec, parse_parti
 from feed_assets.storage.table.partitions import plain_location
 
 _EXTERNAL = "EXTERNAL_TABLE"
-_NOT_NULL = re.compile(r"\s+not\s+null\s*$", re.IGNORECASE)
 _TYPES = {"timestamp_ntz": "timestamp", "timestamp_ltz": "timestamp"}
 
 
@@ -162,7 +160,7 @@ def _hive_type(kind: str) -> str:
         case "array" | "map" if kinds:
             return f"{name}<{','.join(each for _, each in kinds)}>"
         case _:
-            plain = _NOT_NULL.sub("", name).lower().replace(" ", "")
+            plain = name.lower().replace(" ", "")
             return _TYPES.get(plain, plain)
 
 

@@ -3,7 +3,7 @@ registered or dropped at once. Iceberg has the values of a partition from the st
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -12,31 +12,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.exceptions import NoSuchNamespaceError
+from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import TableProperties
 from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform, MonthTransform, Transform
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-)
 
-from feed_assets.entities.content.columns import parse_columns, parse_nested
+from feed_assets.engines.data.arrow_frames import parse_arrow_schema
 from feed_assets.plan.records import FeedRecord, RegistrationRecord
 from feed_assets.registration.port import OWNER, CatalogTable, OwnPlaces, Registered, RegisteredPlace
 from feed_assets.storage.errors import StorageAwayError, StorageError
@@ -63,21 +46,6 @@ _TRANSFORMS: Mapping[str, Callable[[], Transform[Any, Any]]] = {
     "_month": MonthTransform,
 }
 """How the fields of a partition are named that are transforms of a column, as PyIceberg names them."""
-_TYPES: Mapping[str, IcebergType] = {
-    "string": StringType(),
-    "tinyint": IntegerType(),
-    "smallint": IntegerType(),
-    "int": IntegerType(),
-    "bigint": LongType(),
-    "float": FloatType(),
-    "double": DoubleType(),
-    "boolean": BooleanType(),
-    "binary": BinaryType(),
-    "date": DateType(),
-    "timestamp": TimestamptzType(),
-    "timestamp_ltz": TimestamptzType(),
-    "timestamp_ntz": TimestampType(),
-}
 
 
 class IcebergTable(CatalogTable):
@@ -223,7 +191,11 @@ class IcebergTable(CatalogTable):
     def _make(self) -> None:
         if self._record.columns is None:
             raise self._no_schema()
-        schema = assign_fresh_schema_ids(Schema(*_fields(parse_columns(self._record.columns))))
+        try:
+            columns = parse_arrow_schema(self._record.columns)
+        except ValueError as exc:
+            raise self._refused(f"no table can be made: {exc}", "Change the schema of the feed.") from exc
+        schema = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(columns))
         spec = self._spec(schema)
         names = (self._registration.table.database, self._registration.table.name)
         with self._catalog.translated():
@@ -284,38 +256,3 @@ def _is_same(one: DataFile, other: DataFile) -> bool:
     """Return whether two descriptions of a file are of the same content, as far as its statistics tell."""
     facts = ("file_size_in_bytes", "record_count", "column_sizes", "null_value_counts", "lower_bounds", "upper_bounds")
     return all(getattr(one, name) == getattr(other, name) for name in facts)
-
-
-def _fields(columns: Sequence[tuple[str, str]]) -> Iterator[NestedField]:
-    for number, (name, kind) in enumerate(columns, 1):
-        yield NestedField(number, name, _type_of(kind), required=False)
-
-
-def _type_of(kind: str) -> IcebergType:
-    """Return the type of a column in Iceberg's words.
-
-    >>> str(_type_of("array<struct<at: timestamp, price: decimal(10, 2)>>"))
-    'list<struct<1: at: optional timestamptz, 2: price: optional decimal(10, 2)>>'
-    """
-    name, inside = parse_nested(kind)
-    kinds = [_type_of(each) for _, each in inside]
-    plain, _, digits = name.lower().partition("(")
-    match plain.split()[0]:
-        case "struct":
-            return StructType(*_fields(inside))
-        case "array" if kinds:
-            return ListType(1, kinds[0], element_required=False)
-        case "map" if len(kinds) == 2:
-            return MapType(1, kinds[0], 2, kinds[1], value_required=False)
-        case "decimal":
-            precision, _, scale = (digits.partition(")")[0] or "10,0").partition(",")
-            return DecimalType(int(precision), int(scale or 0))
-        case word if word in _TYPES:
-            return _TYPES[word]
-        case word:
-            raise StorageError(
-                store="",
-                path="",
-                reason=f"Iceberg has no type for {word!r}",
-                next_step="Change the schema of the feed.",
-            )

@@ -15,9 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv, json
 
-from feed_assets.engines.errors import InputReadError
 from feed_assets.engines.port import InputData
-from feed_assets.entities.content.columns import parse_columns
+from feed_assets.entities.content.columns import parse_columns, parse_nested
 from feed_assets.entities.errors import ColumnsError
 
 WITH_SPARK = "Read it in a Spark session, for example with as_='spark'."
@@ -45,14 +44,14 @@ def read_table(data: InputData) -> pa.Table:
         InputReadError: there is no instance, or only Spark can read them as declared.
     """
     if data.table is not None:
-        raise _unreadable(data, "it is in a table of a catalog", WITH_SPARK)
+        raise data.unreadable("it is in a table of a catalog", WITH_SPARK)
     unknown = {name for name in data.options if name.lower() not in _OPTIONS[data.format] | _WRITERS_ONLY}
     if unknown:
-        raise _unreadable(data, f"only Spark follows the option {', '.join(sorted(unknown))}", WITH_SPARK)
+        raise data.unreadable(f"only Spark follows the option {', '.join(sorted(unknown))}", WITH_SPARK)
     if data.columns is None and data.format == "json":
-        raise _unreadable(data, "without a schema only Spark knows its types", f"Declare schema:, or r{WITH_SPARK[1:]}")
+        raise data.unreadable("without a schema only Spark knows its types", f"Declare schema:, or r{WITH_SPARK[1:]}")
     if not data.instances:
-        raise _unreadable(data, "no instance is asked for", "Name one.")
+        raise data.unreadable("no instance is asked for", "Name one.")
     try:
         schema = None if data.columns is None else parse_arrow_schema(data.columns)
         tables = [
@@ -62,7 +61,7 @@ def read_table(data: InputData) -> pa.Table:
             if file.stat().st_size
         ]
     except (ValueError, NotImplementedError, OSError) as exc:  # of Arrow, too
-        raise _unreadable(data, str(exc), WITH_SPARK) from exc
+        raise data.unreadable(str(exc), WITH_SPARK) from exc
     if not tables:
         return (schema or pa.schema([])).empty_table()
     return pa.concat_tables(tables, promote_options="none" if schema else "default")
@@ -268,25 +267,14 @@ def _moment(text: str, *, has_zone: bool) -> datetime:
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
 
 
-def _unreadable(data: InputData, reason: str, next_step: str) -> InputReadError:
-    return InputReadError(name=data.name, feed=data.feed, reason=reason, next_step=next_step)
-
-
-_SUFFIX = re.compile(r"\s+(NOT\s+NULL|COMMENT\s.*)$", re.IGNORECASE | re.DOTALL)  # int NOT NULL COMMENT 'minutes'
 _DECIMAL = re.compile(r"(?:decimal|dec|numeric)(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?")  # decimal(10, 2)
-_NESTED = re.compile(r"(array|map|struct)\s*<(.*)>", re.IGNORECASE | re.DOTALL)  # array<struct<a: int>>
 _TEXT = re.compile(r"(?:var)?char\(\s*\d+\s*\)")  # varchar(10)
 _NAMES = {
     "tinyint": "int8",
-    "byte": "int8",
     "smallint": "int16",
-    "short": "int16",
     "int": "int32",
-    "integer": "int32",
     "bigint": "int64",
-    "long": "int64",
     "float": "float32",
-    "real": "float32",
     "double": "float64",
     "boolean": "bool_",
     "string": "string",
@@ -311,12 +299,16 @@ def parse_arrow_schema(columns: str) -> pa.Schema:
 
 
 def _type(text: str) -> pa.DataType:
-    text = text.strip()
-    while (shorter := _SUFFIX.sub("", text)) != text:
-        text = shorter
-    if nested := _NESTED.fullmatch(text):
-        return _nested(nested[1].lower(), nested[2])
-    name = text.lower()
+    name, inside = parse_nested(text)
+    kinds = [(part, _type(kind)) for part, kind in inside]
+    match name:
+        case "struct" if kinds:
+            return pa.struct([pa.field(part, kind) for part, kind in kinds])
+        case "array" if kinds:
+            return pa.list_(kinds[0][1])
+        case "map" if len(kinds) == 2:
+            return pa.map_(kinds[0][1], kinds[1][1])
+    name = name.lower()
     if found := _DECIMAL.fullmatch(name):
         return pa.decimal128(int(found[1] or 10), int(found[2] or 0))
     if name in ("timestamp", "timestamp_ltz"):
@@ -329,12 +321,3 @@ def _type(text: str) -> pa.DataType:
         raise ValueError(f"{text!r} is a type that only Spark reads")
     kind: pa.DataType = getattr(pa, _NAMES[name])()
     return kind
-
-
-def _nested(kind: str, inner: str) -> pa.DataType:
-    if kind == "array":
-        return pa.list_(_type(inner))
-    if kind == "map":
-        key, value = (part for _, part in parse_columns(f"k {inner.replace(',', ', v ', 1)}"))
-        return pa.map_(_type(key), _type(value))
-    return pa.struct([pa.field(name, _type(part)) for name, part in parse_columns(inner)])

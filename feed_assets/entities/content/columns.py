@@ -43,6 +43,7 @@ _QUOTES = "`'\""
 _TYPE = re.compile(r"(\w+)\s*")  # the beginning of decimal(10,2), array<int> NOT NULL
 _COLUMN = re.compile(r"(?:`((?:[^`]|``)+)`|([^\s:`]+))(?:\s*:\s*|\s+)(\S.*)", re.DOTALL)  # a int; a: int; `a b` date
 _COMMENTED = re.compile(r"(.*?)\s+COMMENT\s+(['\"])(.*)\2", re.DOTALL | re.IGNORECASE)  # date COMMENT 'y, m'
+_NOT_NULL = re.compile(r"\s+NOT\s+NULL\s*$", re.IGNORECASE)  # date NOT NULL
 
 
 def names_of_type(name: str) -> set[str]:
@@ -118,12 +119,12 @@ def has_path(text: str, path: str) -> bool:
 
 def parse_nested(kind: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     """Return the name of a type, and the types in it with their names: fields of a struct, `items` of an array, `key`
-    and `value` of a map.
+    and `value` of a map; without constraints of columns.
 
-    >>> parse_nested("map<string, array<int>>"), parse_nested("long COMMENT 'id'")
+    >>> parse_nested("map<string, array<int>>"), parse_nested("long NOT NULL COMMENT 'id'")
     (('map', (('key', 'string'), ('value', 'array<int>'))), ('bigint', ()))
     """
-    text = describe_column(kind).type.strip()
+    text = _NOT_NULL.sub("", describe_column(kind).type).strip()
     found = _TYPE.match(text)
     name = found[1].lower() if found else ""
     held = _held(text[found.end() :]) if found and name in _NESTED else None
@@ -135,7 +136,7 @@ def parse_nested(kind: str) -> tuple[str, tuple[tuple[str, str], ...]]:
         case "map" if held:
             return name, tuple((part, each.strip()) for part, each in zip(("key", "value"), _split(held), strict=False))
         case _:
-            return text, ()
+            return _SPARK_NAMES.get(text.lower(), text), ()
 
 
 def _iter_column(path: str, name: str, kind: str) -> Iterator[Column]:
