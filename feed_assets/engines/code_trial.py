@@ -19,8 +19,8 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any
 
-from feed_assets.engines.data.fitting import find_misfit
-from feed_assets.engines.data.frames import fit_to_schema, render_subject
+from feed_assets.engines.data.fitting import telling_misfits
+from feed_assets.engines.data.frames import fit_to_schema
 from feed_assets.engines.data.quality import RuleTrial, find_rule_fault
 from feed_assets.engines.errors import (
     CodeFault,
@@ -30,7 +30,7 @@ from feed_assets.engines.errors import (
     WorkflowSignatureError,
 )
 from feed_assets.engines.failures import last_lines, render_cause
-from feed_assets.engines.port import OutputTarget, Work
+from feed_assets.engines.port import Work
 from feed_assets.engines.python_engine import bind_names, importable, load_function
 from feed_assets.engines.spark.sessions import session_conf, start_session
 from feed_assets.engines.spark.supervised import SupervisedProcess
@@ -40,7 +40,7 @@ from feed_assets.engines.workflow.sql_script import Statement
 
 if TYPE_CHECKING:
     from pyspark.errors import PySparkException
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 _IMPORTING = ("importlib", "feed_assets/engines/")
 
@@ -169,13 +169,14 @@ def try_sql(spark: "SparkSession", work: Work, conf: Mapping[str, str]) -> Itera
             try:
                 is_query = _is_query(spark, statement)
                 if not is_query and targets:
-                    reason = f"the statement of {render_subject(targets[0])} is a command and has no result"
+                    reason = f"the statement of {targets[0].subject} is a command and has no result"
                     yield _fault(work, statement.line, reason, "Use a query as the statement of the output.")
                     return
                 if is_query and knows_columns:
                     result = spark.sql(statement.text, args=dict(parameters(work)))
                     for target in targets:
-                        _fit(result, target)
+                        with telling_misfits(target):
+                            fit_to_schema(result, target)
                 elif not _CHANGES_NOTHING.match(statement.text):
                     knows_columns = False
             except PySparkException as exc:
@@ -194,18 +195,6 @@ def _is_query(spark: "SparkSession", statement: Statement) -> bool:
     plan = session.sessionState().sqlParser().parsePlan(statement.text)
     command = spark._jvm.java.lang.Class.forName(_COMMAND)  # type: ignore[union-attr]
     return not command.isInstance(plan) and not any(word in plan.toString() for word in _WRITES)
-
-
-def _fit(result: "DataFrame", target: OutputTarget) -> None:
-    from pyspark.errors import AnalysisException
-
-    try:
-        fit_to_schema(result, target)
-    except AnalysisException as exc:
-        misfit = find_misfit(render_subject(target), exc)
-        if misfit is not None:
-            raise misfit from exc
-        raise
 
 
 def _explain(exc: "PySparkException", statement: Statement, work: Work) -> Iterator[CodeFault]:

@@ -14,7 +14,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from zoneinfo import ZoneInfo
 
-from feed_assets.engines.errors import EventRefusedError
+from feed_assets.engines.errors import (
+    EventRefusedError,
+    InputReadError,
+    OutputMismatchError,
+    WorkflowNotFoundError,
+    WorkflowSignatureError,
+)
 from feed_assets.engines.run_metadata import (
     CheckReported,
     FactValue,
@@ -174,6 +180,15 @@ class InputData:
             return tuple(instance.url for instance in self.instances)
         return tuple(f"{instance.url.rstrip('/')}/{below}" for instance in self.instances)
 
+    def unreadable(self, reason: str, next_step: str) -> InputReadError:
+        """Return the error that says why it cannot be read."""
+        return InputReadError(name=self.name, feed=self.feed, reason=reason, next_step=next_step)
+
+    def without_instance(self) -> InputReadError:
+        """Return the error that says that there is nothing to read."""
+        next_step = "Wait for the instances, or declare the input with optional: true."
+        return self.unreadable("its window contains no instance", next_step)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputTarget:
@@ -200,6 +215,19 @@ class OutputTarget:
     quality: Quality | None = None
     others: Mapping[str, InputData] = field(default_factory=dict)
     quarantine: "OutputTarget | None" = None
+
+    @property
+    def subject(self) -> str:
+        """Its name in error messages.
+
+        >>> OutputTarget(name="delays", feed="daily-delays", url="file:///x", format="csv").subject
+        "output 'delays' (feed 'daily-delays')"
+        """
+        return f"output {self.name!r} (feed {self.feed!r})"
+
+    def mismatch(self, reason: str, next_step: str) -> OutputMismatchError:
+        """Return the error that says why its rows are not what the feed declares."""
+        return OutputMismatchError(subject=self.subject, reason=reason, next_step=next_step)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,6 +388,22 @@ class Work:
     def read_file(self, name: str) -> bytes:
         """Return the content of a file of the work. Raises `OSError` if it cannot be read."""
         return self.pinned[name] if name in self.pinned else (self.root / name).read_bytes()
+
+    def not_found(self, reason: str, next_step: str, path: str | None = None) -> WorkflowNotFoundError:
+        """Return the error that says why its code cannot be run, or the file at another `path`."""
+        return WorkflowNotFoundError(
+            process=self.process, path=self.path if path is None else path, reason=reason, next_step=next_step
+        )
+
+    def mismatch(self, reason: str, next_step: str) -> OutputMismatchError:
+        """Return the error that says why it has not made what it ought to."""
+        of_step = "" if self.step is None else f"step {self.step.name!r} of "
+        return OutputMismatchError(subject=f"{of_step}process {self.process!r}", reason=reason, next_step=next_step)
+
+    def not_fitting(self, faults: Sequence[str], next_step: str) -> WorkflowSignatureError:
+        """Return the error that says why its code does not fit its inputs and outputs."""
+        reason = "; ".join(faults)
+        return WorkflowSignatureError(process=self.process, path=self.path, reason=reason, next_step=next_step)
 
     def context(self) -> Context:
         return Context(

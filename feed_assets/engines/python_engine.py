@@ -13,20 +13,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from feed_assets.engines.column_capture import mark_input, with_lineage
-from feed_assets.engines.data.frames import frame_targets, name_single, read_input, render_subject, write_output
-from feed_assets.engines.errors import (
-    EventRefusedError,
-    OutputMismatchError,
-    WorkflowNotFoundError,
-    WorkflowSignatureError,
-)
+from feed_assets.engines.data.frames import frame_targets, name_single, read_input, write_output
+from feed_assets.engines.errors import EventRefusedError
 from feed_assets.engines.failures import reporting_failures
 from feed_assets.engines.port import (
     OUTPUT_REMEDY,
     Context,
     Engine,
     OutputTarget,
-    StepPlace,
     Work,
     WorkReport,
     find_output_fault,
@@ -66,7 +60,7 @@ class PythonEngine(Engine):
                 inputs = {data.name: mark_input(read_input(spark, data), data.name) for data in taken.values()}
                 known |= {name: inputs[data.name] for name, data in taken.items()}
                 result = function(**{name: known[name] for name in names})
-                frames = _match_outputs(work, result) if work.step is None else _match_frames(work, work.step, result)
+                frames = _match_frames(work, result)
                 targets = _targets_of(work, frames)
                 messages = match_messages(context, [target.name for target in targets])
                 reports = []
@@ -98,23 +92,14 @@ def load_function(work: Work) -> Callable[..., Any]:
     """
     where, separator, name = work.path.rpartition(":")
     if not separator or not where or not name.isidentifier():
-        raise WorkflowNotFoundError(
-            process=work.process,
-            path=work.path,
-            reason="it does not name a function",
-            next_step="Write package.module:function, or folder/file.py:function with a file of the project.",
-        )
+        next_step = "Write package.module:function, or folder/file.py:function with a file of the project."
+        raise work.not_found("it does not name a function", next_step)
     with reporting_failures(work):
         module = _load_file(work, where) if where.endswith(".py") else _load_module(work, where)
     function = getattr(module, name, None)
     if not callable(function):
         offered = ", ".join(sorted(_functions_of(module))) or "none"
-        raise WorkflowNotFoundError(
-            process=work.process,
-            path=work.path,
-            reason=f"{where} has no function {name!r}",
-            next_step=f"Name one of its functions: {offered}.",
-        )
+        raise work.not_found(f"{where} has no function {name!r}", f"Name one of its functions: {offered}.")
     return function  # type: ignore[no-any-return]
 
 
@@ -124,12 +109,9 @@ def _load_module(work: Work, name: str) -> ModuleType:
     except ModuleNotFoundError as exc:
         if exc.name is None or not (name == exc.name or name.startswith(f"{exc.name}.")):
             raise
-        raise WorkflowNotFoundError(
-            process=work.process,
-            path=work.path,
-            reason=f"there is no module {exc.name!r} on the Python path or in {work.root}",
-            next_step="Install the package where Dagster runs, or name a file: folder/file.py:function.",
-        ) from exc
+        reason = f"there is no module {exc.name!r} on the Python path or in {work.root}"
+        next_step = "Install the package where Dagster runs, or name a file: folder/file.py:function."
+        raise work.not_found(reason, next_step) from exc
 
 
 def _load_file(work: Work, name: str) -> ModuleType:
@@ -138,12 +120,7 @@ def _load_file(work: Work, name: str) -> ModuleType:
     loader = PinnedLoader(file, work.pinned[name]) if name in work.pinned else None
     spec = importlib.util.spec_from_file_location(file.stem, file, loader=loader)
     if spec is None or spec.loader is None or not (loader or file.is_file()):
-        raise WorkflowNotFoundError(
-            process=work.process,
-            path=work.path,
-            reason=f"{file} is not a file",
-            next_step="Name a file relative to the project's folder.",
-        )
+        raise work.not_found(f"{file} is not a file", "Name a file relative to the project's folder.")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -181,9 +158,7 @@ def bind_names(work: Work, function: Callable[..., Any]) -> tuple[str, ...]:
         is_free=work.step is not None,
     )
     if found.faults:
-        raise WorkflowSignatureError(
-            process=work.process, path=work.path, reason="; ".join(found.faults), next_step=found.next_step
-        )
+        raise work.not_fitting(found.faults, found.next_step)
     return found.names
 
 
@@ -193,54 +168,31 @@ def _targets_of(work: Work, frames: Mapping[str, "DataFrame"]) -> tuple[OutputTa
     return tuple(target for target in work.outputs if target.name in frames)
 
 
-def _match_outputs(work: Work, result: object) -> Mapping[str, "DataFrame"]:
+def _match_frames(work: Work, result: object) -> Mapping[str, "DataFrame"]:
+    """Return what a function has made, by the names of outputs, or of frames of a step, which may have any."""
     from pyspark.sql import DataFrame
 
-    names = [target.name for target in work.outputs]
+    step, names = work.step, [target.name for target in work.outputs]
     optional = {target.name for target in work.outputs if target.optional}
-    given = _without_none(result, optional) if isinstance(result, Mapping) else result
+    given = result
+    if isinstance(result, Mapping):
+        given = {name: frame for name, frame in result.items() if frame is not None or name not in optional}
     match given:
+        case DataFrame() if step is not None:
+            return {name_single(work, step): given}
         case DataFrame() if len(names) == 1:
             return {names[0]: given}
-        case None if optional.issuperset(names):
-            return {}
-        case Mapping() if set(given) | optional == set(names) and all(
-            isinstance(df, DataFrame) for df in given.values()
-        ):
-            return given
-        case _:
-            one = f"{render_subject(work.outputs[0])} is its only output" if len(names) == 1 else None
-            expectation = one or (f"its outputs are {', '.join(names)}" if names else "it has no output")
-            raise OutputMismatchError(
-                subject=f"process {work.process!r}",
-                reason=f"{expectation}, but {work.path} returned {_render_result(result)}",
-                next_step=_expected_result(names, optional),
-            )
-
-
-def _without_none(frames: Mapping[str, object], optional: Collection[str]) -> Mapping[str, object]:
-    """Return frames by name, without the optional outputs that are None."""
-    return {name: frame for name, frame in frames.items() if frame is not None or name not in optional}
-
-
-def _match_frames(work: Work, step: StepPlace, result: object) -> Mapping[str, "DataFrame"]:
-    from pyspark.sql import DataFrame
-
-    optional = {target.name for target in work.outputs if target.optional}
-    given = _without_none(result, optional) if isinstance(result, Mapping) else result
-    match given:
-        case DataFrame():
-            return {name_single(work, step): given}
-        case None:
+        case None if step is not None or optional.issuperset(names):
             return {}
         case Mapping() if all(isinstance(df, DataFrame) for df in given.values()):
-            return given
-        case _:
-            raise OutputMismatchError(
-                subject=f"step {step.name!r} of process {work.process!r}",
-                reason=f"{work.path} returned {_render_result(result)}",
-                next_step="Return a Spark DataFrame, {name: DataFrame}, or None.",
-            )
+            if step is not None or set(given) | optional == set(names):
+                return given
+    returned = f"{work.path} returned {_render_result(result)}"
+    if step is not None:
+        raise work.mismatch(returned, "Return a Spark DataFrame, {name: DataFrame}, or None.")
+    one = f"{work.outputs[0].subject} is its only output" if len(names) == 1 else None
+    expectation = one or (f"its outputs are {', '.join(names)}" if names else "it has no output")
+    raise work.mismatch(f"{expectation}, but {returned}", _expected_result(names, optional))
 
 
 def match_messages(context: Context, made: Sequence[str]) -> dict[str, EventMessage]:

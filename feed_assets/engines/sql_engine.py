@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from feed_assets.engines.column_capture import mark_input, with_lineage
-from feed_assets.engines.data.frames import frame_targets, name_single, read_input, render_subject, write_output
-from feed_assets.engines.errors import OutputMismatchError, WorkflowNotFoundError, WorkflowSignatureError
+from feed_assets.engines.data.frames import frame_targets, name_single, read_input, write_output
+from feed_assets.engines.errors import OutputMismatchError
 from feed_assets.engines.failures import reporting_failures
 from feed_assets.engines.port import Engine, OutputReport, OutputTarget, StepPlace, Work, WorkReport
 from feed_assets.engines.spark.sessions import open_session, restored
@@ -61,19 +61,10 @@ def load_statements(work: Work) -> tuple[Statement, ...]:
     try:
         statements = parse_statements(work.read_file(work.path).decode())
     except (OSError, UnicodeDecodeError) as exc:
-        raise WorkflowNotFoundError(
-            process=work.process,
-            path=work.path,
-            reason=f"{file} cannot be read: {exc}",
-            next_step="Name a SQL file (UTF-8) relative to the project's folder.",
-        ) from exc
+        next_step = "Name a SQL file (UTF-8) relative to the project's folder."
+        raise work.not_found(f"{file} cannot be read: {exc}", next_step) from exc
     if not statements:
-        raise WorkflowNotFoundError(
-            process=work.process,
-            path=work.path,
-            reason=f"{file} contains no statement",
-            next_step="Write at least one SQL statement.",
-        )
+        raise work.not_found(f"{file} contains no statement", "Write at least one SQL statement.")
     return statements
 
 
@@ -90,9 +81,7 @@ def match_outputs(work: Work, statements: tuple[Statement, ...]) -> Mapping[Stat
         return {statements[-1]: work.outputs}
     reasons = find_marker_faults(statements, {target.name: target.feed for target in work.outputs})
     if reasons:
-        raise WorkflowSignatureError(
-            process=work.process, path=work.path, reason="; ".join(reasons), next_step=MARK_OUTPUTS
-        )
+        raise work.not_fitting(reasons, MARK_OUTPUTS)
     return {s: tuple(target for target in work.outputs if target.name == s.output) for s in marked}
 
 
@@ -102,8 +91,7 @@ def _match_frames(
     """Return the statement that makes each frame of a step."""
     names = [statement.output or "" for statement in marked]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        reason = f"several statements make {', '.join(twice)}"
-        raise WorkflowSignatureError(process=work.process, path=work.path, reason=reason, next_step=MARK_OUTPUTS)
+        raise work.not_fitting([f"several statements make {', '.join(twice)}"], MARK_OUTPUTS)
     if marked:
         return {each: (target,) for each, target in zip(marked, frame_targets(work, step, names), strict=True)}
     single = name_single(work, step)
@@ -143,7 +131,7 @@ def _write_result(result: "DataFrame", target: OutputTarget, work: Work, stateme
     if not result.columns:
         raise OutputMismatchError(
             subject=f"process {work.process!r}, {work.path}:{statement.line}",
-            reason=f"the statement of {render_subject(target)} is a command and has no result",
+            reason=f"the statement of {target.subject} is a command and has no result",
             next_step="Use a query as the statement of the output.",
         )
     return write_output(result, target)

@@ -1,13 +1,14 @@
 """Compare the columns of a DataFrame with those of a schema or table, and describe the differences."""
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from feed_assets.engines.errors import OutputMismatchError
+from feed_assets.engines.port import OutputTarget
 from feed_assets.entities.copies.options import Columns
 
 if TYPE_CHECKING:
-    from pyspark.errors import AnalysisException
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
@@ -43,16 +44,22 @@ def fitting_schema(df: "DataFrame", schema: "StructType", others: Columns) -> "S
     return StructType([*schema.fields, *added]) if others is Columns.ADD else schema
 
 
-def find_misfit(subject: str, exc: "AnalysisException") -> OutputMismatchError | None:
-    """Describe a column that Spark cannot cast to the schema; return None if Spark refused something else."""
-    if exc.getCondition() not in _MISFITS:
-        return None
-    facts = exc.getMessageParameters() or {}
-    column = facts.get("name", "?")
-    if exc.getCondition() == "INVALID_COLUMN_OR_FIELD_DATA_TYPE":
-        reason = f"column {column} is {facts.get('type')}, but the schema says {facts.get('expectedType')}"
-        next_step = "Cast it in the workflow, or in the query of an import, or change the schema."
-    else:
-        reason = f"column {column} may be null, but the schema says NOT NULL"
-        next_step = "Drop or fill the nulls in the workflow or query, or change the schema."
-    return OutputMismatchError(subject=subject, reason=reason, next_step=next_step)
+@contextmanager
+def telling_misfits(target: OutputTarget) -> Iterator[None]:
+    """Raise OutputMismatchError for a column that Spark cannot cast to the schema; what else it refuses passes."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        yield
+    except AnalysisException as exc:
+        if exc.getCondition() not in _MISFITS:
+            raise
+        facts = exc.getMessageParameters() or {}
+        column = facts.get("name", "?")
+        if exc.getCondition() == "INVALID_COLUMN_OR_FIELD_DATA_TYPE":
+            reason = f"column {column} is {facts.get('type')}, but the schema says {facts.get('expectedType')}"
+            next_step = "Cast it in the workflow, or in the query of an import, or change the schema."
+        else:
+            reason = f"column {column} may be null, but the schema says NOT NULL"
+            next_step = "Drop or fill the nulls in the workflow or query, or change the schema."
+        raise target.mismatch(reason, next_step) from exc

@@ -7,10 +7,10 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from feed_assets.engines.data.fitting import find_differences, find_misfit, fitting_schema
+from feed_assets.engines.data.fitting import find_differences, fitting_schema, telling_misfits
 from feed_assets.engines.data.quality import FileForm, Others, judge_frame, write_judged
 from feed_assets.engines.data.tables import columns_of, read_partitions, write_partition
-from feed_assets.engines.errors import InputReadError, OutputMismatchError
+from feed_assets.engines.errors import OutputMismatchError
 from feed_assets.engines.failures import render_cause
 from feed_assets.engines.port import InputData, InputInstance, Judged, OutputReport, OutputTarget, StepPlace, Work
 from feed_assets.entities.content.column_lineage import ColumnLineage
@@ -59,9 +59,7 @@ def read_input(spark: "SparkSession", data: InputData) -> "DataFrame":
     try:
         schema = None if columns is None else parse_schema(columns)
     except ValueError as exc:
-        raise InputReadError(
-            name=data.name, feed=data.feed, reason=str(exc), next_step=f"Correct schema: of the feed {data.feed!r}."
-        ) from exc
+        raise data.unreadable(str(exc), f"Correct schema: of the feed {data.feed!r}.") from exc
     if not data.paths:
         return _empty_input(spark, data, schema)
     options = _with_options(_reader_defaults(data, schema), data.options) | _own_reads(spark)
@@ -69,7 +67,7 @@ def read_input(spark: "SparkSession", data: InputData) -> "DataFrame":
     try:
         return (reader.schema(schema) if schema else reader).load(list(data.paths))
     except PySparkException as exc:
-        raise _not_readable(data, exc) from exc
+        raise data.unreadable(*_explain(data, render_cause(exc))) from exc
 
 
 def write_output(df: "DataFrame", target: OutputTarget) -> OutputReport:
@@ -85,29 +83,21 @@ def write_output(df: "DataFrame", target: OutputTarget) -> OutputReport:
         OutputMismatchError: the columns are not those of the feed, the feed's schema is not Spark DDL, or Spark does
             not understand a rule of its quality.
     """
-    from pyspark.errors import AnalysisException
     from pyspark.sql import Observation
     from pyspark.sql import functions as sf
 
     if target.partition is not None:
-        return write_partition(
-            df, target, render_subject(target), write_output, open_others(df.sparkSession, target.others)
-        )
+        return write_partition(df, target, write_output, open_others(df.sparkSession, target.others))
     observation = Observation()
     options = _with_options(_WRITER_DEFAULTS.get(target.format, {}), target.options) | _NO_SUCCESS_MARKER
-    try:
+    with telling_misfits(target):
         fitted = fit_to_schema(df, target)
         if target.quality is not None:
             form = FileForm(format=target.format, writes=options)
-            others = open_others(df.sparkSession, target.others)
-            report = write_judged(fitted, target, render_subject(target), form, write_output, others)
+            report = write_judged(fitted, target, form, write_output, open_others(df.sparkSession, target.others))
             return replace(report, columns=columns_of(fitted.schema))
         counted = fitted.observe(observation, sf.count(sf.lit(1)).alias("rows"))
         counted.write.format(target.format).mode("overwrite").options(**options).save(target.url)
-    except AnalysisException as exc:
-        if (misfit := find_misfit(render_subject(target), exc)) is not None:
-            raise misfit from exc
-        raise
     return OutputReport(name=target.name, rows=int(observation.get["rows"]), columns=columns_of(fitted.schema))
 
 
@@ -154,30 +144,12 @@ def judge_output(spark: "SparkSession", target: OutputTarget, nominal_time: date
     return write_output(read_input(spark, written), target)
 
 
-def render_subject(target: OutputTarget) -> str:
-    """Return the name of an output in error messages.
-
-    >>> render_subject(OutputTarget(name="delays", feed="daily-delays", url="file:///x", format="csv"))
-    "output 'delays' (feed 'daily-delays')"
-    """
-    return f"output {target.name!r} (feed {target.feed!r})"
-
-
 def _empty_input(spark: "SparkSession", data: InputData, schema: "StructType | None") -> "DataFrame":
     if not data.optional:
-        raise InputReadError(
-            name=data.name,
-            feed=data.feed,
-            reason="its window contains no instance",
-            next_step="Wait for the instances, or declare the input with optional: true.",
-        )
+        raise data.without_instance()
     if schema is None:
-        raise InputReadError(
-            name=data.name,
-            feed=data.feed,
-            reason="its window contains no instance, and without a schema the columns of an empty input are unknown",
-            next_step=f"Declare schema: on the feed {data.feed!r}.",
-        )
+        reason = "its window contains no instance, and without a schema the columns of an empty input are unknown"
+        raise data.unreadable(reason, f"Declare schema: on the feed {data.feed!r}.")
     from pyspark.sql import functions as sf
 
     return spark.range(0).select(*(sf.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields))
@@ -206,18 +178,15 @@ def _with_options(defaults: Mapping[str, str], options: Mapping[str, str]) -> di
     return {**{name: value for name, value in defaults.items() if name.lower() not in given}, **options}
 
 
-def _not_readable(data: InputData, exc: Exception) -> InputReadError:
-    text = render_cause(exc)
-    if "UNABLE_TO_INFER_SCHEMA" in text:
+def _explain(data: InputData, refusal: str) -> tuple[str, str]:
+    """Return the reason of what Spark has refused, and the next step."""
+    if "UNABLE_TO_INFER_SCHEMA" in refusal:
         reason = "its instances have no file from which Spark could infer a schema"
-        next_step = f"Declare schema: on the feed {data.feed!r}."
-    elif "PATH_NOT_FOUND" in text:
-        reason = f"{text.split('Path does not exist: ')[-1].split('. SQLSTATE')[0]} does not exist"
-        next_step = "Check the input's partition and the feed's locations."
-    else:
-        reason = text
-        next_step = f"Check format, schema and options of the feed {data.feed!r}."
-    return InputReadError(name=data.name, feed=data.feed, reason=reason, next_step=next_step)
+        return reason, f"Declare schema: on the feed {data.feed!r}."
+    if "PATH_NOT_FOUND" in refusal:
+        path = refusal.split("Path does not exist: ")[-1].split(". SQLSTATE")[0]
+        return f"{path} does not exist", "Check the input's partition and the feed's locations."
+    return refusal, f"Check format, schema and options of the feed {data.feed!r}."
 
 
 def fit_to_schema(df: "DataFrame", target: OutputTarget) -> "DataFrame":
@@ -225,24 +194,19 @@ def fit_to_schema(df: "DataFrame", target: OutputTarget) -> "DataFrame":
 
     Raises:
         OutputMismatchError: the columns are not those of the feed, or the schema is not Spark DDL.
-        AnalysisException: a column cannot be cast (see `find_misfit`).
+        AnalysisException: a column cannot be cast (see `telling_misfits`).
     """
     if target.columns is None:
         return df
     try:
         schema = parse_schema(target.columns)
     except ValueError as exc:
-        raise OutputMismatchError(
-            subject=render_subject(target), reason=str(exc), next_step=f"Correct schema: of the feed {target.feed!r}."
-        ) from exc
+        raise target.mismatch(str(exc), f"Correct schema: of the feed {target.feed!r}.") from exc
     reasons = find_differences(df.columns, schema.fieldNames(), target.other_columns)
     if reasons:
         names = ", ".join(schema.fieldNames())
-        raise OutputMismatchError(
-            subject=render_subject(target),
-            reason=f"the columns are not those of the feed's schema: {'; '.join(reasons)}",
-            next_step=f"Return exactly {names}, or change schema: of the feed {target.feed!r}.",
-        )
+        next_step = f"Return exactly {names}, or change schema: of the feed {target.feed!r}."
+        raise target.mismatch(f"the columns are not those of the feed's schema: {'; '.join(reasons)}", next_step)
     return df.to(fitting_schema(df, schema, target.other_columns))
 
 
@@ -283,20 +247,14 @@ def frame_targets(work: Work, step: StepPlace, names: Collection[str]) -> tuple[
     if step.frames_url is None:
         outputs = {target.name: target for target in work.outputs}
         if unknown := sorted(set(names) - outputs.keys()):
-            raise OutputMismatchError(
-                subject=f"step {step.name!r} of process {work.process!r}",
-                reason=f"it yields {', '.join(unknown)}, but no step comes after it, and the outputs are "
-                f"{', '.join(outputs) or 'none'}",
-                next_step="Name its frames as outputs, or let a step come after it.",
-            )
+            reason = f"it yields {', '.join(unknown)}, but no step comes after it, and the outputs are "
+            next_step = "Name its frames as outputs, or let a step come after it."
+            raise work.mismatch(f"{reason}{', '.join(outputs) or 'none'}", next_step)
         return tuple(outputs[name] for name in names)
     wrong = next((name for name in names if not _NAME.fullmatch(name)), None)
     if wrong is not None:
-        raise OutputMismatchError(
-            subject=f"step {step.name!r} of process {work.process!r}",
-            reason=f"a frame cannot be called {wrong!r}: names have letters, digits, _ and -, and no digit first",
-            next_step="Give the frame another name.",
-        )
+        reason = f"a frame cannot be called {wrong!r}: names have letters, digits, _ and -, and no digit first"
+        raise work.mismatch(reason, "Give the frame another name.")
     return tuple(
         OutputTarget(name=name, feed=step.name, url=f"{step.frames_url}/{name}", format=_FORMAT) for name in names
     )

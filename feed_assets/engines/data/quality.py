@@ -182,7 +182,6 @@ def judge_frame(frame: "DataFrame", quality: Quality, subject: str, others: Othe
 def write_judged(
     frame: "DataFrame",
     target: OutputTarget,
-    subject: str,
     form: FileForm,
     write: Callable[["DataFrame", OutputTarget], OutputReport],
     others: Others,
@@ -199,10 +198,10 @@ def write_judged(
 
     quality = target.quality
     assert quality is not None
-    judging = _Judging.of(frame, quality, subject, others)
+    judging = _Judging.of(frame, quality, target.subject, others)
     flagged, columns, observation, report = judging.flagged, judging.columns, Observation(), None
     with _kept(flagged, is_needed=target.quarantine is not None):
-        with _understood(subject, "conditions", "computed while rows are written", "quality.aggregates"):
+        with _understood(target.subject, "conditions", "computed while rows are written", "quality.aggregates"):
             counted = flagged.observe(observation, *judging.measures())
             counted.schema  # noqa: B018 - a session of Spark Connect analyzes now
         sorted_out = counted.withColumn(_BAD, judging.is_bad).drop(*columns.values())

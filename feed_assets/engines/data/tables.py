@@ -10,10 +10,9 @@ from functools import reduce
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from feed_assets.engines.data.fitting import find_differences, find_misfit
+from feed_assets.engines.data.fitting import find_differences, telling_misfits
 from feed_assets.engines.data.lakes import iceberg_files, prepare_rows, read_rows, schema_of
 from feed_assets.engines.data.quality import FileForm, Others, write_judged
-from feed_assets.engines.errors import InputReadError, OutputMismatchError
 from feed_assets.engines.failures import render_cause
 from feed_assets.engines.partition_filters import quote_text
 from feed_assets.engines.port import InputData, OutputReport, OutputTarget, TableName, TablePartition
@@ -52,31 +51,22 @@ def read_partitions(spark: "SparkSession", data: InputData) -> "DataFrame":
     partitions: dict[TableName, list[TablePartition]] = defaultdict(list)
     for instance in data.instances:
         if instance.partition is None:
-            raise _unreadable(
-                data,
-                f"{instance.url} is not a partition of a table, but others are",
-                "Use one kind of location for the feed.",
-            )
+            reason = f"{instance.url} is not a partition of a table, but others are"
+            raise data.unreadable(reason, "Use one kind of location for the feed.")
         partitions[instance.partition.table].append(instance.partition)
     if not partitions and not data.optional:
-        raise _unreadable(
-            data, "its window contains no instance", "Wait for the instances, or declare the input with optional: true."
-        )
+        raise data.without_instance()
     if not partitions and data.table is not None:
         partitions[data.table] = []
     try:
         frames = [_read(spark, table, found) for table, found in partitions.items()]
     except PySparkException as exc:
-        raise _unreadable(data, render_cause(exc), _HOW_TO_SEE_IT) from exc
+        raise data.unreadable(render_cause(exc), _HOW_TO_SEE_IT) from exc
     return reduce(lambda one, other: one.unionByName(other), frames)
 
 
 def write_partition(
-    df: "DataFrame",
-    target: OutputTarget,
-    subject: str,
-    write: Callable[["DataFrame", OutputTarget], OutputReport],
-    others: Others,
+    df: "DataFrame", target: OutputTarget, write: Callable[["DataFrame", OutputTarget], OutputReport], others: Others
 ) -> OutputReport:
     """Write a DataFrame as the content of one partition into the target's directory, and report the number of rows.
 
@@ -88,39 +78,31 @@ def write_partition(
     Raises:
         OutputMismatchError: the columns are not those of the table, or rows belong to another partition.
     """
-    from pyspark.errors import AnalysisException
     from pyspark.sql import Observation
     from pyspark.sql import functions as sf
 
     assert target.partition is not None
     partition, is_lake = target.partition, target.partition.table.rows is not None
-    form = (_lake_form if is_lake else _hive_form)(df, target, subject)
+    form = (_lake_form if is_lake else _hive_form)(df, target)
     observation = Observation()
     strays = sf.count_if(reduce(lambda one, other: one | other, form.elsewhere, sf.lit(False)))
     counted = form.frame.observe(observation, sf.count(sf.lit(1)).alias("rows"), strays.alias("strays"))
     judged = None
     try:
-        fitted = counted.drop(*form.dropped).to(form.content)
-        with iceberg_files(df.sparkSession) if is_lake else nullcontext():
+        with telling_misfits(target), iceberg_files(df.sparkSession) if is_lake else nullcontext():
+            fitted = counted.drop(*form.dropped).to(form.content)
             if target.quality is not None:
-                judged = write_judged(fitted, target, subject, form.files(), write, others)
+                judged = write_judged(fitted, target, form.files(), write, others)
                 is_counted = True
             else:
                 is_counted = form.write(fitted)
-    except AnalysisException as exc:
-        if (misfit := find_misfit(subject, exc)) is not None:
-            raise misfit from exc
-        raise
     except AvroTypeError as exc:
-        next_step = "Use another format for the table, or omit the column."
-        raise OutputMismatchError(subject=subject, reason=str(exc), next_step=next_step) from exc
+        raise target.mismatch(str(exc), "Use another format for the table, or omit the column.") from exc
     found = observation.get if is_counted else {}
     if found.get("strays"):
-        raise OutputMismatchError(
-            subject=subject,
-            reason=f"rows of another partition than {_shown(partition)} were returned: {found['strays']}",
-            next_step="Return the rows of this partition only, or omit the columns of the partition keys.",
-        )
+        reason = f"rows of another partition than {_shown(partition)} were returned: {found['strays']}"
+        next_step = "Return the rows of this partition only, or omit the columns of the partition keys."
+        raise target.mismatch(reason, next_step)
     if judged is not None:
         return replace(judged, columns=columns_of(form.content))
     rows = int(found["rows"]) if is_counted else None
@@ -142,16 +124,16 @@ class _Form:
     write: Callable[["DataFrame"], bool]
 
 
-def _hive_form(df: "DataFrame", target: OutputTarget, subject: str) -> _Form:
+def _hive_form(df: "DataFrame", target: OutputTarget) -> _Form:
     from pyspark.sql import functions as sf
 
     assert target.partition is not None
     spark, partition = df.sparkSession, target.partition
-    table = _describe(spark, partition.table, subject)
+    table = _describe(spark, target)
     values = _values(partition)
     content, keys = _split(spark.table(_quoted(partition.table)).schema, values)
     by_name = {name.lower(): name for name in df.columns}
-    _require_columns(df.columns, content.fieldNames(), values, target, subject)
+    _require_columns(df.columns, content.fieldNames(), values, target)
     elsewhere = [
         ~df[by_name[key.name.lower()]].eqNullSafe(sf.lit(values[key.name.lower()]).cast(key.dataType))
         for key in keys
@@ -162,17 +144,17 @@ def _hive_form(df: "DataFrame", target: OutputTarget, subject: str) -> _Form:
         content=content,
         elsewhere=elsewhere,
         dropped=[by_name[key] for key in values if key in by_name],
-        files=lambda: _form(table, subject),
+        files=lambda: _form(table, target),
         write=lambda fitted: _write(fitted, target.url, table, content),
     )
 
 
-def _lake_form(df: "DataFrame", target: OutputTarget, subject: str) -> _Form:
+def _lake_form(df: "DataFrame", target: OutputTarget) -> _Form:
     assert target.partition is not None
     assert target.partition.table.rows is not None
     declared = schema_of(target.partition.table.rows).fieldNames()
     frame, content, elsewhere = prepare_rows(df, target)
-    _require_columns(frame.columns, declared, {}, target, subject)
+    _require_columns(frame.columns, declared, {}, target)
 
     def write(fitted: "DataFrame") -> bool:
         fitted.write.format(_LAKE.format).mode("overwrite").options(**_LAKE.writes).save(target.url)
@@ -181,7 +163,7 @@ def _lake_form(df: "DataFrame", target: OutputTarget, subject: str) -> _Form:
     return _Form(frame=frame, content=content, elsewhere=elsewhere, files=lambda: _LAKE, write=write)
 
 
-def read_staged_partition(spark: "SparkSession", target: OutputTarget, subject: str) -> "DataFrame":
+def read_staged_partition(spark: "SparkSession", target: OutputTarget) -> "DataFrame":
     """Read the files that `write_partition` has written into the target's directory.
 
     Raises:
@@ -190,10 +172,10 @@ def read_staged_partition(spark: "SparkSession", target: OutputTarget, subject: 
     assert target.partition is not None
     if target.partition.table.rows is not None:
         return spark.read.schema(schema_of(target.partition.table.rows)).parquet(target.url)
-    table = _describe(spark, target.partition.table, subject)
+    table = _describe(spark, target)
     content, _ = _split(spark.table(_quoted(target.partition.table)).schema, _values(target.partition))
     reason = "its files cannot be read beside the table, which has a format of Hive"
-    form = _form(table, subject, reason, "Use a table in Parquet or ORC.")
+    form = _form(table, target, reason, "Use a table in Parquet or ORC.")
     return spark.read.format(form.format).schema(content).options(**_properties(table)).load(target.url)
 
 
@@ -284,14 +266,14 @@ def _values(partition: TablePartition) -> dict[str, str]:
 
 def _form(
     table: Mapping[str, object],
-    subject: str,
+    target: OutputTarget,
     reason: str = "its rows cannot be told apart while they are written, for the table has a format of Hive",
     next_step: str = "Use a table in Parquet or ORC, or remove quality from the feed.",
 ) -> FileForm:
     """Return the form of the files of a table. Raises OutputMismatchError for a `reason` if only Hive knows it."""
     native = _native_format(table)
     if native is None:
-        raise OutputMismatchError(subject=subject, reason=reason, next_step=next_step)
+        raise target.mismatch(reason, next_step)
     return FileForm(format=native, writes=_properties(table) | _NO_SUCCESS_MARKER)
 
 
@@ -304,14 +286,16 @@ def _properties(table: Mapping[str, object]) -> dict[str, str]:
     return {name: text for name, text in found.items() if name not in _NOT_OPTIONS}
 
 
-def _describe(spark: "SparkSession", table: TableName, subject: str) -> Mapping[str, object]:
+def _describe(spark: "SparkSession", target: OutputTarget) -> Mapping[str, object]:
     from pyspark.errors import PySparkException
 
+    assert target.partition is not None
+    table = target.partition.table
     try:
         rows = spark.sql(f"DESCRIBE TABLE EXTENDED {_quoted(table)} AS JSON").collect()
     except PySparkException as exc:
         reason = f"the table {table.database}.{table.name} cannot be read: {render_cause(exc)}"
-        raise OutputMismatchError(subject=subject, reason=reason, next_step=_HOW_TO_SEE_IT) from exc
+        raise target.mismatch(reason, _HOW_TO_SEE_IT) from exc
     described: Mapping[str, object] = json.loads(rows[0][0])
     return described
 
@@ -324,22 +308,15 @@ def _split(schema: "StructType", values: Mapping[str, str]) -> "tuple[StructType
 
 
 def _require_columns(
-    returned: Sequence[str], declared: Sequence[str], keys: Mapping[str, str], target: OutputTarget, subject: str
+    returned: Sequence[str], declared: Sequence[str], keys: Mapping[str, str], target: OutputTarget
 ) -> None:
     assert target.partition is not None
     table = target.partition.table
     given = [name for name in returned if name.lower() not in keys]
     reasons = find_differences(given, list(declared), target.other_columns)
     if reasons:
-        raise OutputMismatchError(
-            subject=subject,
-            reason=f"the columns are not those of the table {table.database}.{table.name}: {'; '.join(reasons)}",
-            next_step=f"Return exactly {', '.join(declared)}.",
-        )
-
-
-def _unreadable(data: InputData, reason: str, next_step: str) -> InputReadError:
-    return InputReadError(name=data.name, feed=data.feed, reason=reason, next_step=next_step)
+        reason = f"the columns are not those of the table {table.database}.{table.name}: {'; '.join(reasons)}"
+        raise target.mismatch(reason, f"Return exactly {', '.join(declared)}.")
 
 
 def _shown(partition: TablePartition) -> str:

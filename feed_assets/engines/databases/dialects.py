@@ -7,6 +7,8 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import TypeAlias
 
+from feed_assets.entities.maps import EMPTY
+
 Value: TypeAlias = str | int | float | bool | Decimal | datetime | date | bytes | None
 """A value of a database. A time that names a moment is aware, in UTC; one that is read on a clock is naive."""
 
@@ -24,6 +26,11 @@ class Dialect:
     with a quoted table: index, position, column and whether it is the primary key, of each unique index over columns of
     all rows; without it JDBC is asked. `session` is what every connection says first, so that times are told in UTC, as
     drivers here take them; `read_only` what one says that must not write. `utc` follows the text of a time in UTC.
+
+    Rows are read with the type `text` for texts, and `bits` as the text of bits. A database `knows_zones` that tells
+    moments of a clock in a zone by itself; one that tells times and texts of fixed length best as texts, as neither
+    Java nor Spark changes them then, has `times_as_text`. `reading` and `writing` are options of its driver in Spark:
+    with the latter texts become whatever type a column has, and what does not fit is refused.
     """
 
     quote: str = '"'
@@ -36,6 +43,12 @@ class Dialect:
     read_only: str | None = None
     utc: str = ""
     has_arrays: bool = False
+    text: str = "varchar(4000)"
+    bits: str | None = None
+    knows_zones: bool = False
+    times_as_text: bool = False
+    reading: Mapping[str, str] = EMPTY
+    writing: Mapping[str, str] = EMPTY
 
     def quoted(self, name: str) -> str:
         """Return a name as an identifier.
@@ -52,6 +65,9 @@ DIALECTS: Mapping[str, Dialect] = MappingProxyType(
             zoned=frozenset({"timestamptz"}),
             utc=" UTC",
             has_arrays=True,
+            text="text",
+            knows_zones=True,
+            writing=MappingProxyType({"stringtype": "unspecified", "reWriteBatchedInserts": "true"}),
             may_read="SELECT count(*) FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = ? "
             "AND relkind IN ('r', 'v', 'm', 'f', 'p') AND has_table_privilege(pg_class.oid, 'SELECT')",
             may_create="SELECT has_schema_privilege(CAST(? AS text), 'CREATE')",
@@ -67,6 +83,16 @@ DIALECTS: Mapping[str, Dialect] = MappingProxyType(
             schema_is_catalog=True,
             session="SET time_zone = '+00:00'",
             read_only="SET SESSION TRANSACTION READ ONLY",
+            text="char",
+            bits="BIN({} + 0)",
+            times_as_text=True,
+            reading=MappingProxyType({"useCursorFetch": "true", "sessionVariables": "time_zone='+00:00'"}),
+            writing=MappingProxyType(
+                {
+                    "rewriteBatchedStatements": "true",
+                    "sessionVariables": "time_zone='+00:00',sql_mode='STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE'",
+                }
+            ),
             may_create="SELECT count(*) > 0 FROM ("
             "SELECT grantee, privilege_type, '%' AS place FROM information_schema.user_privileges UNION ALL "
             "SELECT grantee, privilege_type, table_schema FROM information_schema.schema_privileges) AS granted "

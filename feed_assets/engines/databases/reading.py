@@ -1,25 +1,25 @@
 """Read rows of a database into a feed: in parts, at one moment, with the columns and types that the feed declares."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from feed_assets.engines.data.fitting import find_differences
-from feed_assets.engines.data.frames import fit_to_schema, parse_schema, read_input, render_subject, write_output
+from feed_assets.engines.data.frames import fit_to_schema, parse_schema, read_input, write_output
 from feed_assets.engines.data.quality import column_named
 from feed_assets.engines.databases.connections import DatabaseColumn, DatabaseConnection
 from feed_assets.engines.databases.credentials import open_interface
+from feed_assets.engines.databases.dialects import Dialect
 from feed_assets.engines.databases.marks import KnownStretches, Marks, Stretch, before_mark, parse_mark, render_mark
 from feed_assets.engines.databases.parts import ALL, SPLIT, find_parts, literal
-from feed_assets.engines.databases.sessions import add_driver, find_words, jdbc_options
-from feed_assets.engines.errors import OutputMismatchError, ServiceError
+from feed_assets.engines.databases.sessions import add_driver, jdbc_options, telling_refusals
+from feed_assets.engines.errors import OutputMismatchError
 from feed_assets.engines.failures import reporting_failures
 from feed_assets.engines.java.machine import JavaMachine
 from feed_assets.engines.port import STRETCH, Engine, InputData, OutputReport, OutputTarget, Work, WorkReport
@@ -27,7 +27,6 @@ from feed_assets.engines.spark.sessions import open_session
 from feed_assets.entities.content.column_lineage import ColumnLineage
 from feed_assets.entities.content.event_messages import NO_ROWS, EventMessage
 from feed_assets.entities.datasource import DatasourceType
-from feed_assets.entities.maps import EMPTY
 from feed_assets.plan.datasources import DatasourceRecord
 from feed_assets.plan.transfers import ImportRecord, IncrementRecord
 
@@ -36,33 +35,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 _CLOCK, _MOMENT = "timestamp_ntz", "timestamp"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Reads:
-    """How a kind of database is read: its type of texts, and bits as a text; whether it tells moments of a clock in a
-    zone by itself, or tells times and texts of fixed length best as texts, as neither Java nor Spark changes them then;
-    and the options of its driver.
-    """
-
-    text: str = "varchar(4000)"
-    bits: str | None = None
-    knows_zones: bool = False
-    times_as_text: bool = False
-    options: Mapping[str, str] = EMPTY
-
-
-_READS: Mapping[str, _Reads] = MappingProxyType(
-    {
-        "postgres": _Reads(text="text", knows_zones=True),
-        "mysql": _Reads(
-            text="char",
-            bits="BIN({} + 0)",
-            times_as_text=True,
-            options=MappingProxyType({"useCursorFetch": "true", "sessionVariables": "time_zone='+00:00'"}),
-        ),
-    }
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,39 +65,33 @@ class ImportEngine(Engine):
 
     def run(self, work: Work, session: "Callable[[], SparkSession]") -> WorkReport:
         (target,) = work.outputs
-        own, readonly = self.datasource, self.datasource.readonly
-        with (
-            self.java() as machine,
-            open_interface(own, readonly, self.root, lambda: machine) as connection,
-            reporting_failures(work),
-        ):
-            start, source, subject = begin_moment(connection), self._source(connection), render_subject(target)
-            known: Sequence[DatabaseColumn] = connection.describe(source, is_typed=False)  # refused before Spark starts
-            with _refused(connection, [f"SELECT count(*) FROM ({source}) meant"]):
+        with self._open(target.subject) as asking, reporting_failures(work):
+            connection = asking.connection
+            asking.columns = connection.describe(asking.source, is_typed=False)  # refused before Spark starts
+            with _telling_refusals(connection, [f"SELECT count(*) FROM ({asking.source}) meant"]):
                 spark = open_session(session, work.run_id)
                 add_driver(spark, connection.address)
                 target, required = _without_constraints(target)
-                known = self._typed(spark, connection, source, known)
+                asking.columns = asking.typed(spark)
             marked = self.marks.known() if self.marks is not None else None
-            condition, stretch = self._increment(connection, source, known, marked, subject)
-            source += f" AND {condition}"
+            condition, stretch = asking.increment(marked)
+            asking.source += f" AND {condition}"
             if self.marks is not None and marked is not None and stretch is not None and marked.own is None:
                 self.marks.freeze(stretch)
-            asked = [f"SELECT count(*) FROM ({source}) meant"]
-            with _refused(connection, asked):
-                columns = self._columns(connection, known, target)
-                split, parts = self._parts(connection, source, known, subject)
-                rows = _render_rows(connection, source, columns, split)
+            asked = [f"SELECT count(*) FROM ({asking.source}) meant"]
+            with _telling_refusals(connection, asked):
+                columns, parts = asking.reads(target), asking.parts()
+                rows = asking.render_rows(columns)
                 counted = ", ".join(f"count({connection.dialect.quoted(each.name)})" for each in columns)
                 asked[:] = [f"SELECT {counted} FROM {rows} WHERE {part}" for part in parts]
-                frame = self._frame(spark, connection, start, rows, columns, parts)
+                frame = asking.frame(spark, rows, columns, parts)
                 if stretch is not None and marked is not None:
                     frame = self._without_others(frame, target, marked, stretch)
                 report, read = _write_counted(frame, target, required)
         written = report.rows if report.judged is None else report.judged.rows
         if read != written:
             reason = f"{read:,} rows were read of {self.record.name}, and {written or 0:,} written"
-            raise OutputMismatchError(subject=render_subject(target), reason=reason, next_step="Run it again.")
+            raise target.mismatch(reason, "Run it again.")
         if self.record.increment is not None and not read:
             report = replace(report, message=EventMessage(marking=NO_ROWS))
         if stretch is not None:
@@ -141,81 +107,22 @@ class ImportEngine(Engine):
             ServiceError: it refuses.
             OutputMismatchError: a column that the import names is not there.
         """
-        own, readonly = self.datasource, self.datasource.readonly
-        with self.java() as machine, open_interface(own, readonly, self.root, lambda: machine) as connection:
-            begin_moment(connection)
-            source = self._source(connection)
-            columns = connection.describe(source)
-            condition, stretch = self._increment(connection, source, columns, known, subject)
-            _, parts = self._parts(connection, f"{source} AND {condition}", columns, subject)
-        chosen = self._chosen(columns, subject)
+        with self._open(subject) as asking:
+            asking.columns = asking.connection.describe(asking.source)
+            condition, stretch = asking.increment(known)
+            asking.source += f" AND {condition}"
+            parts = asking.parts()
         is_all = condition == ALL
-        return ForeseenImport(columns=chosen, condition=None if is_all else condition, stretch=stretch, parts=parts)
+        return ForeseenImport(
+            columns=asking.chosen(), condition=None if is_all else condition, stretch=stretch, parts=parts
+        )
 
-    def _increment(
-        self,
-        connection: DatabaseConnection,
-        source: str,
-        columns: Sequence[DatabaseColumn],
-        known: KnownStretches | None,
-        subject: str,
-    ) -> tuple[str, Stretch | None]:
-        """Return the condition that a row is one of the increment, and its stretch if that is told by marks."""
-        if self.record.increment is None:
-            return ALL, None
-        (column,) = _find([self.record.increment.column], columns, self.record.name, subject)
-        if known is None:
-            return self._window(connection, column, subject), None
-        stretch = known.own or self._stretch(connection, source, column, known, subject)
-        return self._within(connection, column, stretch), stretch
-
-    def _parts(
-        self, connection: DatabaseConnection, source: str, known: Sequence[DatabaseColumn], subject: str
-    ) -> tuple[list[DatabaseColumn], list[str]]:
-        """Return the column that splits, if there is one, and the conditions of the parts."""
-        split = _find([self.record.split_by] if self.record.split_by else [], known, self.record.name, subject)
-        return split, find_parts(connection, split[0].name if split else None, self.record.parts, source)
-
-    def _typed(
-        self, spark: "SparkSession", connection: DatabaseConnection, source: str, found: Sequence[DatabaseColumn]
-    ) -> Sequence[DatabaseColumn]:
-        """Return the columns of a query with the types as which this session reads them."""
-        from pyspark.errors import PySparkException
-
-        rows, options = f"({source}) meant", self._options(connection)
-        try:
-            fields = spark.read.jdbc(options["url"], rows, properties=options).schema.fields
-        except PySparkException:  # of a single column, which Spark does not name
-            return connection.describe(source)
-        types = (each.dataType.simpleString() for each in fields)
-        return [replace(each, ddl=ddl) for each, ddl in zip(found, types, strict=True)]
-
-    def _options(self, connection: DatabaseConnection) -> dict[str, str]:
-        own = _READS.get(self.datasource.type, _Reads()).options
-        return {
-            **jdbc_options(connection.address, own),
-            "fetchsize": str(self.record.fetch_size),
-            "preferTimestampNTZ": "true",
-        }
-
-    def _source(self, connection: DatabaseConnection) -> str:
-        """Return the query for all rows that are meant, with all columns."""
-        record = self.record
-        query = (record.query or "").rstrip().removesuffix(";")
-        rows = f"({query}\n) asked" if record.table is None else connection.quote(record.table)  # after a comment, too
-        return f"SELECT * FROM {rows} WHERE ({record.where or ALL}\n)"
-
-    def _stretch(
-        self, connection: DatabaseConnection, source: str, column: DatabaseColumn, known: KnownStretches, subject: str
-    ) -> Stretch:
-        """Return the stretch of an instance that has none yet: up to the maximum."""
-        name, (low, behind) = connection.dialect.quoted(column.name), known.around(self.period[0])
-        above = f" AND {name} > {self._literal(low)}" if low is not None else ""
-        ((value,),) = connection.query(f"SELECT max({name}) FROM ({source}{above}) meant")
-        if isinstance(value, str | bytes | bool):
-            reason = f"column {column.name} of {self.record.name} is {column.type}, and marks are numbers or times"
-            raise OutputMismatchError(subject=subject, reason=reason, next_step="Name another delta_column.")
-        return Stretch(low, behind.low if behind is not None else low if value is None else render_mark(value))
+    @contextmanager
+    def _open(self, subject: str) -> "Iterator[_Asking]":
+        """Open the database for readers who see one moment. What is wrong is said of the `subject`."""
+        own = self.datasource
+        with self.java() as machine, open_interface(own, own.readonly, self.root, lambda: machine) as connection:
+            yield _Asking(engine=self, connection=connection, subject=subject, start=begin_moment(connection))
 
     def _without_others(
         self, frame: "DataFrame", target: OutputTarget, known: KnownStretches, stretch: Stretch
@@ -227,101 +134,164 @@ class ImportEngine(Engine):
         return _without_known(frame, target, self.marks.rows_of(others), self.record.increment)
 
     @property
-    def _overlap(self) -> timedelta:
+    def overlap(self) -> timedelta:
+        """What is read again below a mark."""
         increment = self.record.increment
         return timedelta(0) if increment is None or increment.overlap is None else increment.overlap.as_duration()
 
     def _meets(self, one: Stretch, other: Stretch) -> bool:
         """Return whether two instances read rows of one time."""
-        return bool(self._overlap) and all(
-            high is not None and (low is None or parse_mark(before_mark(low, self._overlap)) < parse_mark(high))
+        return bool(self.overlap) and all(
+            high is not None and (low is None or parse_mark(before_mark(low, self.overlap)) < parse_mark(high))
             for low, high in ((one.low, other.high), (other.low, one.high))
         )
 
-    def _within(self, connection: DatabaseConnection, column: DatabaseColumn, stretch: Stretch) -> str:
-        """Return the condition that a row is read: in the stretch, or in the overlap below it."""
-        name, low = connection.dialect.quoted(column.name), stretch.low
-        if stretch.high is None:
-            return "1 = 0"
-        above = f"{name} > {self._literal(before_mark(low, self._overlap))} AND " if low is not None else ""
-        return f"{above}{name} <= {self._literal(stretch.high)}"
 
-    def _literal(self, mark: str) -> str:
-        return literal(parse_mark(mark), self.datasource.type)
+class _Asking:
+    """What an import asks over one connection, of which each reader says `start` first. `source` is the query for the
+    rows that are meant, with all `columns`.
+    """
 
-    def _window(self, connection: DatabaseConnection, column: DatabaseColumn, subject: str) -> str:
-        """Return the condition that a row lies in the period: a time without zone by that of the datasource."""
-        kind = column.type.lower().split("(")[0]
-        if (column.ddl or "").lower() not in (_CLOCK, _MOMENT, "date"):
-            raise OutputMismatchError(
-                subject=subject,
-                reason=f"column {column.name} of {self.record.name} is {column.type}, and no time lies in a period",
-                next_step="Name a column with times as delta_column.",
-            )
-        is_moment, zone = kind in connection.dialect.zoned, ZoneInfo(self.datasource.timezone)
-        ends = (literal(each if is_moment else clock_at(each, zone), self.datasource.type) for each in self.period)
-        low, high = ends
-        name = connection.dialect.quoted(column.name)
-        return f"{name} >= {low} AND {name} < {high}"
+    def __init__(self, engine: ImportEngine, connection: DatabaseConnection, subject: str, start: str | None) -> None:
+        self.connection = connection
+        self.columns: Sequence[DatabaseColumn] = ()
+        self._engine = engine
+        self._record = engine.record
+        self._subject = subject
+        self._start = start
+        query = (engine.record.query or "").rstrip().removesuffix(";")
+        table = engine.record.table
+        rows = f"({query}\n) asked" if table is None else connection.quote(table)  # after a comment, too
+        self.source = f"SELECT * FROM {rows} WHERE ({engine.record.where or ALL}\n)"
 
-    def _chosen(self, known: Sequence[DatabaseColumn], subject: str) -> list[DatabaseColumn]:
-        _find(self.record.columns, known, self.record.name, subject)
-        return [each for each in known if self.record.takes(each.name)]
+    def typed(self, spark: "SparkSession") -> Sequence[DatabaseColumn]:
+        """Return the columns with the types as which this session reads them."""
+        from pyspark.errors import PySparkException
 
-    def _columns(
-        self, connection: DatabaseConnection, known: Sequence[DatabaseColumn], target: OutputTarget
-    ) -> "list[_Read]":
+        rows, options = f"({self.source}) meant", self._options()
+        try:
+            fields = spark.read.jdbc(options["url"], rows, properties=options).schema.fields
+        except PySparkException:  # of a single column, which Spark does not name
+            return self.connection.describe(self.source)
+        types = (each.dataType.simpleString() for each in fields)
+        return [replace(each, ddl=ddl) for each, ddl in zip(self.columns, types, strict=True)]
+
+    def increment(self, known: KnownStretches | None) -> tuple[str, Stretch | None]:
+        """Return the condition that a row is one of the increment, and its stretch if that is told by marks."""
+        if self._record.increment is None:
+            return ALL, None
+        (column,) = self._find([self._record.increment.column])
+        if known is None:
+            return self._window(column), None
+        stretch = known.own or self._stretch(column, known)
+        return self._within(column, stretch), stretch
+
+    def parts(self) -> list[str]:
+        """Return the conditions of the parts."""
+        split = next((each.name for each in self._split()), None)
+        return find_parts(self.connection, split, self._record.parts, self.source)
+
+    def chosen(self) -> list[DatabaseColumn]:
+        """Return the columns that are read. Raises OutputMismatchError if one of `fields` is not there."""
+        self._find(self._record.columns)
+        return [each for each in self.columns if self._record.takes(each.name)]
+
+    def reads(self, target: OutputTarget) -> "list[_Read]":
         """Return how each column is read.
 
         Raises:
             OutputMismatchError: they are not those of the feed's schema, or one of `fields` is not there.
         """
-        subject = render_subject(target)
-        chosen = self._chosen(known, subject)
+        chosen = self.chosen()
         lowered = [each.name.lower() for each in chosen]
         if doubles := [each.name for each in chosen if lowered.count(each.name.lower()) > 1]:
-            raise OutputMismatchError(
-                subject=subject,
-                reason=f"columns of {self.record.name} are equal but for case: {', '.join(doubles)}",
-                next_step="Write a query in the place of table, with other names.",
-            )
+            reason = f"columns of {self._record.name} are equal but for case: {', '.join(doubles)}"
+            raise target.mismatch(reason, "Write a query in the place of table, with other names.")
         schema = None if target.columns is None else parse_schema(target.columns)
         wanted = {} if schema is None else {each.name.lower(): each.dataType for each in schema.fields}
         if schema is not None:
             names = [each.name for each in chosen]
             if reasons := find_differences(names, schema.fieldNames(), target.other_columns):
-                raise OutputMismatchError(
-                    subject=subject,
-                    reason=f"the columns of {self.record.name} are not those of the feed's schema: "
-                    f"{'; '.join(reasons)}",
-                    next_step=f"Choose them by fields, or change schema or columns of the feed {target.feed!r}.",
-                )
-        reads = _READS.get(self.datasource.type, _Reads())
-        zone = self.datasource.timezone
-        return [_read_of(connection, each, wanted.get(each.name.lower()), reads, zone) for each in chosen]
+                reason = f"the columns of {self._record.name} are not those of the feed's schema: {'; '.join(reasons)}"
+                next_step = f"Choose them by fields, or change schema or columns of the feed {target.feed!r}."
+                raise target.mismatch(reason, next_step)
+        zone = self._engine.datasource.timezone
+        return [_read_of(self.connection.dialect, each, wanted.get(each.name.lower()), zone) for each in chosen]
 
-    def _frame(
-        self,
-        spark: "SparkSession",
-        connection: DatabaseConnection,
-        start: str | None,
-        rows: str,
-        columns: "Sequence[_Read]",
-        parts: Sequence[str],
-    ) -> "DataFrame":
+    def render_rows(self, reads: "Sequence[_Read]") -> str:
+        """Return the table of a query that has the columns as they are read, and the one that splits."""
+        quoted = self.connection.dialect.quoted
+        selected = [f"{each.sql} AS {quoted(each.name)}" for each in reads]
+        selected += [f"{quoted(each.name)} AS {SPLIT}" for each in self._split()]
+        return f"(SELECT {', '.join(selected)} FROM ({self.source}) meant) imported"
+
+    def frame(self, spark: "SparkSession", rows: str, reads: "Sequence[_Read]", parts: Sequence[str]) -> "DataFrame":
+        """Return the rows in Spark, which reads them when they are written."""
         from pyspark.sql import functions as sf
 
-        options = self._options(connection) | ({} if start is None else {"sessionInitStatement": start})
+        options = self._options() | ({} if self._start is None else {"sessionInitStatement": self._start})
         frame = spark.read.jdbc(options["url"], rows, predicates=list(parts), properties=options)
-        made = (each.made(column_named(frame, each.name)).alias(each.name) for each in columns)
+        made = (each.made(column_named(frame, each.name)).alias(each.name) for each in reads)
         frame = frame.select(*made)
-        null = self.record.null_text
+        if (null := self._record.null_text) is None:
+            return frame
         texts = [name for name, kind in frame.dtypes if kind == "string"]
-        return (
-            frame
-            if null is None
-            else frame.withColumns({name: sf.coalesce(column_named(frame, name), sf.lit(null)) for name in texts})
-        )
+        return frame.withColumns({name: sf.coalesce(column_named(frame, name), sf.lit(null)) for name in texts})
+
+    def _options(self) -> dict[str, str]:
+        return {
+            **jdbc_options(self.connection.address, self.connection.dialect.reading),
+            "fetchsize": str(self._record.fetch_size),
+            "preferTimestampNTZ": "true",
+        }
+
+    def _split(self) -> list[DatabaseColumn]:
+        """Return the column that splits, if there is one."""
+        return self._find([self._record.split_by] if self._record.split_by else [])
+
+    def _find(self, names: Sequence[str]) -> list[DatabaseColumn]:
+        """Return columns by their names in any case. Raises OutputMismatchError if one is not there."""
+        columns = {each.name.lower(): each for each in self.columns}
+        if lacking := [name for name in names if name.lower() not in columns]:
+            reason = f"{self._record.name} has no column {', '.join(lacking)}, which the import names"
+            raise self._mismatch(reason, f"Name some of {', '.join(each.name for each in self.columns)}.")
+        return [columns[name.lower()] for name in names]
+
+    def _mismatch(self, reason: str, next_step: str) -> OutputMismatchError:
+        return OutputMismatchError(subject=self._subject, reason=reason, next_step=next_step)
+
+    def _stretch(self, column: DatabaseColumn, known: KnownStretches) -> Stretch:
+        """Return the stretch of an instance that has none yet: up to the maximum."""
+        name, (low, behind) = self.connection.dialect.quoted(column.name), known.around(self._engine.period[0])
+        above = f" AND {name} > {self._literal(low)}" if low is not None else ""
+        ((value,),) = self.connection.query(f"SELECT max({name}) FROM ({self.source}{above}) meant")
+        if isinstance(value, str | bytes | bool):
+            reason = f"column {column.name} of {self._record.name} is {column.type}, and marks are numbers or times"
+            raise self._mismatch(reason, "Name another delta_column.")
+        return Stretch(low, behind.low if behind is not None else low if value is None else render_mark(value))
+
+    def _within(self, column: DatabaseColumn, stretch: Stretch) -> str:
+        """Return the condition that a row is read: in the stretch, or in the overlap below it."""
+        name, low = self.connection.dialect.quoted(column.name), stretch.low
+        if stretch.high is None:
+            return "1 = 0"
+        above = f"{name} > {self._literal(before_mark(low, self._engine.overlap))} AND " if low is not None else ""
+        return f"{above}{name} <= {self._literal(stretch.high)}"
+
+    def _literal(self, mark: str) -> str:
+        return literal(parse_mark(mark), self.connection.address.type)
+
+    def _window(self, column: DatabaseColumn) -> str:
+        """Return the condition that a row lies in the period: a time without zone by that of the datasource."""
+        kind, own = column.type.lower().split("(")[0], self._engine.datasource
+        if (column.ddl or "").lower() not in (_CLOCK, _MOMENT, "date"):
+            reason = f"column {column.name} of {self._record.name} is {column.type}, and no time lies in a period"
+            raise self._mismatch(reason, "Name a column with times as delta_column.")
+        is_moment, zone = kind in self.connection.dialect.zoned, ZoneInfo(own.timezone)
+        ends = (literal(each if is_moment else clock_at(each, zone), own.type) for each in self._engine.period)
+        low, high = ends
+        name = self.connection.dialect.quoted(column.name)
+        return f"{name} >= {low} AND {name} < {high}"
 
 
 def begin_moment(connection: DatabaseConnection) -> str | None:
@@ -361,61 +331,37 @@ class _Read:
     made: "Callable[[Column], Column]" = lambda column: column
 
 
-def _find(names: Sequence[str], known: Sequence[DatabaseColumn], place: str, subject: str) -> list[DatabaseColumn]:
-    """Return columns by their names in any case. Raises OutputMismatchError if one is not there."""
-    columns = {each.name.lower(): each for each in known}
-    if lacking := [name for name in names if name.lower() not in columns]:
-        raise OutputMismatchError(
-            subject=subject,
-            reason=f"{place} has no column {', '.join(lacking)}, which the import names",
-            next_step=f"Name some of {', '.join(each.name for each in known)}.",
-        )
-    return [columns[name.lower()] for name in names]
-
-
-def _read_of(
-    connection: DatabaseConnection, column: DatabaseColumn, wanted: "DataType | None", reads: _Reads, zone: str
-) -> _Read:
+def _read_of(dialect: Dialect, column: DatabaseColumn, wanted: "DataType | None", zone: str) -> _Read:
     """Return how a column is read, so that it can be stored in the type that the feed wants, if it wants one."""
     from pyspark.sql import types as st
 
-    name, ddl, kind = connection.dialect.quoted(column.name), (column.ddl or "").lower(), column.type.lower()
-    as_text = f"CAST({name} AS {reads.text})"
+    name, ddl, kind = dialect.quoted(column.name), (column.ddl or "").lower(), column.type.lower()
+    as_text = f"CAST({name} AS {dialect.text})"
     read_as = (column.read_as or "").lower()
     if kind == "bit" and ddl == "binary" and not isinstance(wanted, st.BinaryType):
-        bits = as_text if reads.bits is None else reads.bits.format(name)
+        bits = as_text if dialect.bits is None else dialect.bits.format(name)
         return _Read(name=column.name, sql=f"{name} + 0" if isinstance(wanted, st.NumericType) else bits)
     is_text = isinstance(wanted, st.StringType) or read_as == "string"
-    is_padded = reads.times_as_text and kind.startswith("char")  # which Spark fills with blanks
+    is_padded = dialect.times_as_text and kind.startswith("char")  # which Spark fills with blanks
     if not ddl or is_padded or (is_text and not ddl.startswith(("string", "char", "varchar"))):
         return _Read(name=column.name, sql=as_text)
-    if ddl == kind == "date" and reads.times_as_text:  # the driver makes another day of one that is none
+    if ddl == kind == "date" and dialect.times_as_text:  # the driver makes another day of one that is none
         return _Read(name=column.name, sql=as_text, made=lambda text: text.try_cast("date"))
     if ddl == f"array<{_CLOCK}>" and not _is_of_clocks(wanted):
         return _Read(name=column.name, sql=name, made=partial(_each_moment, f" {zone}"))
     if ddl in (_CLOCK, _MOMENT) and not isinstance(wanted, st.TimestampNTZType):
-        is_clock = kind.split("(")[0] not in connection.dialect.zoned
-        if reads.knows_zones:
+        is_clock = kind.split("(")[0] not in dialect.zoned
+        if dialect.knows_zones:
             return _Read(name=column.name, sql=_first_moment(name, zone) if is_clock else name)
-        if is_clock or reads.times_as_text:
+        if is_clock or dialect.times_as_text:
             at = f" {zone if is_clock else 'UTC'}"
-            return _Read(name=column.name, sql=as_text if reads.times_as_text else name, made=partial(_moment, at))
+            return _Read(name=column.name, sql=as_text if dialect.times_as_text else name, made=partial(_moment, at))
     if isinstance(wanted, st.IntegralType) and ddl in ("boolean", "date"):  # tinyint(1), year
         return _Read(name=column.name, sql=f"{name} + 0")
     if read_as != ddl or kind == "numeric":  # with more digits than a decimal of Spark has, or no number
         to = wanted.simpleString() if isinstance(wanted, st.FractionalType) else read_as
         return _Read(name=column.name, sql=as_text, made=lambda text: text.cast(to))
     return _Read(name=column.name, sql=name)
-
-
-def _render_rows(
-    connection: DatabaseConnection, source: str, columns: Sequence[_Read], split: Sequence[DatabaseColumn]
-) -> str:
-    """Return the table of a query that has the columns as they are read, and the one that splits."""
-    quoted = connection.dialect.quoted
-    selected = [f"{each.sql} AS {quoted(each.name)}" for each in columns]
-    selected += [f"{quoted(each.name)} AS {SPLIT}" for each in split]
-    return f"(SELECT {', '.join(selected)} FROM ({source}) meant) imported"
 
 
 def _first_moment(name: str, zone: str) -> str:
@@ -462,7 +408,7 @@ def _without_known(
     wanted = [name.lower() for name in dict.fromkeys((*increment.key, increment.column))]
     if lacking := [name for name in wanted if name not in names]:
         reason = f"rows are known by {', '.join(lacking)}, which the import leaves out"
-        raise OutputMismatchError(subject=render_subject(target), reason=reason, next_step="Import these columns, too.")
+        raise target.mismatch(reason, "Import these columns, too.")
     found = there.select(*(column_named(there, name).alias(f"known_{n}") for n, name in enumerate(wanted)))
     same = [column_named(fitted, names[name]).eqNullSafe(found[f"known_{n}"]) for n, name in enumerate(wanted)]
     return fitted.join(found, same, "left_anti")
@@ -498,30 +444,12 @@ def _write_counted(frame: "DataFrame", target: OutputTarget, required: Sequence[
     for n, name in enumerate(required):
         if found := int(observation.get[f"null_{n}"]):
             reason = f"{found:,} rows have no {name}, but the schema says NOT NULL"
-            next_step = "Leave them out by where, or change the schema."
-            raise OutputMismatchError(subject=render_subject(target), reason=reason, next_step=next_step)
+            raise target.mismatch(reason, "Leave them out by where, or change the schema.")
     lineage = ColumnLineage(unknown="its rows come from a database")
     return replace(report, lineage=lineage), int(observation.get["rows"])
 
 
-@contextmanager
-def _refused(connection: DatabaseConnection, asked: Sequence[str]) -> Iterator[None]:
-    """Tell what the database says where Spark fails because of it; a lost connection tells that it is away. Spark does
-    not know the reason if it is of a class that only the driver has: then the database is asked again, by queries that
-    need all that was read.
-    """
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    try:
-        yield
-    except (PySparkException, Py4JError) as exc:
-        words, service = find_words(exc), f"the database {connection.address.url}"
-        if words is None:
-            raise
-        for query in ["SELECT 1"] if words else asked:
-            connection.query(query)
-        if not words:
-            raise
-        next_step = "Check the declared table, query, where and fields, and what its user may do."
-        raise ServiceError(service=service, reason=f"it refuses: {words}", next_step=next_step) from exc
+def _telling_refusals(connection: DatabaseConnection, asked: Sequence[str]) -> AbstractContextManager[None]:
+    return telling_refusals(
+        connection, "Check the declared table, query, where and fields, and what its user may do.", asked
+    )

@@ -2,8 +2,8 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from feed_assets.engines.databases.connections import DatabaseAddress
+from feed_assets.engines.databases.connections import DatabaseAddress, DatabaseConnection
 from feed_assets.engines.databases.dialects import spark_url
 from feed_assets.engines.errors import ServiceError
 from feed_assets.errors import shorten
@@ -77,7 +77,27 @@ def add_driver(spark: "SparkSession", address: DatabaseAddress) -> None:
             raise
 
 
-def find_words(exc: BaseException) -> str | None:
+@contextmanager
+def telling_refusals(connection: DatabaseConnection, next_step: str, asked: Sequence[str] = ()) -> Iterator[None]:
+    """Tell what the database says where Spark fails because of it; a lost connection tells that it is away. Spark does
+    not know the reason if it is of a class that only the driver has: then the database is asked again, by queries that
+    need all that was read, if there are any.
+    """
+    try:
+        yield
+    except (PySparkException, Py4JError) as exc:
+        if (words := _find_words(exc)) is None:
+            raise
+        for query in ["SELECT 1"] if words else asked:
+            connection.query(query)
+        if asked and not words:
+            raise
+        words = words or "its words are in the log of Spark, whose driver does not know its exceptions"
+        service = f"the database {connection.address.url}"
+        raise ServiceError(service=service, reason=f"it refuses: {words}", next_step=next_step) from exc
+
+
+def _find_words(exc: Exception) -> str | None:
     """Return what a database has said last, of which Spark has made an error; None if it has said nothing. Where only
     its driver knows the reason, what is said is an empty text.
     """

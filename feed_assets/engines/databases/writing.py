@@ -6,20 +6,19 @@ committed, so that a worker that was overtaken writes nothing. A repetition give
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, assert_never
 from zoneinfo import ZoneInfo
 
 from feed_assets.engines.data.frames import read_input
-from feed_assets.engines.databases.connections import DatabaseAddress, DatabaseConnection
+from feed_assets.engines.databases.connections import DatabaseConnection
 from feed_assets.engines.databases.dialects import Value
 from feed_assets.engines.databases.export_columns import ExportColumns, InstanceValue
 from feed_assets.engines.databases.moving import Move, Staged, drop_staging, open_move
-from feed_assets.engines.databases.sessions import add_driver, find_words, jdbc_options
+from feed_assets.engines.databases.sessions import add_driver, jdbc_options, telling_refusals
 from feed_assets.engines.errors import ServiceError
 from feed_assets.engines.failures import reporting_failures
 from feed_assets.engines.port import Engine, Work, WorkReport
@@ -33,16 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _LONGEST = 63
-_DRIVER_PROPERTIES: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {
-        "postgres": {"stringtype": "unspecified", "reWriteBatchedInserts": "true"},
-        "mysql": {
-            "rewriteBatchedStatements": "true",
-            "sessionVariables": "time_zone='+00:00',sql_mode='STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE'",
-        },
-    }
-)
-"""So texts become whatever type a column has, and what does not fit is refused."""
 
 _logger = get_logger(__name__)
 
@@ -118,9 +107,9 @@ class ExportEngine(Engine):
                 for left in earlier:
                     self._drop(connection, left)
                 move.create()
-                with reporting_failures(work), _telling_refusals(connection.address):
-                    table = connection.quote(staged.staging)
-                    rows = _write(frame, connection.address, table, self.export.connections)
+                next_step = "Correct the rows or the table, and run the instance again."
+                with reporting_failures(work), telling_refusals(connection, next_step):
+                    rows = _write(frame, connection, staged.staging, self.export.connections)
                 self._check(move, columns, rows, instance)
                 done = self._move(move, columns, instance)
             finally:
@@ -190,21 +179,7 @@ def _require_none(
         raise columns.refused(reason, next_step)
 
 
-@contextmanager
-def _telling_refusals(address: DatabaseAddress) -> Iterator[None]:
-    """Let an error of Spark that a database has caused be told in the words of the database."""
-    try:
-        yield
-    except Exception as exc:
-        if (words := find_words(exc)) is None:
-            raise
-        next_step = "Correct the rows or the table, and run the instance again."
-        words = words or "its words are in the log of Spark, whose driver does not know its exceptions"
-        service = f"the database {address.url}"
-        raise ServiceError(service=service, reason=f"it refuses: {words}", next_step=next_step) from exc
-
-
-def _write(frame: "DataFrame", address: DatabaseAddress, table: str, connections: int) -> int:
+def _write(frame: "DataFrame", connection: DatabaseConnection, table: str, connections: int) -> int:
     """Append the rows to a table, each task of Spark in a transaction of its own; return how many were read, where a
     task that was repeated counts once.
     """
@@ -212,7 +187,7 @@ def _write(frame: "DataFrame", address: DatabaseAddress, table: str, connections
     from pyspark.sql import functions as sf
 
     observation = Observation()
-    options = jdbc_options(address, _DRIVER_PROPERTIES[address.type]) | {"dbtable": table}
+    options = jdbc_options(connection.address, connection.dialect.writing) | {"dbtable": connection.quote(table)}
     # with Spark's option `numPartitions` nothing is observed
     counted = frame.coalesce(connections).observe(observation, sf.count(sf.lit(1)).alias("rows"))
     counted.write.format("jdbc").mode("append").options(**options).save()

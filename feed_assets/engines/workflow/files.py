@@ -7,7 +7,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from feed_assets.engines.errors import ServiceError, WorkflowNotFoundError
+from feed_assets.engines.errors import ServiceError
 from feed_assets.engines.port import Work
 
 if TYPE_CHECKING:
@@ -26,12 +26,8 @@ def resolve_file(work: Work, name: str) -> str:
         return name
     file = work.root / name
     if not file.is_file():
-        raise WorkflowNotFoundError(
-            process=work.process,
-            path=name,
-            reason=f"{file} is not a file",
-            next_step="Name a file relative to the project's folder, or a URL that Spark can open.",
-        )
+        next_step = "Name a file relative to the project's folder, or a URL that Spark can open."
+        raise work.not_found(f"{file} is not a file", next_step, name)
     return str(file.resolve())
 
 
@@ -59,12 +55,9 @@ def add_libraries(spark: "SparkSession", work: Work) -> None:
     """
     for name in work.libs:
         if not name.endswith(PYTHON_SUFFIXES):
-            raise WorkflowNotFoundError(
-                process=work.process,
-                path=name,
-                reason=f"a running session takes libraries of Python only ({', '.join(PYTHON_SUFFIXES)})",
-                next_step="Put it into spark.jars of the cluster's spark.conf, or use the engine spark-submit.",
-            )
+            reason = f"a running session takes libraries of Python only ({', '.join(PYTHON_SUFFIXES)})"
+            next_step = "Put it into spark.jars of the cluster's spark.conf, or use the engine spark-submit."
+            raise work.not_found(reason, next_step, name)
         spark.addArtifacts(resolve_file(work, name), pyfile=True)
 
 

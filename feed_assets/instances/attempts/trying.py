@@ -18,7 +18,7 @@ from uuid import uuid4
 from feed_assets.clock import Stopwatch
 from feed_assets.context.operation import AttemptContext, OperationContext
 from feed_assets.engines.data.differences import ColumnDifference, Difference, compare_columns, compare_rows
-from feed_assets.engines.data.frames import read_input, render_subject
+from feed_assets.engines.data.frames import read_input
 from feed_assets.engines.data.tables import read_staged_partition
 from feed_assets.engines.errors import EngineError
 from feed_assets.engines.failures import render_cause
@@ -384,7 +384,7 @@ class _Trial:
             here = InputInstance(nominal_time=output.nominal_time, url=url)
             return read_input(spark, feed_data(edge.name, record, [here]))
         target = output_target(edge.name, record, output.nominal_time, url)
-        return read_staged_partition(spark, target, render_subject(target))
+        return read_staged_partition(spark, target)
 
     def _compare(
         self, made: "DataFrame", old: "DataFrame | None", record: FeedRecord

@@ -318,11 +318,8 @@ class StepsEngine(Engine):
         missing = [target.name for target in work.outputs if target.name not in reports and not target.optional]
         if missing:
             last = ", ".join(name for name in self.workflow.steps if name in last_steps(self.workflow.steps))
-            raise OutputMismatchError(
-                subject=f"process {work.process!r}",
-                reason=f"its last steps ({last}) have not yielded the output {', '.join(missing)}",
-                next_step="Let one of them yield a frame of this name.",
-            )
+            reason = f"its last steps ({last}) have not yielded the output {', '.join(missing)}"
+            raise work.mismatch(reason, "Let one of them yield a frame of this name.")
         return tuple(reports[target.name] for target in work.outputs if target.name in reports)
 
 

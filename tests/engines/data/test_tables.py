@@ -117,7 +117,7 @@ def test_a_partition_is_written_in_the_format_and_types_of_its_table(
     (file,) = (tmp_path / "staging").glob("*.json")
     assert json.loads(file.read_text()) == {"User": "ann", "n": 1}
     assert not (tmp_path / "staging/_SUCCESS").exists()
-    (row,) = read_staged_partition(spark, output(table, tmp_path, ds="d1", hour="01"), "output").collect()
+    (row,) = read_staged_partition(spark, output(table, tmp_path, ds="d1", hour="01")).collect()
     assert row.asDict() == {"User": "ann", "n": 1}
 
 
