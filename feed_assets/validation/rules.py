@@ -202,7 +202,7 @@ def _iter_issues(scope: Scope, entities: Iterable[AnyEntity]) -> Iterator[Issue]
     for entity in entities:
         for rule in _RULES_OF[entity.kind]:
             try:
-                complaints = tuple(rule.check(scope, entity))
+                complaints = tuple(dict.fromkeys(rule.check(scope, entity)))  # alike on several clusters: once
             except Exception as exc:  # noqa: BLE001
                 source = scope.sources.locate(entity.key)
                 yield internal_error(f"the rule {rule.code}", exc, entity=entity.label, source=source)

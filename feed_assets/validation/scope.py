@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.cluster import Cluster
@@ -189,6 +189,25 @@ class Writer:
     output: str
 
 
+class Use(NamedTuple):
+    """An input or output of a process, at `path`, whose window is counted in time, on a cluster that has the feed.
+
+    `sequence` has the instances of the feed, `own` those of the process.
+    """
+
+    path: tuple[str, str]
+    cluster: str
+    feed: Feed
+    window: Window
+    sequence: InstanceSequence
+    own: InstanceSequence
+
+    @property
+    def where(self) -> str:
+        """The path as people write it: `inputs.clicks`."""
+        return ".".join(self.path)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scope:
     """A bundle under validation.
@@ -259,6 +278,16 @@ class Scope:
         """Return the window of one instance that an output names."""
         text = process.outputs[name].instance
         return _find_window(text, text, process.timezone)
+
+    def iter_uses(self, process: Process, part: Literal["inputs", "outputs"]) -> Iterator[Use]:
+        """Yield the uses of feeds by inputs or outputs, without those that another rule refuses."""
+        for name, item in getattr(process, part).items():
+            window = self.find_window(process, name) if part == "inputs" else self.find_output(process, name)
+            for cluster in process.clusters if window is not None else ():
+                feed = self.find_feed_on(item.feed, cluster)
+                if window is not None and feed is not None:
+                    sequence, own = self.sequence_on(feed, cluster), self.sequence_on(process, cluster)
+                    yield Use((part, name), cluster, feed, window, sequence, own)
 
     @cached_property
     def groups(self) -> dict[str, list[Feed]]:

@@ -32,15 +32,13 @@ def check_work(_: Scope, process: Process) -> Iterator[Complaint]:
 
 def check_places(scope: Scope, process: Process) -> Iterator[Complaint]:
     """The directories of a mirror must be below a supported storage, and have no dates in their paths."""
-    reported = set()
     for place in iter_mirror_locations(scope.bundle.find_cluster, process):
         fault = place.fault
         if place.url is not None and scope.is_hidden(place.cluster, place.text):
             fault = Finding(
                 message="it leads by a link into the hidden folder of a store", remedy="Use a path outside it."
             )
-        if fault is not None and (place.path, fault) not in reported:
-            reported.add((place.path, fault))
+        if fault is not None:
             where = ".".join(map(str, place.path[1:]))
             message = f"{where} {place.text!r} cannot be mirrored: {fault.message}"
             yield Complaint(path=place.path, message=message, remedy=fault.remedy)

@@ -26,7 +26,6 @@ _MOST_OTHERS = 3
 
 def check_templates(scope: Scope, feed: Feed) -> Iterator[Complaint]:
     """Every location must be a template whose variables are known on every cluster that uses it."""
-    refused: set[tuple[FieldPath, str]] = set()
     for name in feed.clusters:
         cluster = scope.bundle.find_cluster(name)
         for path, text in _texts(feed, name):
@@ -35,22 +34,15 @@ def check_templates(scope: Scope, feed: Feed) -> Iterator[Complaint]:
                 if cluster is not None:
                     with_cluster(template, cluster)
             except TemplateError as exc:
-                complaint = complain(path, exc)
-                if (path, complaint.message) not in refused:
-                    refused.add((path, complaint.message))
-                    yield complaint
+                yield complain(path, exc)
 
 
 def check_segments(scope: Scope, feed: Feed) -> Iterator[Complaint]:
     """No location may lead upwards, or into the folder in which feed-assets keeps its own files, also by links."""
-    seen: set[FieldPath] = set()
     for name in feed.clusters:
         for path, text in _texts(feed, name):
             refused = REFUSED_SEGMENTS.intersection(text.split("/"))
-            if path in seen:
-                continue
             if text != text.strip():
-                seen.add(path)
                 yield Complaint(
                     path=path,
                     message=f"{'.'.join(map(str, path))} {text!r} has a blank at its "
@@ -59,14 +51,12 @@ def check_segments(scope: Scope, feed: Feed) -> Iterator[Complaint]:
                     severity=Severity.WARNING,
                 )
             if not refused and scope.is_hidden(name, text):
-                seen.add(path)
                 yield Complaint(
                     path=path,
                     message=f"{'.'.join(map(str, path))} {text!r} leads by a link into the hidden folder of a store",
                     remedy="Use a path outside it.",
                 )
             if refused:
-                seen.add(path)
                 yield Complaint(
                     path=path,
                     message=f"{'.'.join(map(str, path))} {text!r} has the segment {min(refused)!r}, which "
@@ -119,16 +109,14 @@ def check_granularity(scope: Scope, feed: Feed) -> Iterator[Complaint]:
 
     Differs from Falcon: this is really checked, including clock changes.
     """
-    refused: set[tuple[FieldPath, str]] = set()
     for name in feed.clusters:
         template = scope.find_template(feed, name)
         if template is None or not template.variables:
             continue
         reason = template.find_collision(scope.sequence_on(feed, name))
-        path = location_path(feed, name)
-        if reason is None or (path, reason) in refused:
+        if reason is None:
             continue
-        refused.add((path, reason))
+        path = location_path(feed, name)
         remedy = "Set the time zone of the feed to UTC."
         if not template.covers(feed.frequency):
             part = "partition of the table" if path[-1] == "table" else "path"
@@ -250,7 +238,6 @@ def _data_paths(feed: Feed) -> Iterator[tuple[tuple[str, ...], str]]:
 
 def check_addresses(scope: Scope, feed: Feed) -> Iterator[Complaint]:
     """A table's address must have database, table and partition, with variables that are known on every cluster."""
-    refused: set[tuple[FieldPath, str]] = set()
     for name, path, text in _tables(feed):
         cluster = scope.bundle.find_cluster(name)
         try:
@@ -258,10 +245,7 @@ def check_addresses(scope: Scope, feed: Feed) -> Iterator[Complaint]:
             if cluster is not None:
                 with_cluster(address.template, cluster)
         except (TableAddressError, TemplateError) as exc:
-            complaint = complain(path, exc)
-            if (path, complaint.message) not in refused:
-                refused.add((path, complaint.message))
-                yield complaint
+            yield complain(path, exc)
 
 
 def check_catalog(scope: Scope, feed: Feed) -> Iterator[Complaint]:

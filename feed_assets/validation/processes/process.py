@@ -172,7 +172,6 @@ def check_partition_depth(scope: Scope, process: Process) -> Iterator[Complaint]
 
 def check_texts(scope: Scope, process: Process) -> Iterator[Complaint]:
     """Every `${…}` in properties, partitions and arguments must have a value, on each cluster."""
-    refused: set[tuple[FieldPath, str]] = set()
     for name, entry in process.clusters.items():
         cluster = scope.bundle.find_cluster(name)
         if cluster is None:
@@ -188,10 +187,7 @@ def check_texts(scope: Scope, process: Process) -> Iterator[Complaint]:
             try:
                 render_text(text, context)
             except ExpressionError as exc:
-                complaint = complain(path, exc)
-                if (path, complaint.message) not in refused:
-                    refused.add((path, complaint.message))
-                    yield complaint
+                yield complain(path, exc)
 
 
 def _texts(process: Process) -> Iterator[tuple[FieldPath, str]]:

@@ -7,22 +7,21 @@ from collections.abc import Collection, Iterator
 from datetime import MAXYEAR, UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from itertools import combinations, islice
-from zoneinfo import ZoneInfo
 
 from feed_assets.entities.common import Kind
 from feed_assets.entities.conditions import condition_of, find_grids, find_named, holds_if
-from feed_assets.entities.feed import ClusterRole, Feed
+from feed_assets.entities.feed import ClusterRole
 from feed_assets.entities.process import Process
 from feed_assets.entities.triggers import GROUP_PREFIX, Trigger, iter_names
 from feed_assets.errors import find_similar
 from feed_assets.issues import FieldPath, Severity
-from feed_assets.timing.dates import NEVER, parse_timezone, render_datetime
+from feed_assets.timing.dates import NEVER, render_datetime
 from feed_assets.timing.errors import ExpressionError, InstanceError, WindowError
 from feed_assets.timing.expressions import DataDriven, TimeExpression, parse_time_expression
 from feed_assets.timing.sequence import InstanceSequence
-from feed_assets.timing.windows import Window, parse_window
+from feed_assets.timing.windows import parse_window
 from feed_assets.validation.feeds.retention import find_retention_period
-from feed_assets.validation.scope import Complaint, Scope, Writer, complain
+from feed_assets.validation.scope import Complaint, Scope, Use, Writer, complain
 
 _MOMENT = timedelta(microseconds=1)
 _DAY = timedelta(days=1)
@@ -55,48 +54,30 @@ def check_expressions(_: Scope, process: Process) -> Iterator[Complaint]:
 
 def check_window_range(scope: Scope, process: Process) -> Iterator[Complaint]:
     """P8: at the start of the process on each cluster, every window must lie inside the feed's validity."""
-    zone = parse_timezone(process.timezone)
-    for name, item in process.inputs.items():
-        window = scope.find_window(process, name)
-        if window is None:
-            continue
-        for cluster, entry in process.clusters.items():
-            feed = scope.find_feed_on(item.feed, cluster)
-            if feed is None:
-                continue
-            begun = entry.validity.start
-            start, end = _evaluated(window.start, begun, zone), _evaluated(window.end, begun, zone)
-            if start is None or end is None:
-                yield _out_of_calendar(("inputs", name), item.start, item.end)
-                continue
-            span = (end, end) if feed.is_current else (start, end)
-            yield from _range_complaints(name, item.feed, cluster, begun, span, scope.sequence_on(feed, cluster))
+    for use in scope.iter_uses(process, "inputs"):
+        start, end = _evaluated(use.window.start, use.own), _evaluated(use.window.end, use.own)
+        if start is None or end is None:
+            yield _out_of_calendar(use)
+        else:
+            yield from _range_complaints(use, end if use.feed.is_current else start, end)
 
 
 def check_window_counts(scope: Scope, process: Process) -> Iterator[Complaint]:
     """A window that never has as many instances as it must have lets no instance run before its time-out."""
-    zone = parse_timezone(process.timezone)
-    for name, item in process.inputs.items():
-        window = scope.find_window(process, name)
-        if item.at_least is None or window is None or window.is_data_driven:
-            continue
-        for cluster in process.clusters:
-            feed = scope.find_feed_on(item.feed, cluster)
-            if feed is None:
-                continue
-            sequence, most = scope.sequence_on(feed, cluster), 0
-            for moment in _extreme_moments(scope.sequence_on(process, cluster)):
-                start, end = _evaluated(window.start, moment, zone), _evaluated(window.end, moment, zone)
-                if start is not None and end is not None:
-                    most = max(most, sequence.index_at_or_before(end) - sequence.index_at_or_before(start) + 1)
-            if most < item.at_least:
-                yield Complaint(
-                    path=("inputs", name, "at_least"),
-                    message=f"inputs.{name} waits for {item.at_least} instances of feed {item.feed!r} on {cluster}, "
-                    f"but its window has {most} at most",
-                    remedy="Lower at_least, or widen the window.",
-                    severity=Severity.WARNING,
-                )
+    for use in scope.iter_uses(process, "inputs"):
+        name, least, most = use.path[1], process.inputs[use.path[1]].at_least, 0
+        for moment in _extreme_moments(use.own) if least is not None else ():
+            start, end = (_evaluated(each, use.own, moment) for each in (use.window.start, use.window.end))
+            if start is not None and end is not None:
+                most = max(most, use.sequence.index_at_or_before(end) - use.sequence.index_at_or_before(start) + 1)
+        if least is not None and most < least:
+            yield Complaint(
+                path=(*use.path, "at_least"),
+                message=f"inputs.{name} waits for {least} instances of feed {use.feed.name!r} on {use.cluster}, "
+                f"but its window has {most} at most",
+                remedy="Lower at_least, or widen the window.",
+                severity=Severity.WARNING,
+            )
 
 
 def check_scheduled_windows(scope: Scope, process: Process) -> Iterator[Complaint]:
@@ -161,25 +142,16 @@ def check_window_retention(scope: Scope, process: Process) -> Iterator[Complaint
     Exempt are latest and future, and instances that are kept until this process has read them. Differs from Falcon:
     that asks about the present alone, so the answer depends on the day on which it is asked.
     """
-    for name, item in process.inputs.items():
-        window = scope.find_window(process, name)
-        if window is None:
+    for use in scope.iter_uses(process, "inputs"):
+        kept, retention = find_retention_period(use.feed, use.cluster), use.feed.clusters[use.cluster].retention
+        if kept is None or (retention is not None and process.name in retention.until_read_by):
             continue
-        for cluster in process.clusters:
-            feed = scope.find_feed_on(item.feed, cluster)
-            kept = find_retention_period(feed, cluster) if feed else None
-            if kept is None:
-                continue
-            reach = find_longest_reach(window.start, scope.sequence_on(process, cluster))
-            if reach is None or reach <= kept.duration:
-                continue
-            retention = feed.clusters[cluster].retention if feed else None
-            if retention is not None and process.name in retention.until_read_by:
-                continue
+        reach = find_longest_reach(use.window.start, use.own)
+        if reach is not None and reach > kept.duration:
             yield Complaint(
-                path=("inputs", name, "start"),
-                message=f"inputs.{name}.start {item.start} reaches up to {_rounded(reach)} back, but feed "
-                f"{item.feed!r} on {cluster} keeps {kept.text}",
+                path=(*use.path, "start"),
+                message=f"{use.where}.start {use.window.start} reaches up to {_rounded(reach)} back, but feed "
+                f"{use.feed.name!r} on {use.cluster} keeps {kept.text}",
                 remedy=f"Start the window later, raise retention.{kept.key} of the feed, or write "
                 f"until_read_by: [{process.name}] there.",
             )
@@ -187,51 +159,37 @@ def check_window_retention(scope: Scope, process: Process) -> Iterator[Complaint
 
 def check_window_outlives_feed(scope: Scope, process: Process) -> Iterator[Complaint]:
     """The feed must last as long as the process, or instances wait for data that never come."""
-    zone = parse_timezone(process.timezone)
-    for name, item in process.inputs.items():
-        window = scope.find_window(process, name)
-        if window is None or item.optional:
+    for use in scope.iter_uses(process, "inputs"):
+        end, size = use.sequence.end, use.own.size
+        if process.inputs[use.path[1]].optional or end is None or size == 0:
             continue
-        for cluster in process.clusters:
-            feed = scope.find_feed_on(item.feed, cluster)
-            end = feed.clusters[cluster].validity.end if feed else None
-            sequence = scope.sequence_on(process, cluster)
-            if feed is None or end is None or feed.clusters[cluster].validity.is_endless or sequence.size == 0:
-                continue
-            last = None if sequence.size is None else _evaluated(window.end, sequence.at(sequence.size - 1), zone)
-            if sequence.size is None or (last is not None and last >= end):
-                yield Complaint(
-                    path=("inputs", name),
-                    message=f"on {cluster} feed {item.feed!r} ends at {render_datetime(end)}, before the process: "
-                    "its later instances read less and less of it, then nothing",
-                    remedy="End the process with the feed, or extend the feed's validity.",
-                    severity=Severity.WARNING,
-                )
+        last = None if size is None else _evaluated(use.window.end, use.own, use.own.at(size - 1))
+        if size is None or (last is not None and last >= end):
+            yield Complaint(
+                path=use.path,
+                message=f"on {use.cluster} feed {use.feed.name!r} ends at {render_datetime(end)}, before the process: "
+                "its later instances read less and less of it, then nothing",
+                remedy="End the process with the feed, or extend the feed's validity.",
+                severity=Severity.WARNING,
+            )
 
 
 def check_output_range(scope: Scope, process: Process) -> Iterator[Complaint]:
     """P11: at the start of the process, the written instance must lie inside the feed's validity."""
-    zone = parse_timezone(process.timezone)
-    for name, item in process.outputs.items():
-        window = scope.find_output(process, name)
-        for cluster, entry in process.clusters.items():
-            feed = scope.find_feed_on(item.feed, cluster)
-            if feed is None or window is None:
-                continue
-            begun, validity = entry.validity.start, feed.clusters[cluster].validity
-            written = _evaluated(window.start, begun, zone)
-            if written is None:
-                yield _out_of_calendar(("outputs", name), item.instance, item.instance)
-            elif not validity.start <= written <= validity.end:
-                is_early = written < validity.start
-                side = "before the start" if is_early else "after the end"
-                bound = render_datetime(validity.start if is_early else validity.end)
-                yield Complaint(
-                    path=("outputs", name, "instance"),
-                    message=f"the first instance on {cluster}, {render_datetime(begun)}, writes "
-                    f"{render_datetime(written)}, {side} of feed {item.feed!r} at {bound}",
-                    remedy="Correct the instance expression, or the validity of the process or the feed.",
-                )
+    for use in scope.iter_uses(process, "outputs"):
+        validity, written = use.feed.clusters[use.cluster].validity, _evaluated(use.window.start, use.own)
+        if written is None:
+            yield _out_of_calendar(use)
+        elif not validity.start <= written <= validity.end:
+            is_early = written < validity.start
+            side = "before the start" if is_early else "after the end"
+            bound = render_datetime(validity.start if is_early else validity.end)
+            yield Complaint(
+                path=(*use.path, "instance"),
+                message=f"the first instance on {use.cluster}, {render_datetime(use.own.start)}, writes "
+                f"{render_datetime(written)}, {side} of feed {use.feed.name!r} at {bound}",
+                remedy="Correct the instance expression, or the validity of the process or the feed.",
+            )
 
 
 def check_output_target(scope: Scope, process: Process) -> Iterator[Complaint]:
@@ -315,8 +273,8 @@ def _faults(path: tuple[str, ...], text: str) -> list[Complaint]:
 @lru_cache(maxsize=4096)
 def find_longest_reach(expression: TimeExpression, sequence: InstanceSequence) -> timedelta | None:
     """Return how far an expression reaches back from the nominal time of an instance at most; None if it never does."""
-    moments, zone = _extreme_moments(sequence), sequence.timezone
-    reaches = [moment - start for moment in moments if (start := _evaluated(expression, moment, zone)) is not None]
+    moments = _extreme_moments(sequence)
+    reaches = [moment - start for moment in moments if (start := _evaluated(expression, sequence, moment)) is not None]
     return max(reaches, default=None)
 
 
@@ -339,43 +297,44 @@ def _extreme_moments(sequence: InstanceSequence) -> set[datetime]:
     return moments
 
 
-def _evaluated(expression: TimeExpression, nominal_time: datetime, zone: ZoneInfo) -> datetime | None:
+def _evaluated(
+    expression: TimeExpression, process: InstanceSequence, nominal_time: datetime | None = None
+) -> datetime | None:
+    """Return the time that an expression names for an instance, by default the first; None outside of the calendar."""
     try:
-        return expression.evaluate(nominal_time, zone)
+        return expression.evaluate(nominal_time or process.start, process.timezone)
     except InstanceError:
         return None
 
 
-def _out_of_calendar(path: tuple[str, str], start: str, end: str) -> Complaint:
-    text = start if start == end else f"{start} to {end}"
+def _out_of_calendar(use: Use) -> Complaint:
+    ends = " to ".join(dict.fromkeys((use.window.start.text, use.window.end.text)))
     return Complaint(
-        path=path,
-        message=f"{'.'.join(path)}: {text} is outside the calendar",
+        path=use.path,
+        message=f"{use.where}: {ends} is outside the calendar",
         remedy="Use smaller numbers.",
     )
 
 
-def _range_complaints(
-    name: str, feed: str, cluster: str, begun: datetime, window: tuple[datetime, datetime], sequence: InstanceSequence
-) -> Iterator[Complaint]:
-    start, end = window
-    first = f"the first instance on {cluster}, {render_datetime(begun)}, reads feed {feed!r} "
+def _range_complaints(use: Use, start: datetime, end: datetime) -> Iterator[Complaint]:
+    begun, sequence = render_datetime(use.own.start), use.sequence
+    first = f"the first instance on {use.cluster}, {begun}, reads feed {use.feed.name!r} "
     if start < sequence.start:
         yield Complaint(
-            path=("inputs", name, "start"),
+            path=(*use.path, "start"),
             message=f"{first}from {render_datetime(start)}, before the start of the feed at "
             f"{render_datetime(sequence.start)}",
             remedy="Start the process later, the window later, or the feed earlier.",
         )
     if end < start:
         yield Complaint(
-            path=("inputs", name, "end"),
+            path=(*use.path, "end"),
             message=f"{first}from {render_datetime(start)} to {render_datetime(end)}: the end is before the start",
             remedy="Swap start and end, or correct them.",
         )
     elif sequence.end is not None and end > sequence.end:
         yield Complaint(
-            path=("inputs", name, "end"),
+            path=(*use.path, "end"),
             message=f"{first}to {render_datetime(end)}, after the end of the feed at {render_datetime(sequence.end)}",
             remedy="End the window earlier, start the process earlier, or extend the feed's validity.",
         )
@@ -399,58 +358,45 @@ def check_days(scope: Scope, process: Process) -> Iterator[Complaint]:
     Windows are floored to instances, so nothing refuses such a pair: it reads or writes a neighbour.
     """
     zone = process.timezone
-    used: list[tuple[FieldPath, str, Window | None]] = [
-        (("inputs", name, "start"), item.feed, scope.find_window(process, name))
-        for name, item in process.inputs.items()
-    ]
-    used += [
-        (("outputs", name, "instance"), item.feed, scope.find_output(process, name))
-        for name, item in process.outputs.items()
-    ]
-    for path, name, window in used:
-        for cluster in process.clusters:
-            feed = scope.find_feed_on(name, cluster)
-            if feed is None or window is None or feed.timezone == zone:
-                continue
-            if feed.is_current or not feed.frequency.is_calendar:
-                continue
-            sequence, own = scope.sequence_on(feed, cluster), scope.sequence_on(process, cluster)
-            found = _first_difference(window, sequence, own)
-            if found is not None:
-                at_feed = f"Write timezone: {feed.timezone} at the process, or timezone: {zone} at the feed"
-                more = ", or read a feed of hours, whose instances are the same in all zones"
-                yield Complaint(
-                    path=path,
-                    message=f"{'.'.join(map(str, path))}: {_explain(path, process, feed, window, sequence, *found)}",
-                    remedy=f"{at_feed}{more if path[0] == 'inputs' else ''}.",
-                    severity=Severity.WARNING,
-                )
-                break
+    told: set[tuple[str, str]] = set()
+    for use in (*scope.iter_uses(process, "inputs"), *scope.iter_uses(process, "outputs")):
+        feed, is_read = use.feed, use.path[0] == "inputs"
+        if use.path in told or feed.timezone == zone or feed.is_current or not feed.frequency.is_calendar:
+            continue
+        found = _first_difference(use)
+        if found is not None:
+            told.add(use.path)
+            path = (*use.path, "start" if is_read else "instance")
+            at_feed = f"Write timezone: {feed.timezone} at the process, or timezone: {zone} at the feed"
+            more = ", or read a feed of hours, whose instances are the same in all zones"
+            yield Complaint(
+                path=path,
+                message=f"{'.'.join(path)}: {_explain(use, zone, *found)}",
+                remedy=f"{at_feed}{more if is_read else ''}.",
+                severity=Severity.WARNING,
+            )
 
 
-def _first_difference(
-    window: Window, feed: InstanceSequence, process: InstanceSequence
-) -> tuple[datetime, datetime] | None:
+def _first_difference(use: Use) -> tuple[datetime, datetime] | None:
     """Return the nominal time of a process instance and the time at which its window begins, if the feed means another
     day: that time is no instance, but the same clock time in the feed's zone is one, or it is one in the other half of
     the year.
     """
-    zone = window.zone or feed.timezone
-    begun: dict[datetime, datetime] = {}
+    feed, process, begun = use.sequence, use.own, dict[datetime, datetime]()
     for since in (process.start, process.start + _HALF_A_YEAR):
         nominal_time = process.ceil(since)
         if nominal_time is not None:
-            try:
-                begun[nominal_time] = window.start.evaluate(nominal_time, zone)
-            except InstanceError:
+            start = _evaluated(use.window.start, process, nominal_time)
+            if start is None:
                 return None
+            begun[nominal_time] = start
     apart = {at: start for at, start in begun.items() if not _has(feed, start)}
     is_drifting = len(apart) < len(begun)
     return next(
         (
             (at, start)
             for at, start in apart.items()
-            if is_drifting or _has(feed, start.astimezone(zone).replace(tzinfo=feed.timezone))
+            if is_drifting or _has(feed, start.astimezone(process.timezone).replace(tzinfo=feed.timezone))
         ),
         None,
     )
@@ -460,25 +406,17 @@ def _has(feed: InstanceSequence, moment: datetime) -> bool:
     return feed.at(feed.index_at_or_before(moment)) == moment
 
 
-def _explain(
-    path: FieldPath,
-    process: Process,
-    feed: Feed,
-    window: Window,
-    sequence: InstanceSequence,
-    nominal_time: datetime,
-    begun: datetime,
-) -> str:
+def _explain(use: Use, zone: str, nominal_time: datetime, begun: datetime) -> str:
     """Return which hours are meant, and which are read or written."""
-    zone = parse_timezone(process.timezone)
-    ends = (window.start, window.end)
-    first, last = (sequence.index_at_or_before(each.evaluate(nominal_time, zone)) for each in ends)
+    feed, sequence = use.feed, use.sequence
+    ends = (each.evaluate(nominal_time, use.own.timezone) for each in (use.window.start, use.window.end))
+    first, last = map(sequence.index_at_or_before, ends)
     start, stop = sequence.at(first), sequence.at(last + 1)
     unit, hours = feed.frequency.unit.value.removesuffix("s"), _hours(begun - start)
-    what = f"the {unit} of {process.timezone} that begins at {render_datetime(begun)}"
+    what = f"the {unit} of {zone} that begins at {render_datetime(begun)}"
     other = f"the {unit} of feed {feed.name!r} in {feed.timezone}"
     covers = f"from {render_datetime(start)} to {render_datetime(stop)}"
-    if path[0] == "outputs":
+    if use.path[0] == "outputs":
         return f"{what} is written as {other}, {covers}: {hours} too early"
     return (
         f"for {what} it reads {other}, {covers}: the first {hours} of that are before it, and its own last {hours}, "
