@@ -139,9 +139,7 @@ class Bundle:
             if isinstance(each, Feed | Process) and (names := self.clusters_in(each, colo))
         ]
         on = [entry for each in local if isinstance(each, Feed) for entry in each.clusters.values()]
-        used = {each.import_.source.name for each in on if each.import_} | {
-            each.export.target.name for each in on if each.export
-        }
+        used = {table.name for each in on for _, table in each.tables()}
         databases = (each for each in self.datasources if each.colo == colo or each.name in used)
         return Bundle(entities=(*(each for each in self.clusters if each.colo == colo), *databases, *local))
 

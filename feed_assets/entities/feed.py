@@ -1,7 +1,7 @@
 """Feeds: a feed is a periodic data set on one or more clusters, with the policies for its instances."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Self
@@ -23,7 +23,7 @@ from feed_assets.entities.common import (
 )
 from feed_assets.entities.content.quality import Quality
 from feed_assets.entities.copies.options import Columns, Existing
-from feed_assets.entities.datasource import Export, Import
+from feed_assets.entities.datasource import Export, ExportTarget, Import, ImportSource
 from feed_assets.entities.fields import (
     AssetKeyParts,
     FilledText,
@@ -187,6 +187,13 @@ class FeedCluster(EntityModel):
     produced_by: ProducedBy | None = None
     version: Version = 0
 
+    def tables(self) -> Iterator[tuple[tuple[str, str], ImportSource | ExportTarget]]:
+        """Yield what is imported from and exported to, each with its path."""
+        if self.import_ is not None:
+            yield ("import", "source"), self.import_.source
+        if self.export is not None:
+            yield ("export", "target"), self.export.target
+
 
 _FREQUENCIES = {
     Instances.AS_THEY_COME: Frequency(unit=Unit.SECONDS, count=1),
@@ -273,12 +280,17 @@ class Feed(Entity):
 
     @model_validator(mode="after")
     def _check_locations(self) -> Self:
-        parts: list[tuple[str, Feed | FeedCluster]] = [("", self)]
-        parts += [(f"clusters.{name}.", entry) for name, entry in self.clusters.items()]
-        for where, part in parts:
+        for path, part in self.parts():
             if part.locations is not None and part.table is not None:
+                where = "".join(f"{key}." for key in path)
                 raise refuse("locations", f"both {where}locations and {where}table are written", "Remove one of them.")
         return self
+
+    def parts(self) -> "Iterator[tuple[tuple[str, ...], Feed | FeedCluster]]":
+        """Yield the feed, and its entry for each cluster, whose values replace the feed's; with their paths."""
+        yield (), self
+        for name, entry in self.clusters.items():
+            yield ("clusters", name), entry
 
     @property
     def has_data(self) -> bool:
@@ -386,6 +398,11 @@ def find_sources(feed: Feed) -> tuple[str, ...]:
 def find_targets(feed: Feed) -> tuple[str, ...]:
     """Return the clusters that a feed is copied to, in the order of declaration."""
     return _find_role(feed, ClusterRole.TARGET)
+
+
+def iter_pairs(feed: Feed) -> Iterator[tuple[str, str]]:
+    """Yield every source with every target."""
+    return ((source, target) for target in find_targets(feed) for source in find_sources(feed))
 
 
 def flow_sequence(feed: Feed, source: str, target: str) -> InstanceSequence | None:

@@ -35,13 +35,8 @@ def iter_references(entity: AnyEntity) -> Iterator[Reference]:
         case Feed():
             yield from _clusters(entity.clusters)
             for name, entry in entity.clusters.items():
-                base: FieldPath = ("clusters", name)
-                if entry.import_ is not None:
-                    target = (Kind.DATASOURCE.value, entry.import_.source.name)
-                    yield Reference(target=target, path=(*base, "import", "source", "name"))
-                if entry.export is not None:
-                    target = (Kind.DATASOURCE.value, entry.export.target.name)
-                    yield Reference(target=target, path=(*base, "export", "target", "name"))
+                for below, table in entry.tables():
+                    yield Reference(target=(Kind.DATASOURCE, table.name), path=("clusters", name, *below, "name"))
             if entity.quality is not None and entity.quality.quarantine is not None:
                 yield Reference(target=(Kind.FEED, entity.quality.quarantine), path=("quality", "quarantine"))
             for column, key in entity.quality.keys.items() if entity.quality is not None else ():

@@ -272,6 +272,13 @@ class Process(Entity):
         """Return the timeout; the default is 6 × frequency, at least 30 minutes."""
         return effective_timeout(self.timeout, self.frequency)
 
+    def slas(self) -> Iterator[tuple[tuple[str, ...], ProcessSla]]:
+        """Yield the SLA of the process and those of its clusters, with their paths."""
+        own = ((("clusters", name, "sla"), entry.sla) for name, entry in self.clusters.items())
+        for path, sla in ((("sla",), self.sla), *own):
+            if sla is not None:
+                yield path, sla
+
     def sla_on(self, cluster: str) -> ProcessSla | None:
         """Return the SLA in force on a cluster."""
         return self.clusters[cluster].sla or self.sla

@@ -16,7 +16,7 @@ from feed_assets.entities.common import Kind, LocationKind
 from feed_assets.entities.content.columns import parse_columns
 from feed_assets.entities.datasource import LoadType
 from feed_assets.entities.errors import ColumnsError
-from feed_assets.entities.feed import ClusterRole, Feed, Inbox, find_sources, find_targets, flow_sequence
+from feed_assets.entities.feed import ClusterRole, Feed, Inbox, flow_sequence, iter_pairs
 from feed_assets.entities.graph import iter_rings
 from feed_assets.entities.locations.overlaps import (
     FixedPlace,
@@ -56,19 +56,18 @@ class Copy:
 
 def iter_feed_copies(feed: Feed, find_address: Callable[[Feed, str], str | None]) -> Iterator[Copy]:
     """Yield the copies from each source of a feed to each target of it. `find_address` returns the place of data."""
-    for target in find_targets(feed):
-        for source in find_sources(feed):
-            at, to = find_address(feed, source), find_address(feed, target)
-            if at is None or to is None or flow_sequence(feed, source, target) is None:
-                continue
-            yield Copy(
-                entity=feed.key,
-                path=location_path(feed, target),
-                source=at,
-                target=to,
-                read=(feed.name, source, LocationKind.DATA),
-                written=(feed.name, target, LocationKind.DATA),
-            )
+    for source, target in iter_pairs(feed):
+        at, to = find_address(feed, source), find_address(feed, target)
+        if at is None or to is None or flow_sequence(feed, source, target) is None:
+            continue
+        yield Copy(
+            entity=feed.key,
+            path=location_path(feed, target),
+            source=at,
+            target=to,
+            read=(feed.name, source, LocationKind.DATA),
+            written=(feed.name, target, LocationKind.DATA),
+        )
 
 
 def iter_mirror_copies(
@@ -352,6 +351,12 @@ class Scope:
                     target = entry.export.target
                     found[target.name, target.table].append((feed.name, cluster, target.load.type))
         return found
+
+    @cached_property
+    def tables_of_datasources(self) -> frozenset[tuple[str, str | None]]:
+        """The datasources and tables that feeds are imported from and exported to."""
+        on = (entry for feed in self.bundle.feeds for entry in feed.clusters.values())
+        return frozenset((table.name, table.table) for entry in on for _, table in entry.tables())
 
     def find_fillers(self, cluster: Cluster, table: str) -> list[tuple[str, str]]:
         """Return the feeds that are a table of the cluster's catalog, or fill it, and their clusters."""

@@ -9,12 +9,12 @@ from feed_assets.entities.copies.options import OF_HDFS, PRESERVED
 from feed_assets.entities.feed import (
     ClusterRole,
     Feed,
-    FeedCluster,
     are_validities_apart,
     find_sources,
     find_targets,
     flow_delay,
     flow_sequence,
+    iter_pairs,
 )
 from feed_assets.entities.process import effective_timeout
 from feed_assets.entities.replication import (
@@ -38,19 +38,20 @@ _USED = {"parallel": "1", "order": "FIFO", "maxMaps": "5", "mapBandwidth": "no l
 
 def check_sources(_: Scope, feed: Feed) -> Iterator[Complaint]:
     """F21, F22: targets need a source, and several sources need slices that differ by cluster."""
-    sources, targets = _of_role(feed, ClusterRole.SOURCE), _of_role(feed, ClusterRole.TARGET)
+    sources, targets = find_sources(feed), find_targets(feed)
     if targets and not sources:
         yield Complaint(
-            path=("clusters", next(iter(targets))),
+            path=("clusters", targets[0]),
             message=f"cluster {', '.join(targets)} is a target of replication, but no cluster is a source",
             remedy="Write type: source at the cluster that has the data.",
         )
     if len(sources) < 2 or not targets:
         return
-    for name, entry in sources.items():
-        if entry.partition is None or _CLUSTER_VARIABLE not in entry.partition:
+    for name in sources:
+        partition = feed.clusters[name].partition
+        if partition is None or _CLUSTER_VARIABLE not in partition:
             yield Complaint(
-                path=("clusters", name, "partition" if entry.partition else "type"),
+                path=("clusters", name, "partition" if partition else "type"),
                 message=f"there are {len(sources)} sources, and the partition of {name} does not differ by cluster: "
                 "they would overwrite each other at the target",
                 remedy='Write for example partition: "${cluster.colo}" at every source.',
@@ -59,14 +60,15 @@ def check_sources(_: Scope, feed: Feed) -> Iterator[Complaint]:
 
 def check_target_slices(_: Scope, feed: Feed) -> Iterator[Complaint]:
     """F24: if one of several targets has a slice, the slice must name the cluster."""
-    targets = _of_role(feed, ClusterRole.TARGET)
-    if len(targets) < 2 or not _of_role(feed, ClusterRole.SOURCE):
+    targets = find_targets(feed)
+    if len(targets) < 2 or not find_sources(feed):
         return
-    for name, entry in targets.items():
-        if entry.partition is not None and _CLUSTER_VARIABLE not in entry.partition:
+    for name in targets:
+        partition = feed.clusters[name].partition
+        if partition is not None and _CLUSTER_VARIABLE not in partition:
             yield Complaint(
                 path=("clusters", name, "partition"),
-                message=f"there are {len(targets)} targets, and the partition {entry.partition!r} of {name} "
+                message=f"there are {len(targets)} targets, and the partition {partition!r} of {name} "
                 "does not differ by cluster",
                 remedy="Use ${cluster.colo} or another cluster variable in it, or leave it out for a full copy.",
             )
@@ -74,17 +76,16 @@ def check_target_slices(_: Scope, feed: Feed) -> Iterator[Complaint]:
 
 def check_slice_depth(_: Scope, feed: Feed) -> Iterator[Complaint]:
     """F23: source and target slice together must not be deeper than the declared partitions."""
-    for source_name, source in _of_role(feed, ClusterRole.SOURCE).items():
-        for target_name, target in _of_role(feed, ClusterRole.TARGET).items():
-            parts = [part for text in (source.partition, target.partition) for part in (text or "").split("/") if part]
-            if len(parts) > len(feed.partitions):
-                named = target_name if target.partition else source_name
-                yield Complaint(
-                    path=("clusters", named, "partition"),
-                    message=f"the partitions of source {source_name} and target {target_name}, {'/'.join(parts)}, are "
-                    f"{len(parts)} levels deep, but the feed declares {len(feed.partitions)}",
-                    remedy="Declare the levels under partitions, or shorten the partition.",
-                )
+    for source, target in iter_pairs(feed):
+        slices = [feed.clusters[name].partition for name in (source, target)]
+        parts = [part for text in slices for part in (text or "").split("/") if part]
+        if len(parts) > len(feed.partitions):
+            yield Complaint(
+                path=("clusters", target if slices[1] else source, "partition"),
+                message=f"the partitions of source {source} and target {target}, {'/'.join(parts)}, are "
+                f"{len(parts)} levels deep, but the feed declares {len(feed.partitions)}",
+                remedy="Declare the levels under partitions, or shorten the partition.",
+            )
 
 
 def check_delay(_: Scope, feed: Feed) -> Iterator[Complaint]:
@@ -101,7 +102,7 @@ def check_delay(_: Scope, feed: Feed) -> Iterator[Complaint]:
 
 def check_overlap(_: Scope, feed: Feed) -> Iterator[Complaint]:
     """The validities of source and target must overlap or at least touch, with the source's delay included."""
-    for source, target in _pairs(feed):
+    for source, target in iter_pairs(feed):
         if are_validities_apart(feed, source, target) and not _is_reversed(feed, source, target):
             yield Complaint(
                 path=("clusters", target, "validity"),
@@ -112,7 +113,7 @@ def check_overlap(_: Scope, feed: Feed) -> Iterator[Complaint]:
 
 def check_copies_exist(_: Scope, feed: Feed) -> Iterator[Complaint]:
     """Validities that only touch, or leave no time for the delay, are allowed, but nothing is ever copied."""
-    for source, target in _pairs(feed):
+    for source, target in iter_pairs(feed):
         if are_validities_apart(feed, source, target) or flow_sequence(feed, source, target) is not None:
             continue
         if any(feed.clusters[name].validity.start >= feed.clusters[name].validity.end for name in (source, target)):
@@ -131,7 +132,7 @@ def check_grid(scope: Scope, feed: Feed) -> Iterator[Complaint]:
     Differs from Falcon: there, each side counts from its own start, so data can end up in the directory of another
     time.
     """
-    for source, target in _pairs(feed):
+    for source, target in iter_pairs(feed):
         of_source, of_target = (scope.sequence_on(feed, name) for name in (source, target))
         if flow_sequence(feed, source, target) is None or is_same_grid(of_source, of_target):
             continue
@@ -275,13 +276,6 @@ def _names_hidden(glob: str) -> bool:
     return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in glob.split("/"))
 
 
-def _pairs(feed: Feed) -> Iterator[tuple[str, str]]:
-    """Yield every source with every target."""
-    for target in find_targets(feed):
-        for source in find_sources(feed):
-            yield source, target
-
-
 def _is_reversed(feed: Feed, *clusters: str) -> bool:
     """Return whether a validity ends before it starts, which another rule refuses."""
     return any(feed.clusters[name].validity.end < feed.clusters[name].validity.start for name in clusters)
@@ -294,7 +288,3 @@ def _validities(feed: Feed, source: str, target: str) -> str:
         f"source {source} ({feed.clusters[source].validity.render()}){later} and "
         f"target {target} ({feed.clusters[target].validity.render()})"
     )
-
-
-def _of_role(feed: Feed, role: ClusterRole) -> dict[str, FeedCluster]:
-    return {name: entry for name, entry in feed.clusters.items() if entry.type is role}

@@ -89,17 +89,12 @@ def check_import_place(_: Scope, feed: Feed) -> Iterator[Complaint]:
 def check_datasource_versions(scope: Scope, feed: Feed) -> Iterator[Complaint]:
     """A referenced version of a datasource must exist already."""
     for name, entry in feed.clusters.items():
-        used: list[tuple[tuple[str, str], str, int]] = []
-        if entry.import_ is not None:
-            used.append((("import", "source"), entry.import_.source.name, entry.import_.source.version))
-        if entry.export is not None:
-            used.append((("export", "target"), entry.export.target.name, entry.export.target.version))
-        for path, named, version in used:
-            datasource = scope.bundle.find_datasource(named)
-            if datasource is not None and version > datasource.version:
+        for path, table in entry.tables():
+            datasource = scope.bundle.find_datasource(table.name)
+            if datasource is not None and table.version > datasource.version:
                 yield Complaint(
                     path=("clusters", name, *path, "version"),
-                    message=f"version {version} of datasource {named!r} does not exist; "
+                    message=f"version {table.version} of datasource {table.name!r} does not exist; "
                     f"the current one is {datasource.version}",
                     remedy="Leave the version out, or correct it.",
                 )

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from feed_assets.entities.common import PRIORITY_PROPERTY, Entity, JobPriority, find_priority, iter_metadata
 from feed_assets.entities.content.columns import iter_columns
 from feed_assets.entities.errors import ColumnsError
-from feed_assets.entities.feed import Feed, Lifecycle
+from feed_assets.entities.feed import Feed
 from feed_assets.entities.metadata import MOST_BYTES, MetadataKey, find_fault
-from feed_assets.entities.process import Process, ProcessSla
+from feed_assets.entities.process import Process
 from feed_assets.entities.triggers import OnUpdate
 from feed_assets.errors import find_similar
 from feed_assets.issues import FieldPath, Severity
@@ -151,22 +151,13 @@ def _refuse_recipient(scope: Scope, channel: Channel, text: str) -> tuple[str, s
 def iter_without_effect(entity: Feed | Process) -> Iterator[tuple[FieldPath, str]]:
     """Yield the path of each part that is declared and not acted on, and what does not happen."""
     if not isinstance(entity, Feed):
-        yield from _iter_of_process(entity)
+        for path, _ in entity.slas() if entity.makes_batches else ():
+            yield path, "batches are made of what has come, and none is expected at a time"
         return
-    lifecycles: list[tuple[FieldPath, Lifecycle | None]] = [((), entity.lifecycle)]
-    lifecycles += [(("clusters", name), on.lifecycle) for name, on in entity.clusters.items()]
-    for path, lifecycle in lifecycles:
-        if lifecycle is not None and lifecycle.retention_stage is not None and lifecycle.retention_stage.queue:
+    for path, part in entity.parts():
+        stage = part.lifecycle.retention_stage if part.lifecycle is not None else None
+        if stage is not None and stage.queue:
             yield (*path, "lifecycle", "retention_stage", "queue"), "the retention of a cluster's feeds is one run"
-
-
-def _iter_of_process(process: Process) -> Iterator[tuple[FieldPath, str]]:
-    if process.makes_batches:
-        places: list[tuple[FieldPath, ProcessSla | None]] = [(("sla",), process.sla)]
-        places += [(("clusters", name, "sla"), entry.sla) for name, entry in process.clusters.items()]
-        for path, sla in places:
-            if sla is not None:
-                yield path, "batches are made of what has come, and none is expected at a time"
 
 
 def _iter_update_without_effect(scope: Scope, process: Process) -> Iterator[tuple[FieldPath, str]]:

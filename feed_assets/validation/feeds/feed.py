@@ -9,13 +9,12 @@ from feed_assets.entities.datasource import TABLE
 from feed_assets.entities.errors import ColumnsError
 from feed_assets.entities.feed import ClusterRole, Feed, Inbox, Instances
 from feed_assets.entities.locations.overlaps import FixedPlace
-from feed_assets.issues import FieldPath
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.errors import TemplateError
 from feed_assets.timing.overlaps import Nesting, find_nesting
 from feed_assets.timing.sequence import Unit
 from feed_assets.timing.templates import parse_path_template
-from feed_assets.validation.feeds.paths import REFUSED_SEGMENTS, default_place, listed, variables_of
+from feed_assets.validation.feeds.paths import REFUSED_SEGMENTS, listed, own_place, variables_of
 from feed_assets.validation.feeds.retention import find_retention_period
 from feed_assets.validation.scope import Complaint, Scope, complain, with_cluster
 
@@ -60,27 +59,19 @@ def check_producer(scope: Scope, feed: Feed) -> Iterator[Complaint]:
 def check_table_assets(scope: Scope, feed: Feed) -> Iterator[Complaint]:
     """The asset of a table, `[datasource, shop, orders]`, produces no feed: imports and exports say what it is."""
     for name, entry in feed.clusters.items():
-        used = [entry.import_.source.name] if entry.import_ is not None else []
-        used += [entry.export.target.name] if entry.export is not None else []
-        if "process" in used and scope.bundle.find_cluster(TABLE) is not None:
+        if "process" in {table.name for _, table in entry.tables()} and scope.bundle.find_cluster(TABLE) is not None:
             yield Complaint(
                 path=("clusters", name),
                 message=f"the tables of datasource 'process' and the processes on cluster {TABLE!r} have the same keys",
                 remedy="Give the datasource or the cluster another name.",
             )
         asset = (entry.produced_by.asset if entry.produced_by is not None else feed.asset) or ()
-        if asset[:1] == (TABLE,) and asset[1:] in set(_iter_tables(scope)):
+        if asset[:1] == (TABLE,) and asset[1:] in scope.tables_of_datasources:
             yield Complaint(
                 path=("clusters", name, "produced_by") if entry.produced_by is not None else ("asset",),
                 message=f"asset {'/'.join(asset)} is a table that a feed is imported from or exported to",
                 remedy="Give the asset that produces this feed another key.",
             )
-
-
-def _iter_tables(scope: Scope) -> Iterator[tuple[str, str | None]]:
-    for on in (entry for feed in scope.bundle.feeds for entry in feed.clusters.values()):
-        yield from ((each.source.name, each.source.table) for each in (on.import_,) if each is not None)
-        yield from ((each.target.name, each.target.table) for each in (on.export,) if each is not None)
 
 
 _SCHEDULED = _Parts(feed=("sla", "late_arrival"), cluster=("sla", "produced_by", "delay"))
@@ -169,10 +160,8 @@ def find_only_writer(scope: Scope, feed: Feed) -> str | None:
 
 def _refused(feed: Feed, parts: _Parts, reason: str, remedy: str) -> Iterator[Complaint]:
     """Yield a complaint about each of the parts that has a value."""
-    places: list[tuple[FieldPath, object, tuple[str, ...]]] = [((), feed, parts.feed)]
-    places += [(("clusters", name), entry, parts.cluster) for name, entry in feed.clusters.items()]
-    for place, holder, names in places:
-        for name in names:
+    for place, holder in feed.parts():
+        for name in parts.feed if holder is feed else parts.cluster:
             if getattr(holder, name):
                 key = ".".join(map(str, (*place, name))).replace("ddl", "schema").removesuffix("_")
                 yield Complaint(path=(*place, name), message=f"{key} has no meaning: {reason}", remedy=remedy)
@@ -238,7 +227,7 @@ def check_groups(scope: Scope, feed: Feed) -> Iterator[Complaint]:
                 f"this one has {feed.frequency}",
                 remedy="Write the same frequency, or leave the group.",
             )
-        own, others = (variables_of(default_place(each)) for each in (feed, first))
+        own, others = (variables_of(own_place(each)) for each in (feed, first))
         if own is not None and others is not None and own != others:
             yield Complaint(
                 path=("groups",),

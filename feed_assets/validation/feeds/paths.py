@@ -8,7 +8,7 @@ from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import RetentionAction
 from feed_assets.entities.copies.options import Columns
-from feed_assets.entities.feed import ClusterRole, Feed, FeedFormat
+from feed_assets.entities.feed import Feed, FeedCluster, FeedFormat, find_sources
 from feed_assets.entities.locations.overlaps import HIDDEN_FOLDER, describe_location, iter_mirror_locations
 from feed_assets.entities.process import Process, iter_workflows
 from feed_assets.errors import render_some
@@ -128,9 +128,9 @@ def check_granularity(scope: Scope, feed: Feed) -> Iterator[Complaint]:
 
 def check_same_variables(_: Scope, feed: Feed) -> Iterator[Complaint]:
     """F25: a cluster's own data path, or table, must have the same variables as the feed's."""
-    default = variables_of(default_place(feed))
+    default = variables_of(own_place(feed))
     for name, entry in feed.clusters.items():
-        own = variables_of(entry.table or (entry.locations.data if entry.locations else None))
+        own = variables_of(own_place(entry))
         if default is not None and own is not None and set(own) != set(default):
             what = "table" if entry.table else "data path"
             yield Complaint(
@@ -199,9 +199,9 @@ def _without_variables(text: str) -> str:
     return f"{path}#{kept}" if kept else path
 
 
-def default_place(feed: Feed) -> str | None:
-    """Return the feed's own data path or table, which clusters may replace."""
-    return feed.table or (feed.locations.data if feed.locations else None)
+def own_place(part: Feed | FeedCluster) -> str | None:
+    """Return the data path or table of a feed, which clusters may replace, or of its entry for a cluster."""
+    return part.table or (part.locations.data if part.locations else None)
 
 
 def listed(variables: tuple[TimeVariable, ...]) -> str:
@@ -225,15 +225,11 @@ def _texts(feed: Feed, cluster: str) -> Iterator[tuple[FieldPath, str]]:
 
 
 def _data_paths(feed: Feed) -> Iterator[tuple[tuple[str, ...], str]]:
-    if feed.table is not None:
-        yield ("table",), feed.table
-    if feed.locations is not None and feed.locations.data is not None:
-        yield ("locations", "data"), feed.locations.data
-    for name, entry in feed.clusters.items():
-        if entry.table is not None:
-            yield ("clusters", name, "table"), entry.table
-        if entry.locations is not None and entry.locations.data is not None:
-            yield ("clusters", name, "locations", "data"), entry.locations.data
+    for path, part in feed.parts():
+        if part.table is not None:
+            yield (*path, "table"), part.table
+        if part.locations is not None and part.locations.data is not None:
+            yield (*path, "locations", "data"), part.locations.data
 
 
 def check_addresses(scope: Scope, feed: Feed) -> Iterator[Complaint]:
@@ -262,7 +258,7 @@ def check_catalog(scope: Scope, feed: Feed) -> Iterator[Complaint]:
 
 def check_table_sources(_: Scope, feed: Feed) -> Iterator[Complaint]:
     """F15: a feed in tables must have at most one source."""
-    sources = [name for name, entry in feed.clusters.items() if entry.type is ClusterRole.SOURCE]
+    sources = find_sources(feed)
     if len(sources) > 1 and any(feed.table_on(name) for name in feed.clusters):
         yield Complaint(
             path=("clusters", sources[1], "type"),
@@ -367,10 +363,10 @@ def _is_table(scope: Scope, name: str, process: Process) -> bool:
 
 def _tables(feed: Feed) -> Iterator[tuple[str, FieldPath, str]]:
     """Yield each cluster on which the feed is a table, with the path and the address."""
-    for name, entry in feed.clusters.items():
+    for name in feed.clusters:
         text = feed.table_on(name)
         if text is not None:
-            yield name, (("clusters", name, "table") if entry.table is not None else ("table",)), text
+            yield name, location_path(feed, name), text
 
 
 def check_hosts(scope: Scope, entity: AnyEntity) -> Iterator[Complaint]:

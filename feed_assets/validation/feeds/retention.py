@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from operator import attrgetter
 
 from feed_assets.entities.common import Kind, LocationKind, Retention, RetentionAction
-from feed_assets.entities.feed import ClusterRole, Feed
+from feed_assets.entities.feed import ClusterRole, Feed, flow_delay, iter_pairs
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.timing.errors import TemplateError
 from feed_assets.timing.sequence import Frequency
@@ -35,20 +36,23 @@ def find_retention_period(feed: Feed, cluster: str) -> RetentionPeriod | None:
     The period is the limit (a stage's, if there is one) or `max_instances`, whichever is shorter, but at least the
     `keep_newest` instances.
     """
-    limit, retention = feed.retention_limit_on(cluster), feed.clusters[cluster].retention
-    found = []
-    if limit is not None:
-        found.append(
-            RetentionPeriod(duration=limit.as_duration(), text=limit.render(), key="limit", frequency=feed.frequency)
-        )
-    if retention is not None and retention.max_instances is not None:
-        found.append(_counted(feed.frequency, retention.max_instances, "max_instances"))
-    if not found:
-        return None
-    shortest = min(found, key=lambda each: each.duration)
-    if retention is None or retention.keep_newest == 0:
+    retention = feed.clusters[cluster].retention
+    shortest = min(_iter_periods(feed, cluster), key=_duration_of, default=None)
+    if shortest is None or retention is None or retention.keep_newest == 0:
         return shortest
-    return max(shortest, _counted(feed.frequency, retention.keep_newest, "keep_newest"), key=lambda each: each.duration)
+    return max(shortest, _counted(feed.frequency, retention.keep_newest, "keep_newest"), key=_duration_of)
+
+
+_duration_of = attrgetter("duration")
+
+
+def _iter_periods(feed: Feed, cluster: str) -> Iterator[RetentionPeriod]:
+    """Yield how long the limit, and the number of instances, keep instances on a cluster if all of them arrive."""
+    limit, retention = feed.retention_limit_on(cluster), feed.clusters[cluster].retention
+    if limit is not None:
+        yield RetentionPeriod(duration=limit.as_duration(), text=limit.render(), key="limit", frequency=feed.frequency)
+    if retention is not None and retention.max_instances is not None:
+        yield _counted(feed.frequency, retention.max_instances, "max_instances")
 
 
 def _counted(frequency: Frequency, count: int, key: str) -> RetentionPeriod:
@@ -116,13 +120,14 @@ def check_late_arrival(_: Scope, feed: Feed) -> Iterator[Complaint]:
 def check_newest(_: Scope, feed: Feed) -> Iterator[Complaint]:
     """`keep_newest` must keep fewer instances than limit and max_instances allow, or these have no effect."""
     for name, retention in _retentions(feed):
-        for key, text, duration in _lengths(feed, name, retention):
-            if retention.keep_newest and _length_of(feed.frequency, retention.keep_newest) >= duration:
+        newest = _counted(feed.frequency, retention.keep_newest, "keep_newest")
+        for period in _iter_periods(feed, name) if retention.keep_newest else ():
+            if newest.duration >= period.duration:
                 yield Complaint(
-                    path=_at(name, "keep_newest"),
-                    message=f"the {retention.keep_newest:,} newest instances on {name} always stay, so {key} {text} "
-                    "removes nothing if all instances arrive",
-                    remedy=f"Lower keep_newest, or raise {key}.",
+                    path=_at(name, newest.key),
+                    message=f"the {retention.keep_newest:,} newest instances on {name} always stay, so {period.key} "
+                    f"{period.text.removesuffix(' instances')} removes nothing if all instances arrive",
+                    remedy=f"Lower keep_newest, or raise {period.key}.",
                     severity=Severity.WARNING,
                 )
 
@@ -222,25 +227,21 @@ def check_replicas(_: Scope, feed: Feed) -> Iterator[Complaint]:
 
 def check_replication(_: Scope, feed: Feed) -> Iterator[Complaint]:
     """A source must keep instances until their copy is due, and a target longer than until they arrive."""
-    sources = [(name, entry) for name, entry in feed.clusters.items() if entry.type is ClusterRole.SOURCE]
-    for target, entry in feed.clusters.items():
-        if entry.type is not ClusterRole.TARGET:
-            continue
-        for source, origin in sources:
-            due = feed.frequency.as_duration() + (origin.delay.as_duration() if origin.delay else timedelta(0))
-            after = f"{feed.frequency}" if origin.delay is None else f"{origin.delay} and {feed.frequency}"
-            waits = origin.retention is not None and target in origin.retention.until_replicated_to
-            for name, others in ((source, waits), (target, False)):
-                kept = find_retention_period(feed, name)
-                if kept is None or others or kept.duration >= due:
-                    continue
-                what = f"their copy to {target} is due" if name == source else f"they arrive from {source}"
-                yield Complaint(
-                    path=_limit_path(feed, name, kept.key),
-                    message=f"instances on {name} are kept {kept.text}, but {what} {after} after their time: "
-                    "they could be removed before",
-                    remedy=f"Keep them longer on {name}, or shorten the delay.",
-                )
+    for source, target in iter_pairs(feed):
+        origin, due = feed.clusters[source], feed.frequency.as_duration() + flow_delay(feed, source)
+        after = f"{feed.frequency}" if origin.delay is None else f"{origin.delay} and {feed.frequency}"
+        waits = origin.retention is not None and target in origin.retention.until_replicated_to
+        for name in (target,) if waits else (source, target):
+            kept = find_retention_period(feed, name)
+            if kept is None or kept.duration >= due:
+                continue
+            what = f"their copy to {target} is due" if name == source else f"they arrive from {source}"
+            yield Complaint(
+                path=_limit_path(feed, name, kept.key),
+                message=f"instances on {name} are kept {kept.text}, but {what} {after} after their time: "
+                "they could be removed before",
+                remedy=f"Keep them longer on {name}, or shorten the delay.",
+            )
 
 
 def _retentions(feed: Feed) -> Iterator[tuple[str, Retention]]:
@@ -260,22 +261,6 @@ def _limit_path(feed: Feed, cluster: str, key: str) -> FieldPath:
     own = feed.clusters[cluster].lifecycle
     is_own = own is not None and own.retention_stage is not None
     return (*(("clusters", cluster) if is_own else ()), "lifecycle", "retention_stage", "properties")
-
-
-def _lengths(feed: Feed, cluster: str, retention: Retention) -> Iterator[tuple[str, str, timedelta]]:
-    """Yield each limit as its key, its text, and the time for which it keeps instances if all of them arrive."""
-    limit = feed.retention_limit_on(cluster)
-    if limit is not None:
-        yield "limit", limit.render(), limit.as_duration()
-    if retention.max_instances is not None:
-        yield "max_instances", f"{retention.max_instances:,}", _length_of(feed.frequency, retention.max_instances)
-
-
-def _length_of(frequency: Frequency, count: int) -> timedelta:
-    try:
-        return frequency.as_duration() * count
-    except OverflowError:
-        return timedelta.max
 
 
 def _find_archive(scope: Scope, feed: Feed, cluster: str, retention: Retention) -> PathTemplate | None:

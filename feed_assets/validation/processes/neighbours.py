@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from itertools import islice, pairwise
 
-from feed_assets.entities.process import OnTimeout, Process, ProcessSla
-from feed_assets.issues import FieldPath, Severity
+from feed_assets.entities.process import OnTimeout, Process
+from feed_assets.issues import Severity
 from feed_assets.timing.dates import offset_changes, parse_timezone, render_datetime
 from feed_assets.timing.errors import InstanceError
 from feed_assets.timing.expressions import Truncation
@@ -144,9 +144,7 @@ def check_written_once(scope: Scope, process: Process) -> Iterator[Complaint]:
 
 def check_deadlines(scope: Scope, process: Process) -> Iterator[Complaint]:
     """An instance must not be late, or given up, before the last instance that it reads can be there."""
-    slas: dict[FieldPath, ProcessSla | None] = {("sla",): process.sla}
-    slas |= {("clusters", name, "sla"): entry.sla for name, entry in process.clusters.items()}
-    limits = {(*path, "should_end_in"): sla.should_end_in for path, sla in slas.items() if sla and sla.should_end_in}
+    limits = {(*path, "should_end_in"): sla.should_end_in for path, sla in process.slas() if sla.should_end_in}
     if process.on_timeout is not OnTimeout.RUN:
         limits["timeout",] = process.effective_timeout()
     for use in _iter_windows(scope, process):
@@ -164,7 +162,7 @@ def check_deadlines(scope: Scope, process: Process) -> Iterator[Complaint]:
             is_timeout, is_default = path == ("timeout",), path == ("timeout",) and process.timeout is None
             yield Complaint(
                 path=path,
-                message=f"{'.'.join(map(str, path))} is {limits.pop(path)}{' by default' * is_default}, but "
+                message=f"{'.'.join(path)} is {limits.pop(path)}{' by default' * is_default}, but "
                 f"{use.where} of {render_datetime(time)} ends with {render_datetime(last)} of feed {use.feed.name!r}, "
                 f"{wait} later: it is {'given up' if is_timeout else 'late'} before that can be there",
                 remedy=f"Write more than {wait}, or end the window earlier.",

@@ -18,7 +18,7 @@ from feed_assets.entities.content.columns import describe_column, has_path, pars
 from feed_assets.entities.content.made_up import MadeUpColumn, MadeUpDecimal, Making, span_of
 from feed_assets.entities.errors import ColumnsError
 from feed_assets.entities.feed import Feed
-from feed_assets.entities.process import Order, Process, ProcessSla, RetryPolicy, iter_whole_workflows, iter_workflows
+from feed_assets.entities.process import Order, Process, RetryPolicy, iter_whole_workflows, iter_workflows
 from feed_assets.entities.workflow import StepEngine, Workflow, WorkflowEngine, find_ring
 from feed_assets.errors import find_similar
 from feed_assets.issues import FieldPath, Severity
@@ -73,12 +73,8 @@ def check_sla(_: Scope, process: Process) -> Iterator[Complaint]:
     Differs from Falcon: the SLA of a cluster is checked, too, and an SLA must have an end. Falcon's monitoring breaks
     down over one that has none.
     """
-    levels: list[tuple[FieldPath, ProcessSla | None]] = [(("sla",), process.sla)]
-    levels += [(("clusters", name, "sla"), entry.sla) for name, entry in process.clusters.items()]
-    for path, sla in levels:
-        if sla is None:
-            continue
-        where = ".".join(map(str, path))
+    for path, sla in process.slas():
+        where = ".".join(path)
         if sla.should_end_in is None:
             yield Complaint(
                 path=path,
