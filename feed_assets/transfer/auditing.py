@@ -150,7 +150,7 @@ def _audit_target(
     entries = {entry.path: entry for entry in (*manifest.entries, *hidden_entries(manifest))}
     part_entries = {path: entry for path, entry in entries.items() if part.matches(path)}
     lost = {path for path in part_entries if path not in existing}
-    lost |= {flag for flag in copy_flags(target, part, options) if flag not in existing and is_copy}
+    lost |= {flag for flag in copy_flags(target, options) if flag not in existing and is_copy}
     rotten = {path for path, entry in part_entries.items() if path in existing and existing[path] != entry.size}
     read = 0
     if deep:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from feed_assets.clock import Clock, Stopwatch
 from feed_assets.entities.copies.options import Existing
@@ -20,7 +21,7 @@ from feed_assets.transfer.errors import CopyDamagedError, SourceChangingError
 from feed_assets.transfer.finishing import Finishing, RepeatError
 from feed_assets.transfer.plans import CopyPlan, Side, plan_copy, survey_source
 from feed_assets.transfer.requests import Copied, CopyRequest, CopyStatus, Meter, OnProgress
-from feed_assets.transfer.running import TaskResult, Throttle, run_task
+from feed_assets.transfer.running import CopyResult, TaskResult, Throttle, run_task
 from feed_assets.transfer.tasks import LARGE, CopyTask, OpenCopy, open_copy, part_tasks
 
 BATCH = 128
@@ -228,13 +229,13 @@ class _Work:
         has_large = any(file.size >= LARGE for copy in opened for file in copy.plan.transfers)
         pool = self.many if has_large else self.small
         finishing = Finishing(stores=self.stores, clock=self.clock, pool=pool)
-        wishes = [(each.request.guard, each.request.extra, each.request.clearing) for each in copies]
-        for each, outcome in zip(copies, finishing.finish(opened, results, wishes), strict=True):
+        outcomes = finishing.finish(opened, results, [each.request for each in copies])
+        for each, outcome in zip(copies, outcomes, strict=True):
             self._judge(each, outcome)
 
-    def _run_tasks(self, tasks: Sequence[CopyTask]) -> list[TaskResult]:
+    def _run_tasks(self, tasks: Sequence[CopyTask]) -> list[CopyResult]:
         if self.run_tasks is not None and (results := self.run_tasks(tasks)) is not None:
-            return list(results)
+            return [*chain.from_iterable(results)]
         tasks = [replace(task, rate=self.options.task_bandwidth) for task in tasks]  # one throttle limits them together
         ended: set[int] = set()
 
@@ -243,7 +244,7 @@ class _Work:
 
         large = self.many.map(run, [task for task in tasks if task.has_large_files])
         small = self.small.map(run, [task for task in tasks if not task.has_large_files])
-        return [*large, *small]
+        return [*chain.from_iterable((*large, *small))]
 
     def _judge(self, copy: _Try, outcome: Copied | Exception) -> None:
         if isinstance(outcome, Copied):

@@ -7,9 +7,8 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import NamedTuple
 
 from feed_assets.clock import Clock
 from feed_assets.entities.copies.options import OF_HDFS, Preserve, Verification
@@ -17,13 +16,13 @@ from feed_assets.errors import FeedAssetsError
 from feed_assets.plan.copy_records import OnError
 from feed_assets.storage.checksums import Checksum, checksum_of
 from feed_assets.storage.clearing import clear_place
-from feed_assets.storage.copy_port import Prepared, Reading, SourceFile, StagedFile, Staging
+from feed_assets.storage.copy_port import Prepared, Reading, SourceFile, Staging
 from feed_assets.storage.errors import InstanceNotFoundError, StorageError
 from feed_assets.storage.manifests import FOREIGN, HIDDEN, Publication, render_entry
 from feed_assets.storage.paths import is_content
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
-from feed_assets.storage.records import Clearing, Displaced, Guard, Manifest, ManifestEntry, content_digest
+from feed_assets.storage.records import Clearing, Displaced, Manifest, ManifestEntry, content_digest
 from feed_assets.transfer.errors import (
     CopyIncompleteError,
     SourceDamagedError,
@@ -31,79 +30,28 @@ from feed_assets.transfer.errors import (
     TargetDamagedError,
 )
 from feed_assets.transfer.plans import REPLICA, VERSION, Kept, Replica, part_name, replica_key, survey_source
-from feed_assets.transfer.requests import Copied, CopyStatus
-from feed_assets.transfer.running import Failure, TaskResult
+from feed_assets.transfer.requests import Copied, CopyRequest, CopyStatus
+from feed_assets.transfer.running import CopyResult
 from feed_assets.transfer.tasks import LARGE, OpenCopy
 
 _BLOCK = 64
 
 
-class _Unread(NamedTuple):
-    """A file to read back; `checksum` is the expected one, "" if unknown."""
-
-    path: str
-    size: int
-    checksum: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """The result of a check of staged files: their `checksums` by path, and the `damaged` ones."""
-
-    checksums: Mapping[str, str]
-    damaged: tuple[str, ...]
-
-
-def check_copy(
-    mode: Verification,
-    staging: Staging,
-    transfers: Sequence[SourceFile],
-    copied: Mapping[str, StagedFile],
-    resumed: Collection[str],
-    kept_files: Sequence[Kept],
-    pool: Executor | None,
-) -> Checked:
-    """Return the checksums of all staged files of a copy; read back the files that `mode` demands.
-
-    `resumed` files of an earlier try are read back in every mode, because the machine may have stopped meanwhile.
-    `pool` reads several files at a time, if given.
-    """
-    checksums: dict[str, str] = {}
-    damaged: list[str] = []
-    unread: list[_Unread] = []
-    for file in transfers:
-        read = copied[file.path].checksum
-        checksums[file.path] = read
-        if file.checksum and file.checksum != read:  # the bytes read differ from the manifest of the source
-            damaged.append(file.path)
-        elif mode is not Verification.NONE or file.path in resumed:
-            unread.append(_Unread(file.path, file.size, read))
-    for kept in kept_files:
-        known = kept.entry.checksum if kept.entry else ""
-        if known and mode is not Verification.WHOLE:
-            checksums[kept.path] = known
-        elif known or is_content(kept.path, None):
-            unread.append(_Unread(kept.path, kept.size, known))
-    for file_read, checksum in _read_back(staging, unread, pool):
-        checksums[file_read.path] = checksum
-        if not checksum or (file_read.checksum and checksum != file_read.checksum):
-            damaged.append(file_read.path)
-    return Checked(checksums=checksums, damaged=tuple(damaged))
-
-
-def _read_back(staging: Staging, files: Sequence[_Unread], pool: Executor | None) -> list[tuple[_Unread, str]]:
+def _read_back(
+    staging: Staging, files: Sequence[ManifestEntry], pool: Executor | None
+) -> list[tuple[ManifestEntry, str]]:
     """Read back large files in parallel and small ones in blocks; return each with its checksum."""
     large = [[file] for file in files if file.size >= LARGE]
     small = [file for file in files if file.size < LARGE]
     blocks = large + [small[start : start + _BLOCK] for start in range(0, len(small), _BLOCK)]
 
-    def read(block: Sequence[_Unread]) -> list[tuple[_Unread, str]]:
+    def read(block: Sequence[ManifestEntry]) -> list[tuple[ManifestEntry, str]]:
         return [(file, _read(staging, file)) for file in block]
 
     return list(chain.from_iterable(map(read, blocks) if pool is None else pool.map(read, blocks)))
 
 
-def _read(staging: Staging, file: _Unread) -> str:
+def _read(staging: Staging, file: ManifestEntry) -> str:
     """Return the checksum of a staged file; "" if it does not exist with its expected size."""
     checksum, size = Checksum(file.checksum), 0
     try:
@@ -144,19 +92,20 @@ class Finishing:
     def finish(
         self,
         copies: Sequence[OpenCopy],
-        results: Sequence[TaskResult],
-        wishes: Sequence[tuple[Guard, Mapping[str, str], Clearing | None]],
+        results: Sequence[CopyResult],
+        requests: Sequence[CopyRequest],
     ) -> "list[Copied | Exception]":
         """Finish many copies together, with shared flushes to disk; return the result or the exception of each.
 
-        `wishes` has a guard, the `extra` of the manifest and the rules for the target for each copy. Guards are called
-        by several threads.
+        The guards of their `requests` are called by several threads.
         """
-        found = _by_copy(results)
+        found: dict[int, list[CopyResult]] = defaultdict(list)
+        for result in results:
+            found[result.key].append(result)
         across, within = (self.pool, None) if len(copies) >= _MANY else (None, self.pool)
         ends = [
-            _End(self, within, copy, found[key], *wish)
-            for key, (copy, wish) in enumerate(zip(copies, wishes, strict=True))
+            _End(self, within, copy, found[key], request)
+            for key, (copy, request) in enumerate(zip(copies, requests, strict=True))
         ]
         try:
             _try_each(ends, _End.prepare, across)
@@ -194,25 +143,6 @@ def _try_each(ends: "Sequence[_End]", work: "Callable[[_End], None]", pool: Exec
     list(map(attempt, ends) if pool is None else pool.map(attempt, ends))
 
 
-@dataclass(slots=True)
-class _Results:
-    """The results of all tasks for one copy."""
-
-    written: list[StagedFile] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
-    error: FeedAssetsError | None = None
-
-
-def _by_copy(results: Sequence[TaskResult]) -> dict[int, _Results]:
-    found: dict[int, _Results] = defaultdict(_Results)
-    for copy in (copy for result in results for copy in result.copies):
-        one = found[copy.key]
-        one.written += copy.written
-        one.failures += copy.failures
-        one.error = one.error or copy.error
-    return found
-
-
 class _End:
     """The last steps of one copy."""
 
@@ -221,10 +151,8 @@ class _End:
         finishing: Finishing,
         pool: Executor | None,
         copy: OpenCopy,
-        results: _Results,
-        guard: Guard,
-        extra: Mapping[str, str],
-        clearing: Clearing | None,
+        results: Sequence[CopyResult],
+        request: CopyRequest,
     ) -> None:
         self.plan = copy.plan
         self.copy = copy
@@ -232,16 +160,15 @@ class _End:
         self.staging = self.store.staging(copy.plan.target.path, copy.plan.token)
         self._finishing = finishing
         self._pool = pool
-        self._copied = {file.path: file for file in (*copy.resumed, *results.written)}
-        self._failures = results.failures
-        self._guard = guard
-        self._extra = extra
-        self._clearing = clearing
+        self._request = request
+        written = chain.from_iterable(each.written for each in results)
+        self._copied = {file.path: file for file in (*copy.resumed, *written)}
+        self._failures = [failure for each in results for failure in each.failures]
         self._keeps: frozenset[str] = frozenset()
         self._prepared: Prepared | None = None
         self._displaced: Displaced | None = None
         self._is_cleared = False
-        self._error: Exception | None = results.error
+        self._error: Exception | None = next((each.error for each in results if each.error is not None), None)
         self._source_digest = ""
         self._versions: Mapping[str, str] = {}
         """The versions of source files for which every later write gives a new version."""
@@ -309,27 +236,53 @@ class _End:
         kept = [*plan.kept, *(each for each in plan.replaced if each.path in failed)]
         self.staging.adopt([each.path for each in kept])
         self._keeps = frozenset(each.path for each in kept)
-        resumed = {file.path for file in self.copy.resumed}
-        mode = plan.options.verification
-        if self.staging.copies_adopted and mode is not Verification.NONE:
-            mode = Verification.WHOLE
-        checked = check_copy(mode, self.staging, transfers, self._copied, resumed, kept, self._pool)
-        if checked.damaged:
-            self._raise_damage(checked.damaged)
-        self._check_source(checked, failed)
+        checksums = self._check_staged(transfers, kept)
+        self._check_source(checksums, failed)
         if plan.options.preserve:
             with self._reading_source() as reading:
                 for file in transfers:
                     self._dress(file, reading)
-        self._prepared = self._manifest(transfers, kept, checked, failed)
+        self._prepared = self._manifest(transfers, kept, checksums, failed)
         self.staging.prepare(self._prepared)
+
+    def _check_staged(self, transfers: Sequence[SourceFile], kept_files: Sequence[Kept]) -> Mapping[str, str]:
+        """Return the checksums of all staged files by path; read back those that the copy is to verify.
+
+        Those of an earlier try are read back in every mode, because the machine may have stopped meanwhile. Raises as
+        `_raise_damage`.
+        """
+        mode, resumed = self.plan.options.verification, {file.path for file in self.copy.resumed}
+        if self.staging.copies_adopted and mode is not Verification.NONE:
+            mode = Verification.WHOLE
+        checksums: dict[str, str] = {}
+        damaged: list[str] = []
+        unread: list[ManifestEntry] = []
+        for file in transfers:
+            read = checksums[file.path] = self._copied[file.path].checksum
+            if file.checksum and file.checksum != read:  # the bytes read differ from the manifest of the source
+                damaged.append(file.path)
+            elif mode is not Verification.NONE or file.path in resumed:
+                unread.append(ManifestEntry(file.path, file.size, read))
+        for kept in kept_files:
+            known = kept.entry.checksum if kept.entry else ""
+            if known and mode is not Verification.WHOLE:
+                checksums[kept.path] = known
+            elif known or is_content(kept.path, None):
+                unread.append(ManifestEntry(kept.path, kept.size, known))
+        for expected, checksum in _read_back(self.staging, unread, self._pool):
+            checksums[expected.path] = checksum
+            if not checksum or (expected.checksum and checksum != expected.checksum):
+                damaged.append(expected.path)
+        if damaged:
+            self._raise_damage(tuple(damaged))
+        return checksums
 
     def publish(self) -> None:
         plan = self.plan
 
         def guarded() -> None:
             try:
-                self._guard()
+                self._request.guard()
             except Exception as exc:  # any exception forbids this publication only
                 self._error = exc
                 raise
@@ -337,8 +290,8 @@ class _End:
                 return
             if self.store.mark(plan.target.path) != plan.standing:
                 raise RepeatError("what stands at the target was replaced meanwhile")
-            if self._clearing is not None:
-                self._clear(self._clearing)
+            if self._request.clearing is not None:
+                self._clear(self._request.clearing)
             self._is_cleared = True
 
         try:
@@ -378,7 +331,7 @@ class _End:
         reason = "a file that stood there is not what its manifest says" if kept else "the copy is not what was read"
         raise RepeatError(reason, files=damaged, is_damage=True)
 
-    def _check_source(self, checked: Checked, failed: Collection[str]) -> None:
+    def _check_source(self, checksums: Mapping[str, str], failed: Collection[str]) -> None:
         """Check that the source still has the listed content; reread files whose times are too recent to prove it."""
         plan, finishing = self.plan, self._finishing
         try:
@@ -400,7 +353,7 @@ class _End:
             return
         with self._reading_source() as reading:
             for file in doubtful:
-                expected = checked.checksums[file.path]
+                expected = checksums[file.path]
                 if checksum_of(reading.chunks(file.path), like=expected) != expected:
                     self.staging.drop([file.path])
                     raise RepeatError("a file was written while it was read", files=(file.path,))
@@ -431,17 +384,21 @@ class _End:
         self.staging.grant(file.path, traits, reading.acl(file.path) if Preserve.ACL in preserve else None)
 
     def _manifest(
-        self, transfers: Sequence[SourceFile], kept: Sequence[Kept], checked: Checked, failed: Collection[str]
+        self,
+        transfers: Sequence[SourceFile],
+        kept: Sequence[Kept],
+        checksums: Mapping[str, str],
+        failed: Collection[str],
     ) -> Prepared:
         """Build the manifest of the new content of the target, with the record of its source."""
         plan = self.plan
         if plan.options.exact:
             names = {file.path for file in transfers}
-            exact = tuple(ManifestEntry(each.path, each.size, checked.checksums[each.path]) for each in transfers)
+            exact = tuple(ManifestEntry(each.path, each.size, checksums[each.path]) for each in transfers)
             return Prepared(manifest=None, flags=tuple(flag for flag in plan.flags if flag in names), hidden=exact)
-        entries = [_entry(file.path, file.size, checked.checksums[file.path], self._versions) for file in transfers]
+        entries = [_entry(file.path, file.size, checksums[file.path], self._versions) for file in transfers]
         for each in kept:
-            checksum = checked.checksums.get(each.path, "")
+            checksum = checksums.get(each.path, "")
             version = self._versions.get(each.path) or (each.entry.unknown.get(VERSION) if each.entry else None)
             entry = _entry(each.path, each.size, checksum, {each.path: version} if version else {})
             entries.append(entry._replace(unknown={**entry.unknown, FOREIGN: True}) if each.is_foreign else entry)
@@ -455,7 +412,7 @@ class _End:
         self._source_digest = manifest.digest if len(copied) == len(content) else content_digest(copied)
         replica = Replica(
             url=plan.source_url,
-            part=part_name(plan.filter, plan.options),
+            part=part_name(plan.options),
             digest=self._source_digest,
             fingerprint=plan.survey.fingerprint,
             mark="" if failed else plan.survey.mark,
@@ -466,7 +423,7 @@ class _End:
             former = {}
         own = {replica_key(plan.filter.name): replica.render()}
         incomplete = {INCOMPLETE: str(len(failed))} if failed else {}
-        extra = {**self._extra, **former, **own, **incomplete, **plan.survey.described}
+        extra = {**self._request.extra, **former, **own, **incomplete, **plan.survey.described}
         known = [each for each in others if each.checksum]
         unknown = {HIDDEN: [render_entry(each) for each in known]} if known else {}
         flags = () if failed else plan.flags

@@ -109,7 +109,6 @@ class SnapshotResult:
     """The snapshots of a directory after a run: the name of the current state, and the names of those removed."""
 
     name: str | None
-    is_new: bool = False
     pruned: tuple[str, ...] = ()
 
 
@@ -130,7 +129,7 @@ class SnapshotKeeper:
         if manifest is None or INCOMPLETE in manifest.extra:
             return SnapshotResult(name=None)
         state, named = state_digest(manifest), manifest.extra.get(SNAPSHOT) or name
-        is_new, pruned = False, []
+        pruned = []
         for shelf in Shelf:
             snapshots = self._on(shelf)
             names = snapshots.names()
@@ -138,14 +137,14 @@ class SnapshotKeeper:
             if newest is None or _state_of(snapshots, newest) != state:
                 self.guard()
                 snapshots.keep(named, manifest, with_content=shelf is Shelf.TARGET)
-                names, is_new = [*names, named], True
+                names = [*names, named]
             else:
                 named = newest
             for old in decide_pruning(names, *_rule(rules, shelf), now):
                 self.guard()
                 snapshots.drop(old)
                 pruned.append(f"{shelf}/{old}")
-        return SnapshotResult(name=named, is_new=is_new, pruned=tuple(pruned))
+        return SnapshotResult(name=named, pruned=tuple(pruned))
 
     def find_all(self) -> list[Snapshot]:
         """Return all snapshots: the source's before the target's, each newest first."""

@@ -200,8 +200,8 @@ class CopyPlan:
     target: Side
     options: CopyOptions
     source_url: str
-    is_unchanged: bool
     survey: Survey
+    is_unchanged: bool = False
     transfers: tuple[SourceFile, ...] = ()
     kept: tuple[Kept, ...] = ()
     replaced: tuple[Kept, ...] = ()
@@ -238,9 +238,9 @@ def copy_filter(options: CopyOptions) -> CopyFilter:
     return CopyFilter(options.sub_path, options.include, options.exclude)
 
 
-def part_name(part: CopyFilter, options: CopyOptions) -> str:
+def part_name(options: CopyOptions) -> str:
     """Return the name of the copied part, as `Replica.part` records it."""
-    return f"{part.name}{HIDDEN_PART}" if options.hidden else part.name
+    return f"{copy_filter(options).name}{HIDDEN_PART if options.hidden else ''}"
 
 
 def plan_copy(
@@ -267,14 +267,23 @@ def plan_copy(
     store, to = stores.get(source.store), stores.get(target.store)
     url = store.url(source.path)
     published, replica = _find_replica(to, url, target, options, distrusted)
-    if replica is not None and _is_marked(replica, store, source, options):
-        return _unchanged(source, target, options, url, published, replica)
+    nothing = CopyPlan(
+        source=source,
+        target=target,
+        options=options,
+        source_url=url,
+        survey=Survey(availability=Availability.AVAILABLE),
+        is_unchanged=True,
+        digest=replica.digest if replica is not None else "",
+        publication=published,
+    )
+    if replica is not None and options.quick and replica.mark and replica.mark == store.mark(source.path):
+        return nothing
     survey = survey_source(stores, source, options, clock)
     if replica is not None and _is_described(published, survey) and _has_content(replica, survey, options):
-        return _unchanged(source, target, options, url, published, replica, survey.others)
-    flags = copy_flags(target, copy_filter(options), options)
-    comparison = _Comparison(store, to, source, target, options, survey, url, flags, distrusted, adopts)
-    return comparison.plan(published)
+        return replace(nothing, survey=replace(nothing.survey, others=survey.others))
+    draft = replace(nothing, survey=survey, digest="", flags=copy_flags(target, options))
+    return _Comparison(store, to, draft, distrusted, adopts).plan()
 
 
 def is_current(stores: StorePool, source: Side, target: Side, options: CopyOptions, clock: Clock) -> bool:
@@ -296,21 +305,13 @@ def _find_replica(
     to: InstanceStore, url: str, target: Side, options: CopyOptions, distrusted: Collection[str]
 ) -> tuple[Publication | None, Replica | None]:
     """Return the publication at the target, and its record of this source if the record can be relied on."""
-    part = copy_filter(options)
-    published = to.find_publication(target.path, copy_flags(target, part, options))
+    published = to.find_publication(target.path, copy_flags(target, options))
     if published is None or options.overwrite or distrusted:
         return published, None
-    replica = parse_replica(published.extra.get(replica_key(part.name)))
-    if replica is not None and (replica.url, replica.part) != (url, part_name(part, options)):
+    replica = parse_replica(published.extra.get(replica_key(copy_filter(options).name)))
+    if replica is not None and (replica.url, replica.part) != (url, part_name(options)):
         replica = None
     return published, replica
-
-
-def _is_marked(replica: Replica, store: InstanceStore, source: Side, options: CopyOptions) -> bool:
-    """Return whether the source has the same mark as when it was copied."""
-    if not options.quick or not replica.mark:
-        return False
-    return replica.mark == store.mark(source.path)
 
 
 def _is_described(published: Publication | None, survey: Survey) -> bool:
@@ -354,63 +355,40 @@ def survey_source(stores: StorePool, source: Side, options: CopyOptions, clock: 
     return replace(survey, files=files, others=tuple(path for path in survey.others if part.matches(path)))
 
 
-def copy_flags(target: Side, part: CopyFilter, options: CopyOptions) -> tuple[str, ...]:
+def copy_flags(target: Side, options: CopyOptions) -> tuple[str, ...]:
     """Return the flags to write. The flag of the whole instance is first in order, because it must appear last."""
     if not target.flag:
         return ()
-    own = f"{part.base}/{target.flag}".lstrip("/")
+    own = f"{copy_filter(options).base}/{target.flag}".lstrip("/")
     return (target.flag, own) if options.instance_flag and own != target.flag else (own,)
-
-
-def _unchanged(
-    source: Side,
-    target: Side,
-    options: CopyOptions,
-    url: str,
-    published: Publication | None,
-    replica: Replica,
-    others: tuple[str, ...] = (),
-) -> CopyPlan:
-    survey = Survey(availability=Availability.AVAILABLE, others=others)
-    return CopyPlan(
-        source=source,
-        target=target,
-        options=options,
-        source_url=url,
-        is_unchanged=True,
-        survey=survey,
-        digest=replica.digest,
-        publication=published,
-    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
+    """The comparison of two sides, file by file. The `draft` of the plan has the survey of the source, and the
+    publication at the target if it is complete, with its flags.
+    """
+
     store: InstanceStore
     to: InstanceStore
-    source: Side
-    target: Side
-    options: CopyOptions
-    survey: Survey
-    url: str
-    flags: tuple[str, ...]
+    draft: CopyPlan
     distrusted: Collection[str]
     adopts: bool
 
-    def plan(self, published: Publication | None) -> CopyPlan:
-        """Compare file by file. `published` is the publication at the target if it is complete, with its flags."""
-        mark, standing, is_unfinished = self.to.standing(self.target.path)
-        is_foreign = bool(standing) and not mark and not is_unfinished and published is None
+    def plan(self) -> CopyPlan:
+        draft, options, survey = self.draft, self.draft.options, self.draft.survey
+        mark, standing, is_unfinished = self.to.standing(draft.target.path)
+        is_foreign = bool(standing) and not mark and not is_unfinished and draft.publication is None
         manifest = self._find_manifest() if mark or (is_foreign and self.adopts) else None
         entries = {path: entry for path, entry in _entries(manifest, standing).items() if path not in self.distrusted}
-        part, files = copy_filter(self.options), {file.path: file for file in self.survey.files}
+        part, files = draft.filter, {file.path: file for file in survey.files}
         same, doubtful = self._find_same(files, entries)
         equal = self._find_equal(doubtful, entries)
         same |= equal
         kept, removed, replaced = [], [], []
         for path, size in standing.items():
-            is_part = part.is_everything or (part.matches(path) and (self.options.hidden or is_content(path, None)))
-            if path in self.flags:
+            is_part = part.is_everything or (part.matches(path) and (options.hidden or is_content(path, None)))
+            if path in draft.flags:
                 continue
             if path in same or (path not in files and (not is_part or self._keeps_extra())):
                 kept.append(Kept(path=path, size=size, entry=entries.get(path)))
@@ -418,30 +396,24 @@ class _Comparison:
                 removed.append(path)
             else:
                 replaced.append(Kept(path=path, size=size, entry=entries.get(path)))
-        transfers = tuple(file for file in self.survey.files if file.path not in same)
-        if not files and removed and not (self.options.allow_emptying or self.source.flag or self.survey.mark):
-            target = self.to.url(self.target.path)
-            raise SourceEmptiedError(url=self.url, target=target, files=len(removed))
-        is_same = _is_described(published, self.survey) and not transfers and not removed
-        is_refresh = is_same and bool(equal) and all(file.is_settled for file in self.survey.files)
-        return CopyPlan(
-            source=self.source,
-            target=self.target,
-            options=self.options,
-            source_url=self.url,
+        transfers = tuple(file for file in survey.files if file.path not in same)
+        if not files and removed and not (options.allow_emptying or draft.source.flag or survey.mark):
+            target = self.to.url(draft.target.path)
+            raise SourceEmptiedError(url=draft.source_url, target=target, files=len(removed))
+        is_same = _is_described(draft.publication, survey) and not transfers and not removed
+        is_refresh = is_same and bool(equal) and all(file.is_settled for file in survey.files)
+        return replace(
+            draft,
             is_unchanged=is_same and not is_refresh,
             is_refresh=is_refresh,
-            survey=self.survey,
             transfers=transfers,
             kept=tuple(sorted(kept, key=lambda each: each.path)),
             replaced=tuple(replaced),
             removed=tuple(sorted(removed)),
-            flags=self.flags,
             extra=dict(manifest.extra) if manifest else {},
             standing=mark,
             is_unfinished=is_unfinished,
             is_foreign=is_foreign,
-            publication=published,
         )
 
     def _find_manifest(self) -> Manifest | None:
@@ -450,10 +422,10 @@ class _Comparison:
         That of foreign content is computed.
         """
         try:
-            found = self.to.published_manifest(self.target.path)
+            found = self.to.published_manifest(self.draft.target.path)
         except ManifestError:
             return None
-        return found or (self.to.manifest(self.target.path, self.target.flag) if self.adopts else None)
+        return found or (self.to.manifest(self.draft.target.path, self.draft.target.flag) if self.adopts else None)
 
     def _find_same(
         self, files: Mapping[str, SourceFile], entries: Mapping[str, ManifestEntry]
@@ -461,7 +433,7 @@ class _Comparison:
         """Return the files that the target already has, and those that only a comparison of bytes can decide."""
         same: set[str] = set()
         doubtful: list[SourceFile] = []
-        for path, file in files.items() if not self.options.overwrite else ():
+        for path, file in files.items() if not self.draft.options.overwrite else ():
             entry = entries.get(path)
             if entry is None or entry.size != file.size:
                 continue
@@ -474,9 +446,9 @@ class _Comparison:
 
     def _find_equal(self, files: list[SourceFile], entries: Mapping[str, ManifestEntry]) -> set[str]:
         """Return the files whose bytes equal those of the target; none if the source is remote."""
-        if not files or self.store.place(self.source.path).store.is_remote:
+        if not files or self.store.place(self.draft.source.path).store.is_remote:
             return set()
-        with self.store.reading(self.source.path) as reading:
+        with self.store.reading(self.draft.source.path) as reading:
 
             def is_equal(file: SourceFile) -> bool:
                 expected = entries[file.path].checksum
@@ -486,9 +458,9 @@ class _Comparison:
                 return {file.path for file, equal in zip(files, pool.map(is_equal, files), strict=True) if equal}
 
     def _keeps_extra(self) -> bool:
-        match self.options.removed_files:
+        match self.draft.options.removed_files:
             case RemovedFiles.BY_MANIFEST:
-                return not self.survey.mark
+                return not self.draft.survey.mark
             case removed:
                 return removed is RemovedFiles.KEEP
 

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from operator import add
 from threading import Lock
+from typing import NamedTuple
 
 from feed_assets.entities.copies.options import Verification
 from feed_assets.storage.manifests import Publication
@@ -34,23 +36,13 @@ class CopyRequest:
     is_repeated: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Progress(NamedTuple):
     """The progress of copies: `bytes` and `files` are done, of the `all_bytes` and `all_files` known so far."""
 
     bytes: int = 0
     files: int = 0
     all_bytes: int = 0
     all_files: int = 0
-
-    def plus(self, other: "Progress") -> "Progress":
-        """Return the sum of both."""
-        return Progress(
-            bytes=self.bytes + other.bytes,
-            files=self.files + other.files,
-            all_bytes=self.all_bytes + other.all_bytes,
-            all_files=self.all_files + other.all_files,
-        )
 
 
 OnProgress = Callable[[Progress], None]
@@ -77,7 +69,7 @@ class Meter:
         if self._tell is None:
             return
         with self._mutex:
-            self._done = self._done.plus(progress)
+            self._done = Progress(*map(add, self._done, progress))
             self._tell(self._done)
 
 

@@ -3,8 +3,9 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from feed_assets.errors import FeedAssetsError
 from feed_assets.plan.copy_records import OnError
@@ -12,7 +13,7 @@ from feed_assets.storage.checksums import Checksum
 from feed_assets.storage.copy_port import Reading, SourceFile, StagedFile, Staging
 from feed_assets.storage.errors import InstanceNotFoundError, StorageError
 from feed_assets.storage.pool import StorePool
-from feed_assets.transfer.tasks import CopyTask, TaskCopy, join_staging
+from feed_assets.transfer.tasks import CopyTask, TaskCopy
 
 _BURST = 4
 
@@ -80,29 +81,17 @@ class CopyResult:
     error: FeedAssetsError | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskResult:
-    """The result of a task."""
-
-    number: int
-    copies: tuple[CopyResult, ...]
+TaskResult: TypeAlias = tuple[CopyResult, ...]
+"""The results of a task, one for each of its copies."""
 
 
-class SourceMovedError(Exception):
-    """A file of the source no longer exists as it was listed."""
+class FileFailedError(Exception):
+    """A file of the source no longer exists as it was listed; or cannot be read, because of an `error`."""
 
-    def __init__(self, file: str, reason: str) -> None:
-        self.file = file
-        super().__init__(f"{file!r} {reason}")
-
-
-class SourceUnreadableError(Exception):
-    """A file of the source cannot be read."""
-
-    def __init__(self, file: str, error: StorageError) -> None:
-        self.file = file
+    def __init__(self, file: str, reason: str, error: StorageError | None = None) -> None:
+        self.failure = Failure(file=file, reason=reason, is_change=error is None)
         self.error = error
-        super().__init__(str(error))
+        super().__init__(reason)
 
 
 def run_task(
@@ -124,7 +113,7 @@ def run_task(
         on_bytes=on_bytes or _ignore_progress,
         ended=set() if ended is None else ended,
     )
-    return TaskResult(number=task.number, copies=tuple(_Runner(work, copy).run() for copy in task.copies))
+    return tuple(_Runner(work, copy).run() for copy in task.copies)
 
 
 def _ignore_progress(size: int, files: int) -> None:
@@ -162,12 +151,12 @@ class _Runner:
 
     def _run(self) -> None:
         with ExitStack() as stack:
-            staging = join_staging(self.work.stores, self.copy)
-            stack.callback(staging.close)
+            copy, stores = self.copy, self.work.stores
+            staging = stack.enter_context(closing(stores.get(copy.target.store).staging(copy.target.path, copy.token)))
+            staging.join(copy.generation)
             try:
-                source = self.work.stores.get(self.copy.source.store)
-                reading = stack.enter_context(source.reading(self.copy.source.path))
-                self._copy_all(reading, staging)
+                source = stores.get(copy.source.store)
+                self._copy_all(stack.enter_context(source.reading(copy.source.path)), staging)
             except InstanceNotFoundError as exc:
                 self.failures.append(Failure(file="", reason=str(exc), is_change=True))
             finally:
@@ -181,16 +170,12 @@ class _Runner:
                 return
             try:
                 self._copy_file(file, reading, staging)
-            except SourceMovedError as exc:
-                self.failures.append(Failure(file=exc.file, reason=str(exc), is_change=True))
-            except SourceUnreadableError as exc:
+            except FileFailedError as exc:
                 if copy.on_error is OnError.STOP:
-                    raise exc.error from exc
-                self.failures.append(Failure(file=exc.file, reason=str(exc), is_change=False))
-            else:
-                continue
-            if copy.on_error is OnError.STOP:
-                ended.add(copy.key)
+                    if exc.error is not None:
+                        raise exc.error from exc
+                    ended.add(copy.key)
+                self.failures.append(exc.failure)
 
     def _copy_file(self, file: SourceFile, reading: Reading, staging: Staging) -> None:
         checksum = Checksum(file.checksum)
@@ -210,21 +195,21 @@ class _Runner:
             try:
                 chunk = next(chunks, None)
             except InstanceNotFoundError as exc:
-                raise SourceMovedError(path, "is gone") from exc
+                raise FileFailedError(path, f"{path!r} is gone") from exc
             except StorageError as exc:
-                raise SourceUnreadableError(path, exc) from exc
+                raise FileFailedError(path, str(exc), exc) from exc
             if chunk is None:
                 break
             size += len(chunk)
             if size > file.size:
-                raise SourceMovedError(path, f"has more than {file.size:,} bytes now")
+                raise FileFailedError(path, f"{path!r} has more than {file.size:,} bytes now")
             checksum.update(chunk)
             for limit in self.work.limits:
                 limit.take(len(chunk))
             yield chunk
             self.work.on_bytes(len(chunk), 0)
         if size != file.size:
-            raise SourceMovedError(path, f"has {size:,} bytes now instead of {file.size:,}")
+            raise FileFailedError(path, f"{path!r} has {size:,} bytes now instead of {file.size:,}")
 
     def _record(self, staging: Staging) -> None:
         """Record the files that are not yet recorded in the staging."""

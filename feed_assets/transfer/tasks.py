@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from feed_assets.entities.copies.options import Preserve
 from feed_assets.plan.copy_records import OnError
-from feed_assets.storage.copy_port import SourceFile, StagedFile, Staging
+from feed_assets.storage.copy_port import SourceFile, StagedFile
 from feed_assets.storage.pool import StorePool
 from feed_assets.transfer.plans import CopyPlan, Side
 
@@ -39,7 +39,6 @@ class TaskCopy:
 class CopyTask:
     """A portion of work; `rate` is its limit in bytes per second."""
 
-    number: int
     copies: tuple[TaskCopy, ...]
     rate: int | None = None
 
@@ -118,10 +117,7 @@ def part_tasks(copies: Sequence[OpenCopy], count: int, *, shares_bandwidth: bool
         portions[number].append(block)
         heapq.heappush(load, (cost + block.cost, number))
     rate = _rate(copies[0].plan, len(portions) if shares_bandwidth else None)
-    return [
-        CopyTask(number=number, copies=_task_copies(copies, portion), rate=rate)
-        for number, portion in sorted(portions.items())
-    ]
+    return [CopyTask(copies=_task_copies(copies, portion), rate=rate) for _, portion in sorted(portions.items())]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -172,14 +168,3 @@ def _rate(plan: CopyPlan, tasks: int | None) -> int | None:
     own, whole = plan.options.task_bandwidth, plan.options.bandwidth
     share = max(whole // tasks, 1) if whole and tasks else None
     return min((limit for limit in (own, share) if limit), default=None)
-
-
-def join_staging(stores: StorePool, copy: TaskCopy) -> Staging:
-    """Return the staging of a task, joined as a writer.
-
-    Raises:
-        StagingLostError: another process has taken over the copy.
-    """
-    staging = stores.get(copy.target.store).staging(copy.target.path, copy.token)
-    staging.join(copy.generation)
-    return staging

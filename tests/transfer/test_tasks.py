@@ -127,7 +127,7 @@ def test_a_task_of_a_copy_that_another_process_took_over_writes_nothing(any_pair
     any_pair.source.publish(SMALL)
     former = part_tasks([opened(any_pair)], 1)
     opened(any_pair)
-    (result,) = run_task(former[0], any_pair.stores).copies
+    (result,) = run_task(former[0], any_pair.stores)
     assert isinstance(result.error, StagingLostError)
     any_pair.copy()
     any_pair.require_equal()
