@@ -177,7 +177,8 @@ def _sweep(simulation: Simulation, size: LivedSize) -> None:
     with simulation.database.begin() as connection:
         note_clock(connection, CLUSTER, at - DAY)
     context = simulation._operation_context(at)
-    done = run_sweeps(context, plan_retention(context, author="benchmark").sweeps, author="benchmark")
+    by = context.by("benchmark")
+    done = run_sweeps(by, plan_retention(by).sweeps)
     assert (done.is_complete, len(done.sweeps)) == (True, 1), done
     with simulation.database.begin() as connection:  # nobody declares the storage of a simulation: its trash stays
         (sweep,) = done.sweeps

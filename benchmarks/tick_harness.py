@@ -64,8 +64,8 @@ class TickedLocation:
             clock=self.runtime.clock,
             real_clock=self.runtime.real_clock,
         )
-        notice = Notice(feed=feed, nominal_time=nominal_time, author="benchmark", is_trusted=True)
-        assert record_notice(context, notice).outcome is NoticeOutcome.RECORDED
+        notice = Notice(feed=feed, nominal_time=nominal_time, is_trusted=True)
+        assert record_notice(context.by("benchmark"), notice).outcome is NoticeOutcome.RECORDED
 
     def pass_over_reports(self) -> None:
         """Let the sensor go on behind the whole log, as if Dagster had been told all of it."""

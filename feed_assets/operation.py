@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 GIVEN = frozenset({"author", "dry_run", "progress", "confirm"})
 """Parameters that need no `Param`: who asks, whether nothing is to be changed, what is told of the progress, and what
-asks a person (see `Confirm`)."""
+asks a person (see `Confirm`). A context of changes has the first two."""
 
 DECLARATION = "__operation__"
 ROUTES = "/api/v1"
@@ -156,9 +156,9 @@ class Operation:
 
     @property
     def given(self) -> frozenset[str]:
-        """The parameters that mean the same everywhere. An EntityContext has those of what is changed with it."""
-        has_author = self.context == "EntityContext" and self.does is not Does.READS
-        return (GIVEN & self._signature.keys()) | ({"author", "dry_run"} if has_author else set())
+        """The parameters that mean the same everywhere, also those that the context has."""
+        of_changes = ("ChangeContext", "EntityContext") if self.does is not Does.READS else ("ChangeContext",)
+        return (GIVEN & self._signature.keys()) | ({"author", "dry_run"} if self.context in of_changes else set())
 
     @cached_property
     def queries(self) -> Mapping[str, Any]:

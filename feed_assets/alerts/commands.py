@@ -11,7 +11,7 @@ from feed_assets.timing.sequence import Frequency
 if TYPE_CHECKING:
     from feed_assets.alerts.deadlines.alerts import Backlog, SlaList
     from feed_assets.alerts.forecasting.forecasts import Forecasts
-    from feed_assets.context.operation import OperationContext
+    from feed_assets.context.operation import ChangeContext, OperationContext
 
 GROUPS = {
     "sla": """Show which instances are late, which were, and how far processes are behind.
@@ -77,11 +77,11 @@ def backlog(
     spare=_SPARE,
     example="--name weather --start 2013-11-07T05:00Z --end 2013-11-07T05:00Z",
 )
-def ack(context: "OperationContext", *, query: SlaQuery, author: str, dry_run: bool = False) -> "SlaList":
+def ack(context: "ChangeContext", *, query: SlaQuery) -> "SlaList":
     """Acknowledge late instances: they are shown as late no more until they miss their next deadline."""
     from feed_assets.alerts.deadlines.alerts import acknowledge
 
-    return acknowledge(context, query, author=author, dry_run=dry_run)
+    return acknowledge(context, query)
 
 
 @operation(

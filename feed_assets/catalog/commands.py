@@ -1,7 +1,7 @@
 """What can be asked and said of entities, and how they are found by it."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 from feed_assets.catalog.search.records import OnlyScope, PropertyName, PropertyValues, SearchQuery
 from feed_assets.entities.metadata import MetadataKind, Origin, Scope
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from feed_assets.catalog.editing import EntityMetadata, MetadataResult, RecordedChange
     from feed_assets.catalog.reindexing import Reindexed
     from feed_assets.catalog.search.search import SearchPage
-    from feed_assets.context.operation import OperationContext
+    from feed_assets.context.operation import ChangeContext, OperationContext
     from feed_assets.sql.database import Database
 
 GROUPS = {
@@ -50,78 +50,58 @@ def get_metadata(context: "OperationContext", *, entity: Entity, scope: OnlyScop
 @operation(
     "metadata put", does=Does.ACTS, safe=True, text="sentence", example="feed/flights owner=ann checked=2026-11-03"
 )
-def put_properties(
-    context: "OperationContext", *, entity: Entity, properties: Properties, author: str, dry_run: bool = False
-) -> "MetadataResult":
+def put_properties(context: "ChangeContext", *, entity: Entity, properties: Properties) -> "MetadataResult":
     """Add properties to ENTITY, or overwrite them."""
     from feed_assets.catalog.editing import update_metadata
 
-    return update_metadata(context, entity, properties, (), author=author, dry_run=dry_run)
+    return update_metadata(context, entity, properties, ())
 
 
 @operation("metadata tag", does=Does.ACTS, safe=True, text="sentence", example="feed/flights checked public")
-def add_tags(
-    context: "OperationContext", *, entity: Entity, tags: Names, author: str, dry_run: bool = False
-) -> "MetadataResult":
+def add_tags(context: "ChangeContext", *, entity: Entity, tags: Names) -> "MetadataResult":
     """Add TAGS to ENTITY."""
     from feed_assets.catalog.editing import update_metadata
 
-    return update_metadata(context, entity, {}, tags, author=author, dry_run=dry_run)
+    return update_metadata(context, entity, {}, tags)
 
 
 @operation("metadata untag", does=Does.ACTS, safe=True, text="sentence", example="feed/flights checked")
 def remove_tags(
-    context: "OperationContext",
-    *,
-    entity: Entity,
-    tags: Names = (),
-    everything: Everything = False,
-    author: str,
-    dry_run: bool = False,
+    context: "ChangeContext", *, entity: Entity, tags: Names = (), everything: Everything = False
 ) -> "MetadataResult":
     """Remove TAGS of ENTITY; those that are not there are not missed."""
-    return _remove(context, entity, tags, MetadataKind.TAG, everything, author=author, dry_run=dry_run)
+    return _remove(context, entity, tags, MetadataKind.TAG, everything)
 
 
 @operation("metadata remove", does=Does.ACTS, safe=True, text="sentence", example="feed/flights checked")
 def remove_properties(
-    context: "OperationContext",
-    *,
-    entity: Entity,
-    names: Names = (),
-    everything: Everything = False,
-    author: str,
-    dry_run: bool = False,
+    context: "ChangeContext", *, entity: Entity, names: Names = (), everything: Everything = False
 ) -> "MetadataResult":
     """Remove the properties NAMES of ENTITY; those that are not there are not missed."""
-    return _remove(context, entity, names, MetadataKind.PROPERTY, everything, author=author, dry_run=dry_run)
+    return _remove(context, entity, names, MetadataKind.PROPERTY, everything)
 
 
 def _remove(
-    context: "OperationContext", entity: str, names: Names, kind: MetadataKind, everything: bool, **change: Any
+    context: "ChangeContext", entity: str, names: Names, kind: MetadataKind, everything: bool
 ) -> "MetadataResult":
     from feed_assets.catalog.editing import remove_metadata
 
     if everything is bool(names):
         raise WrongUsageError("Give names, or --all.")
-    return remove_metadata(context, entity, names=None if everything else names, kinds=[kind], **change)
+    return remove_metadata(context, entity, names=None if everything else names, kinds=[kind])
 
 
 @operation("metadata drop", does=Does.ACTS, safe=True, text="sentence", example="dashboard/otd")
-def drop_metadata(
-    context: "OperationContext", *, entity: Entity, author: str, dry_run: bool = False
-) -> "MetadataResult":
+def drop_metadata(context: "ChangeContext", *, entity: Entity) -> "MetadataResult":
     """Remove all that people and programs have said of ENTITY; one that is not declared is gone with it."""
     from feed_assets.catalog.editing import remove_metadata
 
     kinds = tuple(MetadataKind)
-    return remove_metadata(context, entity, names=None, kinds=kinds, author=author, dry_run=dry_run)
+    return remove_metadata(context, entity, names=None, kinds=kinds)
 
 
 @operation("metadata copy", does=Does.ACTS, safe=True, text="sentence", example="feed/flights feed/flights2")
-def copy_metadata(
-    context: "OperationContext", *, entity: Entity, to: Entity, author: str, dry_run: bool = False
-) -> "MetadataResult":
+def copy_metadata(context: "ChangeContext", *, entity: Entity, to: Entity) -> "MetadataResult":
     """Add what is said of ENTITY in the scope USER to TO, but for names that the declaration of TO has."""
     from feed_assets.catalog.editing import get_metadata, update_metadata
 
@@ -130,7 +110,7 @@ def copy_metadata(
     copied = [each for each in found if each.key not in declared]
     properties = {each.key.name: each.said.value for each in copied if each.key.kind is MetadataKind.PROPERTY}
     tags = [each.key.name for each in copied if each.key.kind is MetadataKind.TAG]
-    return update_metadata(context, to, properties, tags, author=author, dry_run=dry_run)
+    return update_metadata(context, to, properties, tags)
 
 
 @operation(
@@ -160,19 +140,15 @@ def export_metadata(
 
 
 @operation("metadata import", does=Does.ACTS, safe=True, rows="entities", text="sentence", example="- --dry-run")
-def import_metadata(
-    context: "OperationContext", *, file: File, author: str, dry_run: bool = False
-) -> "Page[MetadataResult]":
+def import_metadata(context: "ChangeContext", *, file: File) -> "Page[MetadataResult]":
     """Make the changes of FILE, all of them or none; importing it again changes nothing. - is standard input."""
     from feed_assets.catalog.documents import import_metadata
 
-    return Page.of(import_metadata(context, file.name, file.read(), author=author, dry_run=dry_run))
+    return Page.of(import_metadata(context, file.name, file.read()))
 
 
 @operation("metadata reindex", does=Does.ADMINISTERS, safe=True, text="sentence", long=True, no_route=WORKS_LONG)
-def reindex(
-    context: "OperationContext", *, author: str, dry_run: bool = False, progress: Callable[..., None]
-) -> "Reindexed":
+def reindex(context: "ChangeContext", *, progress: Callable[..., None]) -> "Reindexed":
     """Prove that searches find what is said and declared, and mend what they do not.
 
     It is never needed: whatever writes metadata writes the index with them. With --dry-run, the exit code is 1 if
@@ -180,7 +156,7 @@ def reindex(
     """
     from feed_assets.catalog.reindexing import reindex
 
-    return reindex(context, author=author, dry_run=dry_run, progress=progress)
+    return reindex(context, progress=progress)
 
 
 @operation(

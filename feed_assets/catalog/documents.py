@@ -5,6 +5,7 @@ Properties and tags are texts. One that a program or a declaration has said is a
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -14,7 +15,7 @@ from feed_assets.access.table import keys_at
 from feed_assets.catalog.editing import MetadataResult, mutate
 from feed_assets.catalog.store import MetadataStore
 from feed_assets.catalog.targets import find_target
-from feed_assets.context.operation import OperationContext
+from feed_assets.context.operation import ChangeContext, OperationContext
 from feed_assets.entities.errors import MetadataRefusedError
 from feed_assets.entities.metadata import (
     Create,
@@ -247,9 +248,7 @@ def export_metadata(
     return [{"entity": path, "update": update} for path, update in rendered.items() if update]
 
 
-def import_metadata(
-    context: OperationContext, name: str, text: str | bytes, *, author: str, dry_run: bool = False
-) -> tuple[MetadataResult, ...]:
+def import_metadata(context: ChangeContext, name: str, text: str | bytes) -> tuple[MetadataResult, ...]:
     """Apply the mutations of a document, all of them or none; `name` is that of its file.
 
     Mutations of one entity become one change, in their order. A document that is imported again changes nothing.
@@ -260,21 +259,21 @@ def import_metadata(
     documents = parse_document(name, text).mutations
     require_acts(key for each in documents for key in keys_at(each.entity))
 
-    def apply(number: int, *, dry_run: bool) -> tuple[MetadataResult, ...]:
+    def apply(number: int, using: ChangeContext = context) -> tuple[MetadataResult, ...]:
         mutations: dict[str, list[Mutation]] = {}
         for each in documents[:number]:
-            mutations.setdefault(each.entity.strip("/"), []).extend(each.mutations(author))
-        return mutate(context, mutations, author, dry_run=dry_run)
+            mutations.setdefault(each.entity.strip("/"), []).extend(each.mutations(using.author))
+        return mutate(using, mutations)
 
     def find_refusal(number: int) -> FeedAssetsError | None:
         try:
-            apply(number, dry_run=True)
+            apply(number, replace(context, dry_run=True))
         except FeedAssetsError as exc:
             return exc
         return None
 
     try:
-        return apply(len(documents), dry_run=dry_run)
+        return apply(len(documents))
     except FeedAssetsError as exc:
         numbers = range(1, len(documents))
         first = bisect_left(numbers, True, key=lambda number: find_refusal(number) is not None)

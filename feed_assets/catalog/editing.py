@@ -15,7 +15,7 @@ from feed_assets.catalog.run_metadata import Facts
 from feed_assets.catalog.store import DescribedEntity, MetadataChange, MetadataStore, compare, render_metadata
 from feed_assets.catalog.targets import INSTANCE, RUN, find_place, find_target
 from feed_assets.catalog.writing import Target, Writing, Written, write_many
-from feed_assets.context.operation import OperationContext
+from feed_assets.context.operation import ChangeContext, OperationContext
 from feed_assets.context.preconditions import require_demanded
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError, MetadataRefusedError
@@ -152,14 +152,12 @@ def get_metadata(context: OperationContext, path: str, scope: Scope | None = Non
 
 
 def update_metadata(
-    context: OperationContext,
+    context: ChangeContext,
     path: str,
     properties: Mapping[str, str],
     tags: Iterable[str],
     *,
-    author: str,
     origin: Origin = Origin.PERSON,
-    dry_run: bool = False,
 ) -> MetadataResult:
     """Add properties and tags to an entity, and overwrite properties that are there.
 
@@ -169,18 +167,12 @@ def update_metadata(
     """
     named = {MetadataKey(Scope.USER, MetadataKind.PROPERTY, name): value for name, value in properties.items()}
     named |= {MetadataKey(Scope.USER, MetadataKind.TAG, name): "" for name in tags}
-    values = {key: MetadataValue(value, origin, author) for key, value in named.items()}
-    return mutate(context, {path: [Update(values)]}, author, origin=origin, dry_run=dry_run)[0]
+    values = {key: MetadataValue(value, origin, context.author) for key, value in named.items()}
+    return mutate(context, {path: [Update(values)]}, origin=origin)[0]
 
 
 def remove_metadata(
-    context: OperationContext,
-    path: str,
-    *,
-    names: Collection[str] | None,
-    kinds: Collection[MetadataKind],
-    author: str,
-    dry_run: bool = False,
+    context: ChangeContext, path: str, *, names: Collection[str] | None, kinds: Collection[MetadataKind]
 ) -> MetadataResult:
     """Remove what people have said of an entity: the named properties or tags, or all of some kinds but for what
     declarations say.
@@ -195,7 +187,7 @@ def remove_metadata(
         removal = Remove(None, [Scope.USER], kinds, [Origin.PERSON, Origin.PROGRAM])
     else:
         removal = Remove([MetadataKey(Scope.USER, kind, name) for kind in kinds for name in names])
-    return mutate(context, {path: [removal]}, author, dry_run=dry_run)[0]
+    return mutate(context, {path: [removal]})[0]
 
 
 def list_changes(
@@ -223,12 +215,7 @@ def _recorded(change: MetadataChange, scope: Scope | None) -> RecordedChange:
 
 
 def mutate(
-    context: OperationContext,
-    mutations: Mapping[str, Sequence[Mutation]],
-    author: str,
-    *,
-    origin: Origin = Origin.PERSON,
-    dry_run: bool,
+    context: ChangeContext, mutations: Mapping[str, Sequence[Mutation]], *, origin: Origin = Origin.PERSON
 ) -> tuple[MetadataResult, ...]:
     """Change entities, by path, in one transaction: all of them or, if one is refused, none.
 
@@ -247,14 +234,16 @@ def mutate(
             _require_valid(context, path, of_entity)
             wanted[find_target(context.plan, connection, path)] += of_entity
         require_acts(_iter_run_processes(connection, wanted))
-        writings = [Writing(target=target, mutations=found, author=author) for target, found in wanted.items()]
+        writings = [Writing(target=target, mutations=found, author=context.author) for target, found in wanted.items()]
         done = write_many(connection, writings, origin=origin, now=context.as_of)
         for target, written in zip(wanted, done, strict=True):
             _require_own(context, target, written)
             _require_room(target, written)
-        if dry_run:
+        if context.dry_run:
             connection.rollback()
-    return tuple(_result(target, written, dry_run=dry_run) for target, written in zip(wanted, done, strict=True))
+    return tuple(
+        _result(target, written, dry_run=context.dry_run) for target, written in zip(wanted, done, strict=True)
+    )
 
 
 def _result(target: Target, written: Written, *, dry_run: bool) -> MetadataResult:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from feed_assets.catalog.describing import mend_descriptions
 from feed_assets.catalog.search.tokens import index_entity
 from feed_assets.catalog.store import MetadataStore
-from feed_assets.context.operation import OperationContext
+from feed_assets.context.operation import ChangeContext
 from feed_assets.json_form import shown
 from feed_assets.log.audit import Audit
 from feed_assets.log.definitions.records import AuditEntry
@@ -58,49 +58,43 @@ class Reindexed:
         return f"{self.entities:,} {'entity' if self.entities == 1 else 'entities'}: {found}{later}"
 
 
-def reindex(
-    context: OperationContext,
-    *,
-    author: str,
-    dry_run: bool = False,
-    progress: Callable[..., None] = lambda *_: None,
-) -> Reindexed:
+def reindex(context: ChangeContext, *, progress: Callable[..., None] = lambda *_: None) -> Reindexed:
     """Compare the index and the descriptions with what is stored and declared, and mend them; with `dry_run` only the
     first. Others can write in between: each transaction has some entities.
     """
-    with _transaction(context, dry_run=dry_run) as connection:
+    with _transaction(context) as connection:
         descriptions = None
         if is_applied(connection, context.timeline):
             chosen = context.metadata.system
-            descriptions = mend_descriptions(connection, context.plan, chosen, context.as_of, dry_run=dry_run)
+            descriptions = mend_descriptions(connection, context.plan, chosen, context.as_of, dry_run=context.dry_run)
         store = MetadataStore(connection)
         total, orphans = store.count(), store.count_orphans()
-        if not dry_run:
+        if not context.dry_run:
             store.remove_orphans()
     missing = extra = last = done = 0
     while True:
-        with _transaction(context, dry_run=dry_run) as connection:
+        with _transaction(context) as connection:
             some = MetadataStore(connection).ids_after(last, AT_ONCE)
-            found = mend_index(connection, some, dry_run=dry_run)
+            found = mend_index(connection, some, dry_run=context.dry_run)
         missing, extra = missing + found[0], extra + found[1]
         if not some:
             break
         last, done = some[-1], done + len(some)
         progress("reindex", done, max(done, total))
     result = Reindexed(
-        entities=done, missing=missing, extra=extra, orphans=orphans, descriptions=descriptions, dry_run=dry_run
+        entities=done, missing=missing, extra=extra, orphans=orphans, descriptions=descriptions, dry_run=context.dry_run
     )
-    if not dry_run and not result.is_sound:
+    if not context.dry_run and not result.is_sound:
         details = {"missing": missing, "extra": extra, "orphans": orphans, "descriptions": descriptions}
-        entry = AuditEntry(recorded_at=context.as_of, author=author, action="metadata reindex", details=details)
+        entry = AuditEntry(recorded_at=context.as_of, author=context.author, action="metadata reindex", details=details)
         with context.database.begin() as connection:
             Audit(connection).append(entry)
     return result
 
 
 @contextmanager
-def _transaction(context: OperationContext, *, dry_run: bool) -> Iterator[Connection]:
-    if dry_run:
+def _transaction(context: ChangeContext) -> Iterator[Connection]:
+    if context.dry_run:
         with context.read() as connection:
             yield connection
         return

@@ -183,6 +183,9 @@ def _open(operation: Operation, given: dict[str, Any]) -> Any:
     match operation.context:
         case "OperationContext":
             return state.open_context_for()
+        case "ChangeContext":
+            author = options.author_of(given.pop("author"))
+            return state.open_context_for().by(author, dry_run=given.pop("dry_run"))
         case "EntityContext":
             told: dict[str, Any] = {"dry_run": operation.does is Does.READS}
             told |= {name: given.pop(name) for name in ("author", "dry_run", "skip_checks") if name in given}

@@ -6,7 +6,7 @@ What a person names is resolved once: a feed, process or flow, where it is, and 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import NoReturn, TypeVar
 
@@ -128,6 +128,11 @@ class OperationContext(TimelineContext):
     metadata: MetadataSettings = field(default_factory=MetadataSettings)
     settings: Settings | None = None
     errors: tuple[Issue, ...] = ()
+
+    def by(self, author: str, *, dry_run: bool = False) -> "ChangeContext":
+        """Return the context of a call that changes something in the name of an author."""
+        shared = {each.name: getattr(self, each.name) for each in fields(OperationContext)}
+        return ChangeContext(**shared, author=author, dry_run=dry_run)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -317,6 +322,14 @@ class OperationContext(TimelineContext):
         return record.sequence if record is not None else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeContext(OperationContext):
+    """A context for one call of what changes something, for `author`; with `dry_run` nothing is changed."""
+
+    author: str
+    dry_run: bool
+
+
 def _only(records: Sequence[_Record], label: str, verb: str) -> _Record:
     if len(records) > 1:
         on = ", ".join(record.cluster for record in records)
@@ -352,14 +365,14 @@ def open_context(settings: Settings, database: Database, timeline: ReleaseTimeli
     )
 
 
-def note(context: OperationContext, author: str, action: str, sweep: Sweep, **details: object) -> None:
+def note(context: ChangeContext, action: str, sweep: Sweep, **details: object) -> None:
     """Write an audit entry about a sweep."""
-    note_target(context, author, action, f"sweep {sweep.sweep_id}", cluster=sweep.cluster, **details)
+    note_target(context, action, f"sweep {sweep.sweep_id}", cluster=sweep.cluster, **details)
 
 
-def note_target(context: OperationContext, author: str, action: str, target: str, **details: object) -> None:
+def note_target(context: ChangeContext, action: str, target: str, **details: object) -> None:
     """Write an audit entry about any target."""
-    entry = AuditEntry(recorded_at=context.as_of, author=author, action=action, target=target, details=details)
+    entry = AuditEntry(recorded_at=context.as_of, author=context.author, action=action, target=target, details=details)
     with context.database.begin() as connection:
         Audit(connection).append(entry)
 

@@ -491,12 +491,12 @@ def tell_why(
     if look:
         from feed_assets.instances.lists.polled_ranges import poll_instances_now, record_vanished_now
 
-        if lost := record_vanished_now(context, subject, {each.cluster for each in found.items}, author):
+        if lost := record_vanished_now(context.by(author), subject, {each.cluster for each in found.items}):
             remarks.append(f"{counted(lost, 'instance')} lost by storage, and recorded as missing")
             found = explain(context, subject)
         roots = [root for each in found.items for root in each.root_causes() if root.kind is Kind.FEED]
         missing = [FeedKey(root.name, root.cluster, root.nominal_time) for root in roots]
-        arrived, absent = poll_instances_now(context, missing, author)
+        arrived, absent = poll_instances_now(context.by(author), missing)
         if absent:
             remarks.append(f"{counted(absent, 'instance')} looked for in storage now, and not there or incomplete")
         if arrived:

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from feed_assets.catalog.column_sets import find_column_set
 from feed_assets.catalog.run_metadata import check_reported
 from feed_assets.command_lines import command_line
-from feed_assets.context.operation import AttemptContext, OperationContext, note_target
+from feed_assets.context.operation import AttemptContext, ChangeContext, OperationContext, note_target
 from feed_assets.context.tick import open_tick
 from feed_assets.engines.run_metadata import ReportedMetadata, parse_reported
 from feed_assets.entities.content.event_messages import MARKING_REMEDY, EventMessage, find_marking_fault
@@ -224,14 +224,7 @@ def _is_published(staging: OutputStaging, batch: BatchAtWork) -> bool:
 
 
 def init_batch(
-    context: OperationContext,
-    process: str,
-    *,
-    cluster: str | None = None,
-    author: str,
-    most: int | None = None,
-    key: str | None = None,
-    dry_run: bool = False,
+    context: ChangeContext, process: str, *, cluster: str | None = None, most: int | None = None, key: str | None = None
 ) -> InitBatch:
     """Take a batch: the oldest that is to be done again, with the same events, else a new one.
 
@@ -250,32 +243,36 @@ def init_batch(
         raise refuse(
             record, "the marking of batch.until ends its batches, and --max would cut through", "Leave out --max."
         )
-    if not dry_run:
+    if not context.dry_run:
         apply_triggers(open_tick(context, record.cluster, is_held=True))
     with context.database.begin() as connection:
         lock_for_lineage(connection)
         lock_queues(connection)
-        if dry_run:
+        if context.dry_run:
             route_all(connection, context.plan, record.cluster, context.as_of)
         context.timeline.refresh(connection, context.as_of)
-        run_id = name_elsewhere(author, key)
+        run_id = name_elsewhere(context.author, key)
         known = find_taken(connection, record, key, run_id) if key is not None else None
         taken = known or _take(context, connection, record, run_id, most)
         events = Batches(connection).events_of(taken)
         batch = find_at_work(connection, context.timeline, record, taken.nominal_time)
-        if dry_run:
+        if context.dry_run:
             connection.rollback()
     attempt = _attempt_context(context, batch)
     try:
-        stagings = find_stagings(attempt, batch) if dry_run else stage_outputs(attempt, batch, is_again=bool(known))
+        stagings = (
+            find_stagings(attempt, batch) if context.dry_run else stage_outputs(attempt, batch, is_again=bool(known))
+        )
         inputs = tuple(iter_inputs(attempt, batch, events))
     except StorageError as exc:
-        if not (dry_run or known):
-            fail_batch(attempt, batch, author, describe_error(exc))
+        if not (context.dry_run or known):
+            fail_batch(attempt, batch, context.author, describe_error(exc))
         raise
-    if not (dry_run or known):
-        _note(context, batch, author, "init")
-    return InitBatch(**called_fields(batch, dry_run=dry_run), inputs=inputs, outputs=tuple(map(StagedOutput, stagings)))
+    if not (context.dry_run or known):
+        _note(context, batch, "init")
+    return InitBatch(
+        **called_fields(batch, dry_run=context.dry_run), inputs=inputs, outputs=tuple(map(StagedOutput, stagings))
+    )
 
 
 def call_step(
@@ -309,15 +306,7 @@ def call_step(
     return CalledBatch(**called_fields(batch, f"step {step} {_SAID[status]}", dry_run=dry_run))
 
 
-def end_batch(
-    context: OperationContext,
-    at: AtWork,
-    *,
-    author: str,
-    marking: str | None = None,
-    facts: str | bytes = "",
-    dry_run: bool = False,
-) -> EndedBatch:
+def end_batch(context: ChangeContext, at: AtWork, *, marking: str | None = None, facts: str | bytes = "") -> EndedBatch:
     """Publish the outputs of the batch under way; `marking` is that of their events. The batch has succeeded then, and
     `facts` is what the work says of itself and of entities, as JSON.
 
@@ -344,16 +333,14 @@ def end_batch(
         if facts.strip()
         else ReportedMetadata()
     )
-    published = () if dry_run else publish_batch(attempt, batch, stagings, author, message, reported)
-    if not dry_run:
-        _note(context, batch, author, "end", **({"marking": marking} if marking else {}))
-    called = called_fields(batch, "it has succeeded", ProcessInstanceStatus.SUCCEEDED, dry_run=dry_run)
+    published = () if context.dry_run else publish_batch(attempt, batch, stagings, context.author, message, reported)
+    if not context.dry_run:
+        _note(context, batch, "end", **({"marking": marking} if marking else {}))
+    called = called_fields(batch, "it has succeeded", ProcessInstanceStatus.SUCCEEDED, dry_run=context.dry_run)
     return EndedBatch(**called, published=tuple(map(PublishedOutput, published)))
 
 
-def terminate_batch(
-    context: OperationContext, at: AtWork, *, author: str, reason: str | None = None, dry_run: bool = False
-) -> CalledBatch:
+def terminate_batch(context: ChangeContext, at: AtWork, *, reason: str | None = None) -> CalledBatch:
     """Record that the attempt at the batch under way has failed; the next one takes the same events.
 
     Raises:
@@ -365,11 +352,16 @@ def terminate_batch(
     with context.read() as connection:
         batch = find_at_work(connection, context.timeline, record, at.nominal_time, at.attempt)
     require_no_step_under_way(batch)
-    if not dry_run:
-        fail_batch(_attempt_context(context, batch), batch, author, reason or f"failed elsewhere, says {author}")
-        _note(context, batch, author, "fail", **({"reason": reason} if reason else {}))
+    if not context.dry_run:
+        fail_batch(
+            _attempt_context(context, batch),
+            batch,
+            context.author,
+            reason or f"failed elsewhere, says {context.author}",
+        )
+        _note(context, batch, "fail", **({"reason": reason} if reason else {}))
     said = "it has failed; the next one takes the same events"
-    return CalledBatch(**called_fields(batch, said, ProcessInstanceStatus.FAILED, dry_run=dry_run))
+    return CalledBatch(**called_fields(batch, said, ProcessInstanceStatus.FAILED, dry_run=context.dry_run))
 
 
 def _find(context: OperationContext, process: str, cluster: str | None) -> ProcessRecord:
@@ -404,8 +396,6 @@ def _attempt_context(context: OperationContext, batch: BatchAtWork) -> AttemptCo
     )
 
 
-def _note(context: OperationContext, batch: BatchAtWork, author: str, verb: str, **details: str) -> None:
+def _note(context: ChangeContext, batch: BatchAtWork, verb: str, **details: str) -> None:
     target = f"batch {render_datetime(batch.row.nominal_time)} of process {batch.record.process!r}"
-    note_target(
-        context, author, f"batch {verb}", target, cluster=batch.record.cluster, attempt=batch.row.attempt, **details
-    )
+    note_target(context, f"batch {verb}", target, cluster=batch.record.cluster, attempt=batch.row.attempt, **details)

@@ -8,7 +8,7 @@ from feed_assets.operation import Does, Param, operation
 from feed_assets.parameters import Process, ProcessCluster
 
 if TYPE_CHECKING:
-    from feed_assets.context.operation import OperationContext
+    from feed_assets.context.operation import ChangeContext, OperationContext
     from feed_assets.external_work.called_batches import CalledBatch, EndedBatch, InitBatch
 
 _FACTS = 'A file with {"facts": {"rows": 12}, "metadata": …}: counted, and said of entities; - is standard input.'
@@ -24,19 +24,12 @@ Step = Annotated[str, Param("The step.", argument=True)]
 
 @operation("batch init", does=Does.ACTS, text="lines", answers=201, example="load-orders --max 100 --output json")
 def init(
-    context: "OperationContext",
-    *,
-    process: Process,
-    most: Most = None,
-    key: Key = None,
-    cluster: ProcessCluster = None,
-    author: str,
-    dry_run: bool = False,
+    context: "ChangeContext", *, process: Process, most: Most = None, key: Key = None, cluster: ProcessCluster = None
 ) -> "InitBatch":
     """Take a batch of PROCESS: the oldest that is to be done again, with the same events, else a new one."""
     from feed_assets.external_work.calls import init_batch
 
-    return init_batch(context, process, cluster=cluster, author=author, most=most, key=key, dry_run=dry_run)
+    return init_batch(context, process, cluster=cluster, most=most, key=key)
 
 
 @operation("batch step-start", does=Does.NOTIFIES, text="lines", example="load-orders extract")
@@ -66,28 +59,18 @@ def fail_step(
 
 
 @operation("batch end", does=Does.ACTS, safe=True, text="lines", example="load-orders --marking 2026-03-01_DAILY_END")
-def end(
-    context: "OperationContext",
-    *,
-    at: AtWork,
-    marking: Marking = None,
-    facts: Facts = None,
-    author: str,
-    dry_run: bool = False,
-) -> "EndedBatch":
+def end(context: "ChangeContext", *, at: AtWork, marking: Marking = None, facts: Facts = None) -> "EndedBatch":
     """Say that the batch of PROCESS under way has been done: its outputs are published."""
     from feed_assets.external_work.calls import end_batch
 
-    return end_batch(context, at, author=author, marking=marking, facts=facts or b"", dry_run=dry_run)
+    return end_batch(context, at, marking=marking, facts=facts or b"")
 
 
 @operation(
     "batch fail", does=Does.ACTS, safe=True, text="lines", example="load-orders --reason 'the warehouse is away'"
 )
-def fail(
-    context: "OperationContext", *, at: AtWork, reason: Reason = None, author: str, dry_run: bool = False
-) -> "CalledBatch":
+def fail(context: "ChangeContext", *, at: AtWork, reason: Reason = None) -> "CalledBatch":
     """Say that the batch of PROCESS under way has failed: the next init takes the same events."""
     from feed_assets.external_work.calls import terminate_batch
 
-    return terminate_batch(context, at, author=author, reason=reason, dry_run=dry_run)
+    return terminate_batch(context, at, reason=reason)

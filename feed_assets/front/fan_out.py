@@ -128,7 +128,8 @@ class Front:
         """Call an operation here, at the servers of colos, or both."""
         own, given = replace(door, ask_sites=None), {**given}
         asked = given.pop("colo", None) or "*"
-        is_own = operation.does in (Does.READS, Does.ADMINISTERS) and operation.context != "OperationContext"
+        has_plan = operation.context in ("OperationContext", "ChangeContext")
+        is_own = operation.does in (Does.READS, Does.ADMINISTERS) and not has_plan
         goes_out = operation.is_of_sites or operation.name in _DECLARES
         if not goes_out and (is_own or operation.group in _OWN):
             return call(own, operation, given)

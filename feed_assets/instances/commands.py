@@ -13,7 +13,7 @@ from feed_assets.parameters import End, Feed, Limit, MaybeInstance, OnlyCluster,
 
 if TYPE_CHECKING:
     from feed_assets.catalog.run_metadata import Fact
-    from feed_assets.context.operation import OperationContext
+    from feed_assets.context.operation import ChangeContext, OperationContext
     from feed_assets.instances.arrival.arrival_notices import NoticeResult
     from feed_assets.instances.attempts.trying import Tried
     from feed_assets.instances.inbox.asking import InboxResult
@@ -56,7 +56,7 @@ def facts_history(
 
 @operation("feed notify", does=Does.NOTIFIES, text="told", long=True, example="flights 2013-11-03 --key delivery-4711")
 def notify(
-    context: "OperationContext",
+    context: "ChangeContext",
     *,
     feed: Feed,
     instance: MaybeInstance = None,
@@ -78,8 +78,6 @@ def notify(
     server: Annotated[  # noqa: ARG001 - who is told is found before this is called
         str | None, Param("Tell this feed-assets server, of another location.", option="to", metavar="URL", local=True)
     ] = None,
-    author: str,
-    dry_run: bool = False,
     progress: Callable[..., None],
 ) -> "NoticeResult | PolledRanges":
     """Report that INSTANCE of FEED has arrived, so that it need not be polled.
@@ -109,11 +107,10 @@ def notify(
             of_one = "--key, --path, --bytes, --trust, --payload, --marking, --again and --accept"
             raise WrongUsageError(f"{of_one} are of one INSTANCE.")
         end = end or context.as_of
-        return poll_range(context, feed, start, end, author=author, cluster=cluster, dry_run=dry_run, progress=progress)
+        return poll_range(context, feed, start, end, cluster=cluster, progress=progress)
     notice = Notice(
         feed=feed,
         nominal_time=instance,
-        author=author,
         cluster=cluster,
         key=key,
         path=path,
@@ -124,7 +121,7 @@ def notify(
         is_again=again,
         accept=accept,
     )
-    return record_notice(context, notice, dry_run=dry_run)
+    return record_notice(context, notice)
 
 
 @operation(
@@ -160,14 +157,12 @@ def events(
     no_route=WORKS_LONG,
 )
 def take(
-    context: "OperationContext",
+    context: "ChangeContext",
     *,
     feed: Feed,
     cluster: Annotated[
         str | None, Param("Only this cluster; by default all on which the feed has an inbox.", of=(Kind.CLUSTER,))
     ] = None,
-    author: str,
-    dry_run: bool = False,
     progress: Callable[..., None],
 ) -> "tuple[InboxResult, ...]":
     """Take the files that have settled in the inbox of FEED now, of any size.
@@ -178,7 +173,7 @@ def take(
     """
     from feed_assets.instances.inbox.asking import take_from_inboxes
 
-    return take_from_inboxes(context, feed, author=author, cluster=cluster, dry_run=dry_run, progress=progress)
+    return take_from_inboxes(context, feed, cluster=cluster, progress=progress)
 
 
 @operation(
@@ -234,7 +229,7 @@ class Chosen(Named):
         if missing not in ((False, False, True), (True, True, False)):
             raise WrongUsageError("Give either --instance, or --start and --end.")
 
-    def act(self, context: "OperationContext", action: str, **how: Any) -> "Controlled":
+    def act(self, context: "ChangeContext", action: str, **how: Any) -> "Controlled":
         """Apply an action."""
         from feed_assets.instances.gates.actions import InstanceAction
         from feed_assets.instances.lists.control import control_instances
@@ -244,28 +239,28 @@ class Chosen(Named):
 
 
 @operation("instance kill", does=Does.ACTS, safe=True, table=_CHANGES, rows="ranges")
-def kill(context: "OperationContext", *, query: Chosen, author: str, dry_run: bool = False) -> "Controlled":
+def kill(context: "ChangeContext", *, query: Chosen) -> "Controlled":
     """Kill waiting, running, suspended and failed instances of NAME.
 
     They stay KILLED: only `rerun` runs them again. Their runs in Dagster are cancelled. SUCCEEDED instances stay so.
     """
-    return query.act(context, "kill", author=author, dry_run=dry_run)
+    return query.act(context, "kill")
 
 
 @operation("instance suspend", does=Does.ACTS, safe=True, table=_CHANGES, rows="ranges")
-def suspend(context: "OperationContext", *, query: Chosen, author: str, dry_run: bool = False) -> "Controlled":
+def suspend(context: "ChangeContext", *, query: Chosen) -> "Controlled":
     """Suspend instances of NAME until they are resumed.
 
     Dagster cannot pause a run: the run of a running instance is cancelled, and the instance starts anew when it is
     resumed. Its partial results never become visible.
     """
-    return query.act(context, "suspend", author=author, dry_run=dry_run)
+    return query.act(context, "suspend")
 
 
 @operation("instance resume", does=Does.ACTS, table=_CHANGES, rows="ranges")
-def resume(context: "OperationContext", *, query: Chosen, author: str, dry_run: bool = False) -> "Controlled":
+def resume(context: "ChangeContext", *, query: Chosen) -> "Controlled":
     """Resume suspended instances of NAME: they wait for their inputs, or run at once if those are available."""
-    return query.act(context, "resume", author=author, dry_run=dry_run)
+    return query.act(context, "resume")
 
 
 @operation(
@@ -277,7 +272,7 @@ def resume(context: "OperationContext", *, query: Chosen, author: str, dry_run: 
     example="daily-delays --instance 2013-11-03",
 )
 def rerun(
-    context: "OperationContext",
+    context: "ChangeContext",
     *,
     query: Chosen,
     file: PropertyFile = None,
@@ -294,8 +289,6 @@ def rerun(
         str | None, Param("Run only the plan with this digest, or with one that begins so (8 characters).")
     ] = None,
     yes: Annotated[bool, Param("Do not ask for confirmation.")] = False,
-    author: str,
-    dry_run: bool = False,
     confirm: Confirm,
 ) -> "Controlled | RerunPlan":
     """Run ended instances of NAME again, whatever their outcome.
@@ -315,11 +308,10 @@ def rerun(
     adopting = {EXISTING: Existing.ADOPT.value} if adopt else {}
     given: Mapping[str, str] = {**(file or {}), **(properties or {}), **adopting}
     overrides = given if given or file is not None else None
-    how: dict[str, Any] = {"from_start": from_start, "author": author, "dry_run": dry_run}
     if not downstream:
         if levels or even_unchanged or digest or yes:
             raise WrongUsageError("--levels, --even-unchanged, --digest and --yes are of what is --downstream.")
-        return query.act(context, "rerun", overrides=overrides, force=force, **how)
+        return query.act(context, "rerun", overrides=overrides, force=force, from_start=from_start)
     from feed_assets.instances.lists.reruns import Downstream, rerun_downstream
 
     return rerun_downstream(
@@ -332,7 +324,7 @@ def rerun(
         confirm=confirm,
         is_confirmed=yes,
         overrides={} if force and overrides is None else overrides,
-        **how,
+        from_start=from_start,
     )
 
 

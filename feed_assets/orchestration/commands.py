@@ -7,7 +7,7 @@ from feed_assets.operation import WORKS_LONG, Does, operation
 from feed_assets.parameters import Clusters, KindFirst, MaybeInstance, Name
 
 if TYPE_CHECKING:
-    from feed_assets.context.operation import OperationContext
+    from feed_assets.context.operation import ChangeContext, OperationContext
     from feed_assets.orchestration.location.asset_places import ShownAsset
     from feed_assets.orchestration.runs.retention import CleanUp
 
@@ -20,14 +20,7 @@ if TYPE_CHECKING:
     long=True,
     no_route=WORKS_LONG,
 )
-def clean_up(
-    context: "OperationContext",
-    *,
-    clusters: Clusters = (),
-    author: str,
-    dry_run: bool = False,
-    progress: Callable[..., None],
-) -> "CleanUp":
+def clean_up(context: "ChangeContext", *, clusters: Clusters = (), progress: Callable[..., None]) -> "CleanUp":
     """Remove the captured logs of old runs, old messages that everybody was told, and records of long ago.
 
     How long logs are kept depends on the frequency of the process: the settings `cleanup`. The retention job does the
@@ -36,7 +29,7 @@ def clean_up(
     """
     from feed_assets.orchestration.runs.retention import clean_up
 
-    return clean_up(context, clusters, author=author, dry_run=dry_run, progress=progress)
+    return clean_up(context, clusters, progress=progress)
 
 
 @operation("instance asset", table="cluster, asset, partition, url", rows="assets", example="flights 2013-11-03T05:00Z")

@@ -48,7 +48,7 @@ class OpenMetadata:
             EntityNotFoundError: the entity does not exist.
         """
         texts = {name: render_text(entity, name, value) for name, value in properties.items()}
-        return update_metadata(self._now(), entity, texts, tags, author=self._author, origin=Origin.PROGRAM)
+        return update_metadata(self._now().by(self._author), entity, texts, tags, origin=Origin.PROGRAM)
 
     def tag(self, entity: str, *tags: str) -> MetadataResult:
         """Add tags to an entity; return the change. Errors are those of `put`."""

@@ -6,7 +6,7 @@ from feed_assets.operation import WORKS_LONG, Does, operation
 from feed_assets.parameters import End, Feed, OnlyCluster, Start
 
 if TYPE_CHECKING:
-    from feed_assets.context.operation import OperationContext
+    from feed_assets.context.operation import ChangeContext, OperationContext
     from feed_assets.registration.verifying import VerifiedRegistrations
 
 GROUPS = {"registration": "Compare the table of a catalog in which a FEED registers its instances, and repair it."}
@@ -35,14 +35,7 @@ def verify(
     no_route=WORKS_LONG,
 )
 def repair(
-    context: "OperationContext",
-    *,
-    feed: Feed,
-    cluster: OnlyCluster = None,
-    start: Start = None,
-    end: End = None,
-    author: str,
-    dry_run: bool = False,
+    context: "ChangeContext", *, feed: Feed, cluster: OnlyCluster = None, start: Start = None, end: End = None
 ) -> "VerifiedRegistrations":
     """Let the table of a feed have what the record has, where `verify` finds a difference.
 
@@ -51,4 +44,4 @@ def repair(
     from feed_assets.registration.verifying import RegistrationQuery, repair_registrations
 
     query = RegistrationQuery(feed=feed, cluster=cluster, start=start, end=end)
-    return repair_registrations(context, query, author=author, dry_run=dry_run)
+    return repair_registrations(context, query)

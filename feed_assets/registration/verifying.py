@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from feed_assets.context.errors import InstanceQueryError
-from feed_assets.context.operation import OperationContext, note_target
+from feed_assets.context.operation import ChangeContext, OperationContext, note_target
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.errors import FeedAssetsError, describe_error
 from feed_assets.json_form import NominalTime, shown
@@ -98,16 +98,14 @@ def verify_registrations(context: OperationContext, query: RegistrationQuery) ->
     return VerifiedRegistrations(feed=query.feed, instances=compared, differences=tuple(found))
 
 
-def repair_registrations(
-    context: OperationContext, query: RegistrationQuery, *, author: str, dry_run: bool = False
-) -> VerifiedRegistrations:
+def repair_registrations(context: ChangeContext, query: RegistrationQuery) -> VerifiedRegistrations:
     """Let the tables of a feed have what the record has. Raises as `verify_registrations`."""
     verified = verify_registrations(context, query)
-    if dry_run or not verified.differences:
+    if context.dry_run or not verified.differences:
         return VerifiedRegistrations(
-            feed=query.feed, instances=verified.instances, differences=verified.differences, dry_run=dry_run
+            feed=query.feed, instances=verified.instances, differences=verified.differences, dry_run=context.dry_run
         )
-    note_target(context, author, "registration repair", f"feed {query.feed}", instances=len(verified.differences))
+    note_target(context, "registration repair", f"feed {query.feed}", instances=len(verified.differences))
     done: list[Difference] = []
     for record in _find_feeds(context, query):
         due = [each for each in verified.differences if each.cluster == record.cluster]

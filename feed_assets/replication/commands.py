@@ -8,7 +8,7 @@ from feed_assets.operation import WORKS_LONG, Does, Param, operation
 from feed_assets.replication.queries import AuditQuery, CopyQuery
 
 if TYPE_CHECKING:
-    from feed_assets.context.operation import OperationContext
+    from feed_assets.context.operation import ChangeContext, OperationContext
     from feed_assets.replication.auditing import Verified
     from feed_assets.replication.repairing import Repaired
     from feed_assets.replication.status import ReplicationStatus
@@ -80,14 +80,7 @@ def verify(context: "OperationContext", *, query: AuditQuery, progress: Callable
     long=True,
     no_route=WORKS_LONG,
 )
-def repair(
-    context: "OperationContext",
-    *,
-    query: AuditQuery,
-    author: str,
-    dry_run: bool = False,
-    progress: Callable[..., None],
-) -> "Repaired":
+def repair(context: "ChangeContext", *, query: AuditQuery, progress: Callable[..., None]) -> "Repaired":
     """Repair what `verify` finds: only what is missing, rotten, extra or behind.
 
     It copies without Spark, by the rules of every copy: leased, verified, published as a whole and reported to Dagster.
@@ -96,4 +89,4 @@ def repair(
     """
     from feed_assets.replication.repairing import repair
 
-    return repair(context, query, author=author, dry_run=dry_run, progress=progress)
+    return repair(context, query, progress=progress)

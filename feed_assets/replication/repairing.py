@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from feed_assets.command_lines import command_line, instance_command
 from feed_assets.context.errors import InstanceQueryError
-from feed_assets.context.operation import AttemptContext, OperationContext, note_target
+from feed_assets.context.operation import AttemptContext, ChangeContext, OperationContext, note_target
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.process import Order
 from feed_assets.errors import render_some
@@ -113,14 +113,7 @@ class Repaired:
         )
 
 
-def repair(
-    context: OperationContext,
-    query: AuditQuery,
-    *,
-    author: str,
-    dry_run: bool = False,
-    progress: OnProgress | None = None,
-) -> Repaired:
+def repair(context: ChangeContext, query: AuditQuery, *, progress: OnProgress | None = None) -> Repaired:
     """Verify the replicas of a range, and copy the findings again. Instances that are leased by others, suspended, or
     absent at every source are reported and left alone. A repeat repairs the rest.
 
@@ -133,14 +126,16 @@ def repair(
     _require_unsuspended(context, scope)
     for source in sorted({flow.inputs[0].feed_key for flow in scope.flows}):
         record = context.plan.feeds[source]
-        require_stored(context.database, context.stores, record, context.as_of, context.real_now, dry_run=dry_run)
+        require_stored(
+            context.database, context.stores, record, context.as_of, context.real_now, dry_run=context.dry_run
+        )
     verified = verify(context, query, progress=progress)
     planned = [_plan(copy) for copy in verified.findings]
-    if not dry_run and any(each.outcome is RepairOutcome.PLANNED for each in planned):
-        _note(context, verified, planned, author)
+    if not context.dry_run and any(each.outcome is RepairOutcome.PLANNED for each in planned):
+        _note(context, verified, planned)
         release_dead(context.database, list(_leases(planned)), context.real_now)
-        planned = _Repair(context, name_repair(author), progress).run(planned)
-    return Repaired(verified=verified, copies=tuple(planned), dry_run=dry_run)
+        planned = _Repair(context, name_repair(context.author), progress).run(planned)
+    return Repaired(verified=verified, copies=tuple(planned), dry_run=context.dry_run)
 
 
 def _require_unsuspended(context: OperationContext, scope: CopyScope) -> None:
@@ -192,11 +187,10 @@ def _plan(copy: VerifiedCopy) -> RepairedCopy:
     )
 
 
-def _note(context: OperationContext, verified: Verified, planned: Sequence[RepairedCopy], author: str) -> None:
+def _note(context: ChangeContext, verified: Verified, planned: Sequence[RepairedCopy]) -> None:
     scope = verified.scope
     note_target(
         context,
-        author,
         "replication repair",
         label_of((Kind.FEED, scope.feed)),
         start=render_datetime(scope.start),

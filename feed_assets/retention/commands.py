@@ -15,7 +15,7 @@ from feed_assets.parameters import Clusters, Limit
 from feed_assets.retention.queries import HoldQuery
 
 if TYPE_CHECKING:
-    from feed_assets.context.operation import OperationContext
+    from feed_assets.context.operation import ChangeContext, OperationContext
     from feed_assets.log.removals.records import Hold, Sweep
     from feed_assets.retention.holding import HoldChange
     from feed_assets.retention.planning import RetentionPlan
@@ -54,13 +54,11 @@ def _feeds(about: str) -> Param:
 
 @operation("retention plan", does=Does.ACTS, safe=True, table=_PLAN, rows="feeds", spare=SPARE, long=True, answers=201)
 def plan(
-    context: "OperationContext",
+    context: "ChangeContext",
     *,
     feeds: Annotated[tuple[str, ...], _feeds("Only this feed, scheduled or not")] = (),
     clusters: Clusters = (),
     at: Annotated[datetime | None, Param("As of this time, 2015-02-28T06:30Z; by default now.")] = None,
-    author: str,
-    dry_run: bool = False,
     progress: Callable[[str, int, int], None],
 ) -> "RetentionPlan":
     """Plan what would be removed, feed by feed, and store it as sweeps for `run`.
@@ -70,9 +68,7 @@ def plan(
     """
     from feed_assets.retention.planning import plan_retention
 
-    return plan_retention(
-        context, author=author, feeds=feeds, clusters=clusters, as_of=at, dry_run=dry_run, progress=progress
-    )
+    return plan_retention(context, feeds=feeds, clusters=clusters, as_of=at, progress=progress)
 
 
 @operation(
@@ -86,15 +82,13 @@ def plan(
     no_route=WORKS_LONG,
 )
 def run(
-    context: "OperationContext",
+    context: "ChangeContext",
     *,
     plan: Annotated[str | None, _SWEEP] = None,
     feeds: Annotated[
         tuple[str, ...], _feeds("Continue, or plan and run, the sweeps of this feed unless they ask")
     ] = (),
     clusters: Clusters = (),
-    author: str,
-    dry_run: bool = False,
     progress: Callable[[str, int, int], None],
 ) -> "SweepRuns":
     """Move the planned paths of a sweep to the trash, or continue an interrupted sweep.
@@ -111,30 +105,30 @@ def run(
     waiting: tuple[str, ...] = ()
     sweeps = find_runnable(context, clusters, feeds) if plan is None else [find_sweep(context, plan)]
     if feeds:
-        planned = plan_retention(context, author=author, feeds=feeds, clusters=clusters, dry_run=dry_run)
+        planned = plan_retention(context, feeds=feeds, clusters=clusters)
         waiting = planned.waiting
         sweeps = [sweep for sweep in sweeps if sweep.state is SweepState.RUNNING]
         sweeps += [sweep for sweep in planned.sweeps if sweep.state is SweepState.PLANNED]
-    return run_sweeps(context, sweeps, author=author, dry_run=dry_run, waiting=waiting, progress=progress)
+    return run_sweeps(context, sweeps, waiting=waiting, progress=progress)
 
 
 @operation("retention approve", does=Does.ACTS, table=_SWEEPS, rows="sweep", spare=SPARE, answers=202)
-def approve(context: "OperationContext", *, plan: Plan, author: str, dry_run: bool = False) -> "Sweep":
+def approve(context: "ChangeContext", *, plan: Plan) -> "Sweep":
     """Approve a sweep that asks, because it would remove much or because the clock seems wrong.
 
     If the clock is the reason, the approval also confirms that the clock is right.
     """
     from feed_assets.retention.running import approve_sweep, find_sweep
 
-    return approve_sweep(context, find_sweep(context, plan), author=author, dry_run=dry_run)
+    return approve_sweep(context, find_sweep(context, plan))
 
 
 @operation("retention cancel", does=Does.ACTS, safe=True, table=_SWEEPS, rows="sweep", spare=SPARE)
-def cancel(context: "OperationContext", *, plan: Plan, author: str, dry_run: bool = False) -> "Sweep":
+def cancel(context: "ChangeContext", *, plan: Plan) -> "Sweep":
     """Cancel a sweep that has not begun. The retention schedule of its feeds does not change."""
     from feed_assets.retention.running import cancel_sweep, find_sweep
 
-    return cancel_sweep(context, find_sweep(context, plan), author=author, dry_run=dry_run)
+    return cancel_sweep(context, find_sweep(context, plan))
 
 
 @operation("retention show", table=ITEMS, rows="items", spare=SPARE)
@@ -194,14 +188,12 @@ def list_sweeps(
     no_route=WORKS_LONG,
 )
 def undo(
-    context: "OperationContext",
+    context: "ChangeContext",
     *,
     plan: Plan,
     feeds: Annotated[tuple[str, ...], _feeds("Only instances of this feed")] = (),
     times: Annotated[tuple[str, ...], Param("Only this nominal time; may be repeated.", option="instance")] = (),
     no_hold: Annotated[bool, Param("Do not hold what is restored; the next sweep removes it again.")] = False,
-    author: str,
-    dry_run: bool = False,
     progress: Callable[[str, int, int], None],
 ) -> "UndoResult":
     """Restore what a sweep removed, byte for byte, with the former states of its instances.
@@ -214,14 +206,7 @@ def undo(
     from feed_assets.retention.running import find_sweep, undo_removals
 
     return undo_removals(
-        context,
-        find_sweep(context, plan),
-        author=author,
-        feeds=feeds,
-        times=times,
-        with_hold=not no_hold,
-        dry_run=dry_run,
-        progress=progress,
+        context, find_sweep(context, plan), feeds=feeds, times=times, with_hold=not no_hold, progress=progress
     )
 
 
@@ -234,13 +219,11 @@ def undo(
     no_route=WORKS_LONG,
 )
 def purge(
-    context: "OperationContext",
+    context: "ChangeContext",
     *,
     plans: Annotated[tuple[str, ...], _SWEEP] = (),
     clusters: Clusters = (),
     now: Annotated[bool, Param("Also trash that has not expired.")] = False,
-    author: str,
-    dry_run: bool = False,
 ) -> "PurgeResult":
     """Remove expired trash for good, or only that of PLANS.
 
@@ -249,7 +232,7 @@ def purge(
     from feed_assets.retention.running import empty_trash, find_sweep
 
     only = [find_sweep(context, plan) for plan in plans]
-    return empty_trash(context, author=author, clusters=clusters, only=only, at_once=now, dry_run=dry_run)
+    return empty_trash(context, clusters=clusters, only=only, at_once=now)
 
 
 @operation("retention report", rows="feeds", text="lines")
@@ -270,12 +253,10 @@ def report(context: "OperationContext", *, plan: Plan) -> "EvictionReports":
     example="audit --feed flights --end 2014-01-01T00:00Z --reason 'audit until March'",
 )
 def add_hold(
-    context: "OperationContext",
+    context: "ChangeContext",
     *,
     name: Annotated[str, Param("Its name; holds of one name are released together.", argument=True)],
     query: HoldQuery,
-    author: str,
-    dry_run: bool = False,
 ) -> "HoldChange":
     """Protect instances of feeds: all, a range of nominal times, or one.
 
@@ -288,21 +269,17 @@ def add_hold(
         raise WrongUsageError("Name the feeds with --feed, or give --every-feed.")
     if query.instance is not None and (query.start is not None or query.end is not None):
         raise WrongUsageError("--instance cannot be combined with --start or --end.")
-    return add_holds(context, name, query, author=author, dry_run=dry_run)
+    return add_holds(context, name, query)
 
 
 @operation("hold release", does=Does.ACTS, table=_HOLDS, rows="holds")
 def release_hold(
-    context: "OperationContext",
-    *,
-    name: Annotated[str, Param("Their name.", argument=True, proposes="holds")],
-    author: str,
-    dry_run: bool = False,
+    context: "ChangeContext", *, name: Annotated[str, Param("Their name.", argument=True, proposes="holds")]
 ) -> "HoldChange":
     """Release all holds of a name. The next scheduled retention removes what has expired."""
     from feed_assets.retention.holding import release_hold
 
-    return release_hold(context, name, author=author, dry_run=dry_run)
+    return release_hold(context, name)
 
 
 @operation("hold list", none="no hold is active", table=_HOLDS, rows="holds")

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 from feed_assets.access.rights import require_acts
 from feed_assets.command_lines import command_line
 from feed_assets.context.errors import InstanceQueryError
-from feed_assets.context.operation import OperationContext, Subject, note_target, resolve_subject
+from feed_assets.context.operation import ChangeContext, OperationContext, Subject, note_target, resolve_subject
 from feed_assets.entities.common import Kind
 from feed_assets.errors import Fault
 from feed_assets.instances.attempts.displacement import MIRRORED
@@ -51,9 +51,7 @@ class HoldChange:
         return (self.sentence, *(each.sentence for each in self.unsettled))
 
 
-def add_holds(
-    context: OperationContext, name: str, query: HoldQuery, *, author: str, dry_run: bool = False
-) -> HoldChange:
+def add_holds(context: ChangeContext, name: str, query: HoldQuery) -> HoldChange:
     """Protect instances against retention until the hold is released or expires. Several holds may protect the same
     instance. Instances that are created later are protected, too. Holds with the same name are released together.
     A storage that is away does not prevent it.
@@ -78,18 +76,18 @@ def add_holds(
             first=span.start,
             last=span.last if span.end is None else span.end - _MOMENT,
             reason=query.reason,
-            author=author,
+            author=context.author,
             created_at=context.as_of,
             expires_at=query.until,
         )
         for span in spans
         for cluster in query.clusters or (None,)
     ]
-    if dry_run:
+    if context.dry_run:
         return HoldChange(holds=tuple(new), sentence=f"would be held by {name!r}")
     with context.database.begin() as connection:
         added = Holds(connection).add(new)
-    note_target(context, author, "hold add", f"hold {name!r}", reason=query.reason, holds=len(added))
+    note_target(context, "hold add", f"hold {name!r}", reason=query.reason, holds=len(added))
     return _with_traces(context, added, f"held by {name!r}")
 
 
@@ -105,7 +103,7 @@ def _parse_span(feed: Subject | None, query: HoldQuery) -> _Span:
     )
 
 
-def release_hold(context: OperationContext, name: str, *, author: str, dry_run: bool = False) -> HoldChange:
+def release_hold(context: ChangeContext, name: str) -> HoldChange:
     """Release all active holds of a name. A storage that is away does not prevent it.
 
     Raises:
@@ -124,12 +122,12 @@ def release_hold(context: OperationContext, name: str, *, author: str, dry_run: 
             next_step=f"List the holds: {command_line('hold', 'list')}",
             fault=Fault.MISSING,
         )
-    released = [replace(hold, released_at=context.as_of, released_by=author) for hold in active]
-    if dry_run:
+    released = [replace(hold, released_at=context.as_of, released_by=context.author) for hold in active]
+    if context.dry_run:
         return HoldChange(holds=tuple(released), sentence=f"would release {name!r}")
     with context.database.begin() as connection:
-        Holds(connection).release(name, context.as_of, author)
-    note_target(context, author, "hold release", f"hold {name!r}", holds=len(active))
+        Holds(connection).release(name, context.as_of, context.author)
+    note_target(context, "hold release", f"hold {name!r}", holds=len(active))
     return _with_traces(context, released, f"released {name!r}")
 
 
@@ -141,11 +139,10 @@ def _with_traces(context: OperationContext, holds: Sequence[Hold], sentence: str
 
 
 def hold_restored(
-    context: OperationContext,
+    context: ChangeContext,
     sweep: Sweep,
     feeds: Collection[str] | None,
     times: Collection[datetime] | None,
-    author: str,
     until: datetime,
 ) -> HoldChange:
     """Hold the instances that an undo restores, so that the next sweep does not remove them at once.
@@ -172,7 +169,7 @@ def hold_restored(
             first=first,
             last=last,
             reason=f"sweep {sweep.sweep_id} was undone",
-            author=author,
+            author=context.author,
             created_at=context.as_of,
             expires_at=until,
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 
-from feed_assets.context.operation import OperationContext, note
+from feed_assets.context.operation import ChangeContext, OperationContext, note
 from feed_assets.entities.common import Kind, LocationKind
 from feed_assets.json_form import Hidden, NominalTime, shown, shows
 from feed_assets.log.definitions.records import ScheduleState
@@ -134,13 +134,11 @@ class RetentionPlan:
 
 
 def plan_retention(
-    context: OperationContext,
+    context: ChangeContext,
     *,
-    author: str,
     feeds: Sequence[str] = (),
     clusters: Sequence[str] = (),
     as_of: datetime | None = None,
-    dry_run: bool = False,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> RetentionPlan:
     """Plan the removal of expired instances, and store the plan; no data are changed. A sweep for a later time than now
@@ -156,7 +154,7 @@ def plan_retention(
     request = SweepRequest(
         as_of=moment,
         now=context.as_of,
-        author=author,
+        author=context.author,
         origin="command",
         grace=context.retention_grace,
     )
@@ -172,17 +170,17 @@ def plan_retention(
             cluster,
             active,
             request,
-            dry_run=dry_run,
+            dry_run=context.dry_run,
             progress=None if progress is None else partial(progress, cluster),
         )
         without = [PlannedFeed(record=each, left_out="it has no retention") for each in active if not each.retention]
         planned.append(replace(done, feeds=(*done.feeds, *idle, *(without if feeds else ()))))
-        for sweep in () if dry_run else done.sweeps:
-            note(context, author, "retention plan", sweep, paths=sweep.paths, state=sweep.state.value)
+        for sweep in () if context.dry_run else done.sweeps:
+            note(context, "retention plan", sweep, paths=sweep.paths, state=sweep.state.value)
     errors = [feed.error for each in planned for feed in each.feeds if feed.error is not None or not feed.left_out]
     if errors and all(isinstance(error, StorageAwayError) for error in errors):
         raise next(filter(None, errors))
-    return RetentionPlan(as_of=moment, planned=tuple(planned), dry_run=dry_run)
+    return RetentionPlan(as_of=moment, planned=tuple(planned), dry_run=context.dry_run)
 
 
 def _idle(view: ScheduleView, records: Iterable[FeedRecord]) -> Iterator[PlannedFeed]:

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from feed_assets.access.rights import reads, require_acts
 from feed_assets.command_lines import command_line
-from feed_assets.context.operation import OperationContext, note, resolve_subject
+from feed_assets.context.operation import ChangeContext, OperationContext, note, resolve_subject
 from feed_assets.entities.common import Kind
 from feed_assets.errors import Fault, FeedAssetsError
 from feed_assets.instances.attempts.displacement import UNDECLARED_TRASH_LIFETIME
@@ -44,7 +44,7 @@ OnProgress = Callable[[str, int, int], None]
 _RUNNABLE = frozenset({SweepState.PLANNED, SweepState.RUNNING})
 
 
-def sweep_context_of(context: OperationContext, *, author: str) -> SweepContext:
+def sweep_context_of(context: ChangeContext) -> SweepContext:
     """Return the context of a command that works on sweeps."""
     return SweepContext(
         database=context.database,
@@ -53,7 +53,7 @@ def sweep_context_of(context: OperationContext, *, author: str) -> SweepContext:
         clock=context.clock,
         real_clock=context.real_clock,
         holder=name_holder(),
-        origin=f"retention:{author}",
+        origin=f"retention:{context.author}",
     )
 
 
@@ -113,11 +113,9 @@ def find_runnable(
 
 
 def run_sweeps(
-    context: OperationContext,
+    context: ChangeContext,
     sweeps: Sequence[Sweep],
     *,
-    author: str,
-    dry_run: bool = False,
     waiting: tuple[str, ...] = (),
     progress: OnProgress | None = None,
 ) -> SweepRuns:
@@ -127,16 +125,16 @@ def run_sweeps(
     Raises:
         SweepDamagedError: a sweep differs from its plan.
     """
-    sweep_context = sweep_context_of(context, author=author)
+    sweep_context = sweep_context_of(context)
     done: list[Sweep] = []
     refused: list[FeedAssetsError] = []
     for sweep in sweeps:
         try:
             require_runnable(sweep_context, sweep)
-            if dry_run:
+            if context.dry_run:
                 done.append(sweep)
                 continue
-            note(context, author, "retention run", sweep)
+            note(context, "retention run", sweep)
             done.append(
                 run_sweep(sweep_context, sweep.sweep_id, progress=progress and partial(progress, sweep.sweep_id))
             )
@@ -144,34 +142,34 @@ def run_sweeps(
             raise
         except FeedAssetsError as exc:
             refused.append(exc)
-    return SweepRuns(sweeps=tuple(done), refused=tuple(refused), dry_run=dry_run, waiting=waiting)
+    return SweepRuns(sweeps=tuple(done), refused=tuple(refused), dry_run=context.dry_run, waiting=waiting)
 
 
-def approve_sweep(context: OperationContext, sweep: Sweep, *, author: str, dry_run: bool = False) -> Sweep:
+def approve_sweep(context: ChangeContext, sweep: Sweep) -> Sweep:
     """Approve a sweep that exceeds a limit, or that asks because of the clock; the approval confirms the clock.
 
     Raises:
         SweepRefusedError: the sweep does not ask for approval.
     """
     _require_acts(context, sweep)
-    approved = replace(sweep, state=SweepState.PLANNED, approved_by=author, approved_at=context.as_of)
+    approved = replace(sweep, state=SweepState.PLANNED, approved_by=context.author, approved_at=context.as_of)
     _require_state(sweep, {SweepState.ASKING}, "so it needs no approval")
-    if dry_run:
+    if context.dry_run:
         return approved
     with context.database.begin() as connection:
         is_changed = Sweeps(connection).transition(
             sweep.sweep_id,
             {SweepState.ASKING},
             state=SweepState.PLANNED,
-            approved_by=author,
+            approved_by=context.author,
             approved_at=context.as_of,
         )
         if is_changed:
             note_clock(connection, sweep.cluster, context.as_of)
-    return _after(context, sweep, author, "retention approve", is_changed=is_changed)
+    return _after(context, sweep, "retention approve", is_changed=is_changed)
 
 
-def cancel_sweep(context: OperationContext, sweep: Sweep, *, author: str, dry_run: bool = False) -> Sweep:
+def cancel_sweep(context: ChangeContext, sweep: Sweep) -> Sweep:
     """Cancel a sweep that has not begun.
 
     Raises:
@@ -181,13 +179,17 @@ def cancel_sweep(context: OperationContext, sweep: Sweep, *, author: str, dry_ru
     unstarted = {SweepState.PLANNED, SweepState.ASKING}
     next_step = "Undo it." if sweep.state is SweepState.RUNNING else ""
     _require_state(sweep, unstarted, "so it cannot be cancelled", next_step)
-    if dry_run:
+    if context.dry_run:
         return replace(sweep, state=SweepState.CANCELLED)
     with context.database.begin() as connection:
         is_changed = Sweeps(connection).transition(
-            sweep.sweep_id, unstarted, state=SweepState.CANCELLED, ended_at=context.as_of, note=f"cancelled by {author}"
+            sweep.sweep_id,
+            unstarted,
+            state=SweepState.CANCELLED,
+            ended_at=context.as_of,
+            note=f"cancelled by {context.author}",
         )
-    return _after(context, sweep, author, "retention cancel", is_changed=is_changed)
+    return _after(context, sweep, "retention cancel", is_changed=is_changed)
 
 
 def _require_acts(context: OperationContext, sweep: Sweep) -> None:
@@ -205,9 +207,9 @@ def _require_state(sweep: Sweep, allowed: Collection[SweepState], reason: str, n
         )
 
 
-def _after(context: OperationContext, sweep: Sweep, author: str, action: str, *, is_changed: bool) -> Sweep:
+def _after(context: ChangeContext, sweep: Sweep, action: str, *, is_changed: bool) -> Sweep:
     if is_changed:
-        note(context, author, action, sweep)
+        note(context, action, sweep)
     with context.database.read() as connection:
         found = Sweeps(connection).find(sweep.sweep_id)
     assert found is not None
@@ -299,14 +301,12 @@ def _find_times(
 
 
 def undo_removals(
-    context: OperationContext,
+    context: ChangeContext,
     sweep: Sweep,
     *,
-    author: str,
     feeds: Collection[str] = (),
     times: Collection[str] = (),
     with_hold: bool = True,
-    dry_run: bool = False,
     progress: OnProgress | None = None,
 ) -> UndoResult:
     """Undo a sweep, or only its removals of some feeds or at some nominal times. Restored instances are still expired.
@@ -320,7 +320,7 @@ def undo_removals(
         FeedsUnrestoredError: the storage of some feeds failed; a repeat continues.
     """
     moments = _find_times(context, sweep, feeds, times)
-    sweep_context = sweep_context_of(context, author=author)
+    sweep_context = sweep_context_of(context)
     unknown = sorted(set(feeds) - {count.feed for count in sweep.counts})
     if unknown:
         raise SweepRefusedError(
@@ -333,14 +333,14 @@ def undo_removals(
     if sweep.state in UNDOABLE:
         require_undoable(sweep_context, sweep, selection)
     preview = _preview(context, sweep, selection)
-    if dry_run:
+    if context.dry_run:
         return preview
     held = HoldChange(holds=())
     if with_hold and sweep.state in UNDOABLE - {SweepState.UNDONE}:
-        held = hold_restored(context, sweep, feeds or None, moments or None, author, _held_until(context, sweep))
+        held = hold_restored(context, sweep, feeds or None, moments or None, _held_until(context, sweep))
     bound = progress and partial(progress, sweep.sweep_id)
     undone = undo_sweep(sweep_context, sweep.sweep_id, selection, progress=bound)
-    note(context, author, "retention undo", sweep, restored=undone.restored, left=len(undone.left))
+    note(context, "retention undo", sweep, restored=undone.restored, left=len(undone.left))
     return UndoResult(
         sweep=undone.sweep,
         restored=undone.restored,
@@ -391,13 +391,7 @@ class PurgeResult:
 
 
 def empty_trash(
-    context: OperationContext,
-    *,
-    author: str,
-    clusters: Collection[str] = (),
-    only: Collection[Sweep] = (),
-    at_once: bool = False,
-    dry_run: bool = False,
+    context: ChangeContext, *, clusters: Collection[str] = (), only: Collection[Sweep] = (), at_once: bool = False
 ) -> PurgeResult:
     """Delete the trash of sweeps once it has expired; with `at_once`, delete it regardless of its age.
 
@@ -407,7 +401,7 @@ def empty_trash(
         StorageError: the filesystem failed; a repeat continues.
     """
     context.require_clusters(clusters)
-    sweep_context = sweep_context_of(context, author=author)
+    sweep_context = sweep_context_of(context)
     ids = {sweep.sweep_id for sweep in only}
     named = {sweep.cluster for sweep in only}
     purged: list[PurgedSweep] = []
@@ -415,11 +409,11 @@ def empty_trash(
         undeclared = Sweeps(connection).clusters() - context.plan.clusters.keys() if at_once else set()
     for cluster in sorted(named or clusters or {*context.plan.clusters, *undeclared}):
         found = find_purgeable(sweep_context, cluster, context.as_of, at_once=at_once, only=ids or None)
-        done = purge_sweeps(sweep_context, cluster, found, dry_run=dry_run)
+        done = purge_sweeps(sweep_context, cluster, found, dry_run=context.dry_run)
         purged += done
-        for each in done if not dry_run else ():
-            note(context, author, "retention purge", each.sweep, files=each.files, obstacle=each.obstacle)
-    return PurgeResult(purged=tuple(purged), dry_run=dry_run)
+        for each in done if not context.dry_run else ():
+            note(context, "retention purge", each.sweep, files=each.files, obstacle=each.obstacle)
+    return PurgeResult(purged=tuple(purged), dry_run=context.dry_run)
 
 
 _PATHS = "instancePaths="

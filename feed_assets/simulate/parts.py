@@ -494,7 +494,6 @@ def _told(line: _Line, at: datetime, plan: Plan) -> ToldArrival:
         feed=name,
         cluster=record.cluster,
         nominal_time=_find_time(line, at, record),
-        author=AUTHOR,
         payload=payload,
         marking=_text(line, "marking") if "marking" in line else None,
         is_again=again,

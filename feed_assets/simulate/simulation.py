@@ -188,7 +188,6 @@ def land(context: OperationContext, stores: SimulatedStores, arrival: Arrival) -
             feed=arrival.feed,
             cluster=arrival.cluster,
             nominal_time=arrival.nominal_time,
-            author=AUTHOR,
             is_again=True,
         )
         return tell(context, stores, ToldArrival(at=arrival.at, notice=notice, content=arrival.content, record=record))
@@ -209,7 +208,7 @@ def tell(context: OperationContext, stores: SimulatedStores, arrival: ToldArriva
     time = notice.nominal_time
     if record.has_data and time is not None and stores.read(record, time) != arrival.content:
         stores.write(record, time, arrival.content)
-    done = record_notice(context, notice)
+    done = record_notice(context.by(AUTHOR), notice)
     event = None
     if done.outcome is not NoticeOutcome.KNOWN:
         with context.read() as connection:

@@ -149,13 +149,12 @@ class Project:
         notice = Notice(
             feed=feed,
             nominal_time=None if instance is None else _parse(instance),
-            author=AUTHOR,
             cluster=cluster,
             marking=marking,
             payload=dict(payload),
             accept=accept,
         )
-        return record_notice(self._context(), notice)
+        return record_notice(self._context().by(AUTHOR), notice)
 
     def run(self) -> list[ProjectRun]:
         """Do what a daemon does at this time: tick each sensor and schedule, and run what they request, until nothing

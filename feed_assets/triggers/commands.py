@@ -10,7 +10,7 @@ from feed_assets.triggers.queries import BatchQuery, EventChoice
 from feed_assets.triggers.queue.records import QueueAction
 
 if TYPE_CHECKING:
-    from feed_assets.context.operation import OperationContext
+    from feed_assets.context.operation import ChangeContext, OperationContext
     from feed_assets.triggers.queues import BatchContent, ChangedEvent, QueueConsumer, QueueContent, QueueProof
     from feed_assets.triggers.waiting import ListedBatch, Queue
 
@@ -56,33 +56,27 @@ def list_consumers(context: "OperationContext", *, feed: Feed, cluster: OnlyClus
 
 
 @operation("queue add", does=Does.ACTS, safe=True, rows="changes", text="sentence")
-def add_event(
-    context: "OperationContext", *, choice: EventChoice, author: str, dry_run: bool = False
-) -> "list[ChangedEvent]":
+def add_event(context: "ChangeContext", *, choice: EventChoice) -> "list[ChangedEvent]":
     """Let a batch of PROCESS take events: held, dropped or passed ones, or some from before the trigger."""
     from feed_assets.triggers.queues import change_event
 
-    return change_event(context, choice, QueueAction.ADD, author=author, dry_run=dry_run)
+    return change_event(context, choice, QueueAction.ADD)
 
 
 @operation("queue drop", does=Does.ACTS, safe=True, rows="changes", text="sentence")
-def drop_event(
-    context: "OperationContext", *, choice: EventChoice, author: str, dry_run: bool = False
-) -> "list[ChangedEvent]":
+def drop_event(context: "ChangeContext", *, choice: EventChoice) -> "list[ChangedEvent]":
     """Drop pending events of PROCESS: no batch takes them, until they are added."""
     from feed_assets.triggers.queues import change_event
 
-    return change_event(context, choice, QueueAction.DROP, author=author, dry_run=dry_run)
+    return change_event(context, choice, QueueAction.DROP)
 
 
 @operation("queue hold", does=Does.ACTS, safe=True, rows="changes", text="sentence")
-def hold_event(
-    context: "OperationContext", *, choice: EventChoice, author: str, dry_run: bool = False
-) -> "list[ChangedEvent]":
+def hold_event(context: "ChangeContext", *, choice: EventChoice) -> "list[ChangedEvent]":
     """Hold pending events of PROCESS back: batches pass them by, until they are added."""
     from feed_assets.triggers.queues import change_event
 
-    return change_event(context, choice, QueueAction.HOLD, author=author, dry_run=dry_run)
+    return change_event(context, choice, QueueAction.HOLD)
 
 
 @operation("queue verify", table="process, cluster, input, fault=message", rows="faults")

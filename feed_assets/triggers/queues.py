@@ -11,7 +11,7 @@ from enum import StrEnum
 from sqlalchemy import Connection
 
 from feed_assets.context.errors import InstanceQueryError
-from feed_assets.context.operation import OperationContext, Subject, note_target
+from feed_assets.context.operation import ChangeContext, OperationContext, Subject, note_target
 from feed_assets.errors import Fault
 from feed_assets.json_form import Hidden, shows
 from feed_assets.log.events import EventLog
@@ -449,9 +449,7 @@ def _consumer(mark: Mark, aside: Collection[QueueChange], ahead: int) -> QueueCo
     return QueueConsumer(mark=mark, not_routed=ahead, held=counts[QueueAction.HOLD], dropped=counts[QueueAction.DROP])
 
 
-def change_event(
-    context: OperationContext, choice: EventChoice, action: QueueAction, *, author: str, dry_run: bool = False
-) -> list[ChangedEvent]:
+def change_event(context: ChangeContext, choice: EventChoice, action: QueueAction) -> list[ChangedEvent]:
     """Decide about events in the queue of each input that takes them: drop them, hold them, or let them be taken; about
     all of them, or none.
 
@@ -464,16 +462,16 @@ def change_event(
     record, trigger = _find(context, process, choice.cluster)
     with context.database.begin() as connection:
         places = [
-            (event, each, change_queue(connection, record, each, event, action, author, reason, context.as_of))
+            (event, each, change_queue(connection, record, each, event, action, context.author, reason, context.as_of))
             for event in dict.fromkeys(choice.events)
             for each in _inputs_of(connection, record, trigger, event)
         ]
-        if dry_run:
+        if context.dry_run:
             connection.rollback()
-    if not dry_run:
+    if not context.dry_run:
         verb, numbers = f"queue {action.value.lower()}", ", ".join(map(str, choice.events))
         target = f"event{'s' * (len(choice.events) > 1)} {numbers} of process {process!r}"
-        note_target(context, author, verb, target, cluster=record.cluster, reason=reason)
+        note_target(context, verb, target, cluster=record.cluster, reason=reason)
     return [
         ChangedEvent(
             process=process,
@@ -482,7 +480,7 @@ def change_event(
             event=event,
             was=place.render(),
             action=action.value.lower(),
-            dry_run=dry_run,
+            dry_run=context.dry_run,
         )
         for event, each, place in places
     ]

@@ -31,13 +31,13 @@ class Described:
 
     def say(self, path: str, properties: Mapping[str, str] = {}, tags: Sequence[str] = ()) -> None:
         """Somebody says something of an entity."""
-        update_metadata(self.later(), path, properties, tags, author="ann")
+        update_metadata(self.later().by("ann"), path, properties, tags)
 
     def unsay(self, path: str, name: str, kind: MetadataKind = MetadataKind.PROPERTY) -> None:
-        remove_metadata(self.later(), path, names=[name], kinds=[kind], author="ann")
+        remove_metadata(self.later().by("ann"), path, names=[name], kinds=[kind])
 
     def drop(self, path: str) -> None:
-        drop_metadata(self.later(), entity=path, author="ann")
+        drop_metadata(self.later().by("ann"), entity=path)
 
     def tell(self, path: str, properties: Mapping[str, str] = {}, tags: Sequence[str] = ()) -> None:
         """The program says something of an entity, in the scope SYSTEM."""

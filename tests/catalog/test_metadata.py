@@ -58,7 +58,7 @@ def tables(context: OperationContext) -> tuple[int, int, int]:
 
 def bring(context: OperationContext, *mutations: dict[str, Any], dry_run: bool = False) -> list[bool]:
     document = json.dumps({"mutations": mutations})
-    done = import_metadata(context, "words.json", document, author="bob", dry_run=dry_run)
+    done = import_metadata(context.by("bob", dry_run=dry_run), "words.json", document)
     return [each.is_change for each in done]
 
 
@@ -74,17 +74,17 @@ def test_the_statements_of_an_import_do_not_depend_on_how_many_entities_it_names
 
 def test_a_change_is_recorded_once_everywhere_and_no_change_nowhere(context: OperationContext) -> None:
     before = tables(context)
-    update_metadata(context, CLICKS, {"a": "1"}, ["checked"], author="ann")
+    update_metadata(context.by("ann"), CLICKS, {"a": "1"}, ["checked"])
     assert [now - then for now, then in zip(tables(context), before, strict=True)] == [1, 1, 1]
     for dry_run in (False, True):
-        again = update_metadata(context, CLICKS, {"a": "1"}, ["checked"], author="bob", dry_run=dry_run)
+        again = update_metadata(context.by("bob", dry_run=dry_run), CLICKS, {"a": "1"}, ["checked"])
         assert not again.is_change
-    done = update_metadata(context, CLICKS, {"a": "2"}, (), author="bob", dry_run=True)
+    done = update_metadata(context.by("bob", dry_run=True), CLICKS, {"a": "2"}, ())
     assert (done.additions, done.deletions) == (
         {"USER": {"properties": {"a": "2"}, "tags": []}},
         {"USER": {"properties": {"a": "1"}, "tags": []}},
     )
-    assert remove_metadata(context, CLICKS, names=["b"], kinds=[MetadataKind.TAG], author="ann").is_change is False
+    assert remove_metadata(context.by("ann"), CLICKS, names=["b"], kinds=[MetadataKind.TAG]).is_change is False
     assert [now - then for now, then in zip(tables(context), before, strict=True)] == [1, 1, 1]
     assert said(context, CLICKS) == {"a": "1", "owner": "web", "#checked": ""}
     assert len(list_changes(context, CLICKS, 9)) == 2
@@ -123,7 +123,7 @@ def test_what_is_not_there_or_no_path_is_refused_with_the_next_step(
     context: OperationContext, path: str, error: str
 ) -> None:
     before = tables(context)
-    for write in (lambda: update_metadata(context, path, {}, ["x"], author="ann"), lambda: get_metadata(context, path)):
+    for write in (lambda: update_metadata(context.by("ann"), path, {}, ["x"]), lambda: get_metadata(context, path)):
         with pytest.raises(FeedAssetsError) as caught:
             write()
         assert error in str(caught.value)
@@ -143,19 +143,19 @@ def test_what_is_not_there_or_no_path_is_refused_with_the_next_step(
     ],
 )
 def test_what_is_declared_or_of_a_kind_of_ones_own_is_described(context: OperationContext, path: str) -> None:
-    update_metadata(context, path, {"a": "1"}, (), author="ann")
+    update_metadata(context.by("ann"), path, {"a": "1"}, ())
     assert said(context, path)["a"] == "1"
 
 
 def test_an_instance_is_named_by_any_form_of_its_time(context: OperationContext) -> None:
     path = "feed/clicks/cluster/primary/instance/"
-    update_metadata(context, f"{path}2013-11-03", {}, ["checked"], author="ann")
+    update_metadata(context.by("ann"), f"{path}2013-11-03", {}, ["checked"])
     assert said(context, f"/{path}2013-11-03T00:00Z/") == {"#checked": ""}
     assert [each.author for each in list_changes(context, f"{path}2013-11-03", 9)] == ["ann"]
 
 
 def test_the_history_of_what_is_gone_stays(lifecycle: LifecycleHarness) -> None:
-    update_metadata(context_of(lifecycle, NOW), VIEWS, {}, ["checked"], author="ann")
+    update_metadata(context_of(lifecycle, NOW).by("ann"), VIEWS, {}, ["checked"])
     lifecycle.declare(feed("clicks"))
     context = context_of(lifecycle, NOW)
     with pytest.raises(EntityNotFoundError):
@@ -165,8 +165,8 @@ def test_the_history_of_what_is_gone_stays(lifecycle: LifecycleHarness) -> None:
 
 def test_a_kind_of_ones_own_is_there_as_long_as_it_is_described(context: OperationContext) -> None:
     assert said(context, BOARD) == {}
-    update_metadata(context, BOARD, {}, ["public"], author="ann")
-    drop_metadata(context, entity=BOARD, author="ann")
+    update_metadata(context.by("ann"), BOARD, {}, ["public"])
+    drop_metadata(context.by("ann"), entity=BOARD)
     with context.database.read() as connection:
         assert MetadataStore(connection).find(BOARD) is None
     assert len(list_changes(context, BOARD, 9)) == 2
@@ -174,49 +174,49 @@ def test_a_kind_of_ones_own_is_there_as_long_as_it_is_described(context: Operati
 
 def test_what_a_file_says_is_changed_there(context: OperationContext) -> None:
     for change in (
-        lambda: update_metadata(context, CLICKS, {"owner": "me"}, (), author="ann"),
-        lambda: remove_metadata(context, CLICKS, names=["owner"], kinds=[MetadataKind.PROPERTY], author="ann"),
+        lambda: update_metadata(context.by("ann"), CLICKS, {"owner": "me"}, ()),
+        lambda: remove_metadata(context.by("ann"), CLICKS, names=["owner"], kinds=[MetadataKind.PROPERTY]),
         lambda: bring(context, {"entity": CLICKS, "create": {"properties": {"owner": "me"}}}),
     ):
         with pytest.raises(MetadataRefusedError, match="property 'owner' is declared"):
             change()
-    update_metadata(context, CLICKS, {"a": "1"}, ["x"], author="ann")
-    drop_metadata(context, entity=CLICKS, author="ann")
+    update_metadata(context.by("ann"), CLICKS, {"a": "1"}, ["x"])
+    drop_metadata(context.by("ann"), entity=CLICKS)
     bring(context, {"entity": CLICKS, "create": {"tags": ["y"]}})
     assert said(context, CLICKS) == {"owner": "web", "#y": ""}
 
 
 def test_a_copy_leaves_what_the_file_of_the_other_says(context: OperationContext) -> None:
-    update_metadata(context, VIEWS, {"owner": "ops", "a": "1"}, ["x"], author="ann")
-    copy_metadata(context, entity=VIEWS, to=CLICKS, author="ann")
+    update_metadata(context.by("ann"), VIEWS, {"owner": "ops", "a": "1"}, ["x"])
+    copy_metadata(context.by("ann"), entity=VIEWS, to=CLICKS)
     assert said(context, CLICKS) == {"owner": "web", "a": "1", "#x": ""}
-    copy_metadata(context, entity=CLICKS, to=BOARD, author="ann")
+    copy_metadata(context.by("ann"), entity=CLICKS, to=BOARD)
     assert said(context, BOARD) == {"owner": "web", "a": "1", "#x": ""}
 
 
 def test_an_entity_has_room_for_64_kib_and_what_it_has_can_always_be_removed(context: OperationContext) -> None:
-    update_metadata(context, CLICKS, {f"key-{number:02d}": "ä" * 2040 for number in range(16)}, (), author="ann")
+    update_metadata(context.by("ann"), CLICKS, {f"key-{number:02d}": "ä" * 2040 for number in range(16)}, ())
     with pytest.raises(MetadataRefusedError, match=r"65,\d\d\d bytes, more than 65,536"):
-        update_metadata(context, CLICKS, {"more": "x" * 300}, (), author="ann")
-    remove_metadata(context, CLICKS, names=["key-00"], kinds=[MetadataKind.PROPERTY], author="ann")
-    update_metadata(context, CLICKS, {"more": "x" * 300}, (), author="ann")
+        update_metadata(context.by("ann"), CLICKS, {"more": "x" * 300}, ())
+    remove_metadata(context.by("ann"), CLICKS, names=["key-00"], kinds=[MetadataKind.PROPERTY])
+    update_metadata(context.by("ann"), CLICKS, {"more": "x" * 300}, ())
 
 
 def test_the_strict_setting_holds_wherever_people_write(lifecycle: LifecycleHarness) -> None:
-    update_metadata(context_of(lifecycle, NOW), VIEWS, {"link": "https://wiki"}, (), author="ann")
+    update_metadata(context_of(lifecycle, NOW).by("ann"), VIEWS, {"link": "https://wiki"}, ())
     strict = context_of(lifecycle, NOW, metadata=MetadataSettings(strict=True))
     for write in (
-        lambda: update_metadata(strict, CLICKS, {"link": "https://wiki"}, (), author="ann"),
-        lambda: copy_metadata(strict, entity=VIEWS, to=CLICKS, author="ann"),
+        lambda: update_metadata(strict.by("ann"), CLICKS, {"link": "https://wiki"}, ()),
+        lambda: copy_metadata(strict.by("ann"), entity=VIEWS, to=CLICKS),
         lambda: bring(strict, {"entity": CLICKS, "update": {"properties": {"link": "https://wiki"}}}),
     ):
         with pytest.raises(MetadataRefusedError, match=r"metadata\.strict"):
             write()
-    update_metadata(strict, CLICKS, {"link": "the wiki"}, (), author="ann")
+    update_metadata(strict.by("ann"), CLICKS, {"link": "the wiki"}, ())
 
 
 def test_a_document_is_brought_as_a_whole_or_not_at_all_and_once(context: OperationContext) -> None:
-    update_metadata(context, VIEWS, {"old": "1", "kept": "1", "mine": "1"}, ["gone"], author="ann")
+    update_metadata(context.by("ann"), VIEWS, {"old": "1", "kept": "1", "mine": "1"}, ["gone"])
     good = (
         {"entity": CLICKS, "update": {"properties": {"a": "1"}, "tags": ["x", "y"]}},
         {
@@ -247,7 +247,7 @@ def test_a_document_is_brought_as_a_whole_or_not_at_all_and_once(context: Operat
 def test_what_is_exported_can_be_imported_where_it_changes_nothing_and_elsewhere(
     context: OperationContext, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    update_metadata(context, "feed/clicks/column/page.url", {"a": "1"}, ["x"], author="ann")
+    update_metadata(context.by("ann"), "feed/clicks/column/page.url", {"a": "1"}, ["x"])
     bring(context, {"entity": BOARD, "update": {"properties": {"b": {"value": "2", "origin": "program"}}}})
     exported = export_metadata(context)
     assert [each["entity"] for each in exported] == [BOARD, CLICKS, "feed/clicks/column/page.url"]
@@ -298,7 +298,7 @@ def test_what_is_no_document_is_refused_with_the_place_and_an_example(
     context: OperationContext, text: str, reason: str
 ) -> None:
     with pytest.raises(MetadataRefusedError) as caught:
-        import_metadata(context, "words.json", text, author="ann")
+        import_metadata(context.by("ann"), "words.json", text)
     assert reason in str(caught.value)
     assert 'Write it like {"mutations": ' in str(caught.value)
 
@@ -314,7 +314,7 @@ def writers(database_url: str, tmp_path: Path) -> Iterator[LifecycleHarness]:
 def test_of_ten_writers_at_once_none_is_lost(writers: LifecycleHarness) -> None:
     def write(number: int) -> None:
         context = context_of(writers, NOW)
-        update_metadata(context, CLICKS, {f"key-{number}": "1"}, [f"tag-{number}"], author=f"writer {number}")
+        update_metadata(context.by(f"writer {number}"), CLICKS, {f"key-{number}": "1"}, [f"tag-{number}"])
 
     with ThreadPoolExecutor(10) as pool:
         assert list(pool.map(write, range(10))) == [None] * 10

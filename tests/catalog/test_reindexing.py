@@ -31,7 +31,7 @@ def found(tmp_path: Path, state_url: str) -> Iterator[Described]:
 
 
 def check(found: Described, *, dry_run: bool = True) -> Reindexed:
-    return reindex(found.later(), author="ann", dry_run=dry_run)
+    return reindex(found.later().by("ann", dry_run=dry_run))
 
 
 def faults(done: Reindexed) -> tuple[int, int, int, int | None]:

@@ -172,7 +172,7 @@ def guard(case: Case) -> None:
         found.work(PRODUCER, "S2")
         found.halt(PRODUCER, made)
         with refused(errors[2]):
-            end_batch(found.later(), AtWork(process=PRODUCER), author="ann")
+            end_batch(found.later().by("ann"), AtWork(process=PRODUCER))
 
 
 def recover(case: Case) -> None:
@@ -183,7 +183,7 @@ def recover(case: Case) -> None:
         found.work("P", "A", "B")
         if case["given"].get("last execution") == "SUCCESS":
             found.work("P", "C")
-            end_batch(found.later(), AtWork(process="P"), author="ann")
+            end_batch(found.later().by("ann"), AtWork(process="P"))
             found.come("d")
         else:
             found.work("P", "C", status=StepStatus.FAILED)
@@ -248,7 +248,7 @@ class Register:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content)
         os.utime(file, (0, 0))
-        results = take_from_inboxes(self.context, "files", author="ann")
+        results = take_from_inboxes(self.context.by("ann"), "files")
         (status,) = [each.status for result in results for each in result.files]
         return status
 

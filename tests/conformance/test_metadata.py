@@ -86,7 +86,7 @@ class Catalog:
         if found := DELETE.fullmatch(line):
             names = [found[3]] if found[3] else None
             kinds = [KINDS[found[2]]] if found[2] else list(MetadataKind)
-            remove_metadata(self.context, PATHS[found[1]], names=names, kinds=kinds, author="ann")
+            remove_metadata(self.context.by("ann"), PATHS[found[1]], names=names, kinds=kinds)
             return None
         found = GET.fullmatch(line)
         assert found is not None, line
@@ -102,7 +102,7 @@ class Catalog:
 
     def write(self, path: str, **mutation: object) -> None:
         document = {"mutations": [{"entity": path, **mutation}]}
-        import_metadata(self.context, "document", json.dumps(document), author="ann")
+        import_metadata(self.context.by("ann"), "document", json.dumps(document))
 
     def said(self, path: str, scope: Scope) -> dict[str, Any]:
         """A record: what a scope says of an entity."""

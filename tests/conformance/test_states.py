@@ -74,7 +74,7 @@ class Life:
     def act(self, action: InstanceAction, time: datetime = START) -> bool:
         """What a person does to the instance; whether it had an effect."""
         context, end = context_of(self.lifecycle, time + timedelta(minutes=1)), time + timedelta(hours=1)
-        return bool(control_instances(context, action, resolve_subject(context, "p"), time, end, author="ann").changed)
+        return bool(control_instances(context.by("ann"), action, resolve_subject(context, "p"), time, end).changed)
 
     def act_on_each(self, action: InstanceAction, times: Sequence[datetime]) -> None:
         for time in times:

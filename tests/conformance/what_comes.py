@@ -61,10 +61,8 @@ class Flow:
 
     def come(self, name: str, time: datetime | None = None, marking: str | None = None) -> None:
         """Give notice of an instance; of a signal, at the present second."""
-        notice = Notice(
-            feed=name, nominal_time=time, author="ann", is_trusted=time is not None, is_again=True, marking=marking
-        )
-        record_notice(self.later(), notice)
+        notice = Notice(feed=name, nominal_time=time, is_trusted=time is not None, is_again=True, marking=marking)
+        record_notice(self.later().by("ann"), notice)
 
     def tick(self) -> list[ProcessKey]:
         """Return the batches that a tick cuts."""
@@ -92,7 +90,7 @@ class Flow:
             apply_schedules(connection, view, rows, self.now)
 
     def init(self, name: str, most: int | None = None) -> InitBatch:
-        return init_batch(self.later(), name, author="ann", most=most)
+        return init_batch(self.later().by("ann"), name, most=most)
 
     def work(self, name: str, *steps: str, status: StepStatus = StepStatus.SUCCEEDED) -> None:
         """Begin and end steps."""
@@ -104,10 +102,10 @@ class Flow:
         """Write the outputs, and end the batch."""
         for output in found.outputs:
             (Path(urlsplit(output.url).path) / "part-0").write_text("made")
-        return end_batch(self.later(), AtWork(process=name), author="ann", marking=marking)
+        return end_batch(self.later().by("ann"), AtWork(process=name), marking=marking)
 
     def term(self, name: str) -> CalledBatch:
-        return terminate_batch(self.later(), AtWork(process=name), author="ann")
+        return terminate_batch(self.later().by("ann"), AtWork(process=name))
 
 
 @contextmanager

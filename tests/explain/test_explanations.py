@@ -477,7 +477,7 @@ def test_what_waits_for_a_feed_that_is_not_declared_any_more_is_explained_by_its
     assert (root.name, root.blockers[0].command) == ("count", command), "nobody sends what is not declared any more"
     subject = resolve_subject(context_of(lifecycle, at("01T01:30")), "count", at("01T01:00"))
     done = control_instances(
-        context_of(lifecycle, at("01T01:30")), InstanceAction.RERUN, subject, author="ann", dry_run=True
+        context_of(lifecycle, at("01T01:30")).by("ann", dry_run=True), InstanceAction.RERUN, subject
     )
     told = "1 instance on primary waits for feed 'clicks', which is not declared any more"
     gone = f"{told}; to follow what is declared: {command}"

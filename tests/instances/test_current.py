@@ -157,12 +157,12 @@ def test_a_notice_is_looked_at_at_once(tmp_path: Path) -> None:
     lifecycle = begun(tmp_path)
     write(lifecycle, "new", NOON)
     notice, context = (
-        Notice(feed="countries", nominal_time=None, author="ann", marking="final"),
+        Notice(feed="countries", nominal_time=None, marking="final"),
         lifecycle.context(NOON),
     )
-    assert record_notice(context, notice, dry_run=True).outcome is NoticeOutcome.CHANGED
-    assert record_notice(context, notice).outcome is NoticeOutcome.CHANGED
-    assert record_notice(context, notice).outcome is NoticeOutcome.KNOWN
+    assert record_notice(context.by("ann", dry_run=True), notice).outcome is NoticeOutcome.CHANGED
+    assert record_notice(context.by("ann"), notice).outcome is NoticeOutcome.CHANGED
+    assert record_notice(context.by("ann"), notice).outcome is NoticeOutcome.KNOWN
     told = lifecycle.events("countries")[-1]
     assert (told.kind, told.origin, told.marking) == (FeedEventKind.CHANGED, "notice:ann", "final")
     assert work(lifecycle, NOON) == [("naming", DAYS[2])]
@@ -208,8 +208,8 @@ def test_what_comes_back_is_one_version_and_wakes_readers_of_other_content(
     write(lifecycle, text, NOON)
     later = NOON + DAY / 48
     if by == "notice":
-        notice = Notice(feed="countries", nominal_time=None, author="ann")
-        assert record_notice(lifecycle.context(later), notice).outcome is NoticeOutcome.RECORDED
+        notice = Notice(feed="countries", nominal_time=None)
+        assert record_notice(lifecycle.context(later).by("ann"), notice).outcome is NoticeOutcome.RECORDED
     assert work(lifecycle, later) == again
     assert work(lifecycle, later + WATCH) == []
     kinds = [FeedEventKind.ARRIVED, FeedEventKind.VANISHED, FeedEventKind.ARRIVED]

@@ -28,7 +28,7 @@ def counts(**more: Any) -> AnyEntity:
 
 def said(lifecycle: LifecycleHarness, path: str, **properties: str) -> None:
     lifecycle.now += timedelta(seconds=1)
-    update_metadata(context_of(lifecycle, lifecycle.now), path, properties, (), author="ann")
+    update_metadata(context_of(lifecycle, lifecycle.now).by("ann"), path, properties, ())
 
 
 def ran(tmp_path: Path, state: str | None = None) -> LifecycleHarness:

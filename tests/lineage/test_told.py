@@ -90,7 +90,7 @@ def test_a_masked_secret_leaves_the_graph_a_graph(tmp_path: Path) -> None:
     lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"))
     lifecycle.land("clicks", START)
     author = 'https://example.org/"p"?token=abc'
-    record_notice(context_of(lifecycle, at("01T04:00")), Notice(feed="clicks", nominal_time=START, author=author))
+    record_notice(context_of(lifecycle, at("01T04:00")).by(author), Notice(feed="clicks", nominal_time=START))
     dot = shown(lineage(context_of(lifecycle, at("01T05:00")), "clicks").dot)
     assert "abc" not in dot
     assert '?token=***" ' in dot
@@ -117,8 +117,8 @@ def test_a_payload_is_asked_for_and_shown_as_json_and_a_secret_is_not_confirmed(
     lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"))
     lifecycle.land("clicks", START)
     payload = {"ok": True, "none": None, "rows": 3, "password": "hunter2"}
-    notice = Notice(feed="clicks", nominal_time=START, author="ann", payload=payload)
-    record_notice(context_of(lifecycle, at("01T04:00")), notice)
+    notice = Notice(feed="clicks", nominal_time=START, payload=payload)
+    record_notice(context_of(lifecycle, at("01T04:00")).by("ann"), notice)
     context = context_of(lifecycle, at("01T04:00") + timedelta(hours=1))
     for name, value, is_found in (
         ("ok", "true", True),

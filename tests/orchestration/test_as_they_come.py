@@ -61,8 +61,8 @@ def harness(tmp_path: Path, instance: DagsterInstance) -> LocationHarness:
 
 
 def notify(harness: LocationHarness, feed: str, at: datetime | None = None, **fields: object) -> NoticeOutcome:
-    notice = Notice(feed=feed, nominal_time=at, author="ann", cluster="here", **fields)  # type: ignore[arg-type]
-    return record_notice(context_of(harness), notice).outcome
+    notice = Notice(feed=feed, nominal_time=at, cluster="here", **fields)  # type: ignore[arg-type]
+    return record_notice(context_of(harness).by("ann"), notice).outcome
 
 
 def context_of(harness: LocationHarness) -> OperationContext:
@@ -228,7 +228,7 @@ def test_what_a_look_at_a_watched_location_finds_takes_part_in_triggers(
 def test_a_notice_of_a_range_records_what_stands_there_and_expects_nothing_else(harness: LocationHarness) -> None:
     land(harness, 51, 52)
     (polled,) = poll_range(
-        context_of(harness), "orders", NOON - timedelta(days=1), NOON, author="ann", cluster="here"
+        context_of(harness).by("ann"), "orders", NOON - timedelta(days=1), NOON, cluster="here"
     ).ranges
     assert (polled.arrived, polled.known, polled.absent) == (2, 0, ())
     with harness.runtime.database(harness.instance).read() as connection:

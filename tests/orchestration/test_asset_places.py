@@ -78,7 +78,7 @@ def test_of_what_comes_as_it_comes_there_is_a_partition_once_it_has_come(harness
     harness.tick()
     at = NOON - timedelta(seconds=7)
     assert [each.partition for each in find_in(harness)("approval", at)] == [None]
-    record_notice(context_of(harness), Notice(feed="approval", nominal_time=at, author="ann", cluster="here"))
+    record_notice(context_of(harness).by("ann"), Notice(feed="approval", nominal_time=at, cluster="here"))
     harness.tick()
     (shown,) = find_in(harness)("approval", at)
     grid = harness.layout.grids["approval", "here"]

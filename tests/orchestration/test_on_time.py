@@ -153,7 +153,7 @@ def test_who_acknowledges_what_is_late_silences_it_until_it_misses_the_next_dead
     database = late.runtime.database(late.instance)
     context = build_context(late.runtime, late.runtime.timeline(), database, START + timedelta(hours=2, minutes=5))
     query = SlaQuery(start=START, end=context.as_of)
-    assert len(acknowledge(context, query, author="ann").rows) == 1
+    assert len(acknowledge(context.by("ann"), query).rows) == 1
     assert find_alerts(context, query).rows == ()
     at(late, 2, 10)
     assert [each[:2] for each in checks(late.instance)][-1] == (True, "ERROR")

@@ -46,7 +46,7 @@ class Site(LocationHarness):
         timeline = follow_plan(self.runtime, self.location, database, NOW)
         context = build_context(self.runtime, timeline, database, NOW)
         context = replace(context, clock=FrozenClock(NOW), real_clock=FrozenClock(NOW))
-        return repair(context, AuditQuery(feed="numbers"), author="ann", progress=progress)
+        return repair(context.by("ann"), AuditQuery(feed="numbers"), progress=progress)
 
 
 KEY = ProcessKey("numbers@here", "there", START)

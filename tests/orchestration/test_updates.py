@@ -103,7 +103,7 @@ class Readers(LocationHarness):
         """`feed-assets instance rerun summing`."""
         end = (last or first) + HOUR
         control_instances(
-            self.context(), InstanceAction.RERUN, resolve_subject(self.context(), "summing"), first, end, author="ann"
+            self.context().by("ann"), InstanceAction.RERUN, resolve_subject(self.context(), "summing"), first, end
         )
 
 

@@ -59,12 +59,12 @@ def test_nothing_in_dagster_materializes_what_is_made_elsewhere(harness: Locatio
 def test_a_tick_leaves_a_batch_to_its_program_and_reports_what_that_has_published(harness: LocationHarness) -> None:
     assert not harness.tick().run_requests
     opened = context(harness)
-    found = init_batch(opened, "load", author="ann")
+    found = init_batch(opened.by("ann"), "load")
     harness.at(NOON + timedelta(days=2))
     assert not harness.tick().run_requests
     (output,) = found.outputs
     (Path(urlsplit(output.url).path) / "part-0.csv").write_text("n\n1\n")
-    done = end_batch(context(harness), AtWork(process="load"), author="ann")
+    done = end_batch(context(harness).by("ann"), AtWork(process="load"))
     assert done.status is ProcessInstanceStatus.SUCCEEDED
     result = harness.tick()
     assert ("here/loaded", "2026-01-01-12:05:00") in materialized(result)
@@ -75,8 +75,8 @@ def test_a_tick_leaves_a_batch_to_its_program_and_reports_what_that_has_publishe
 
 def test_what_a_batch_elsewhere_has_taken_is_kept_until_it_has_succeeded(harness: LocationHarness) -> None:
     harness.tick()
-    init_batch(context(harness), "load", author="ann")
-    terminate_batch(context(harness), AtWork(process="load"), author="ann")
+    init_batch(context(harness).by("ann"), "load")
+    terminate_batch(context(harness).by("ann"), AtWork(process="load"))
     at, timeline = NOON - timedelta(seconds=9), harness.runtime.timeline(harness.location)
     with harness.runtime.database(harness.instance).begin() as connection:
         record, query = timeline.plan.feeds["orders", "here"], ProtectionQuery(as_of=NOON, real_now=NOON, holder=None)

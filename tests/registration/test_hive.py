@@ -163,9 +163,9 @@ def test_what_the_table_has_else_is_named_and_repaired(registering: Registering,
         (ONE, "its partition is not in a place of the feed, and stays as it is until somebody drops it"),
     ]
     context = harness.context(at("01T03"))
-    planned = repair_registrations(context, EVERYTHING, author="ann", dry_run=True)
+    planned = repair_registrations(context.by("ann", dry_run=True), EVERYTHING)
     assert (len(planned.differences), planned.has_failed, len(registering.partitions())) == (2, False, 2)
-    repaired = repair_registrations(context, EVERYTHING, author="ann")
+    repaired = repair_registrations(context.by("ann"), EVERYTHING)
     assert [each.repaired for each in repaired.differences] == [True, False]
     assert (repaired.has_failed, registering.partitions()["ds=2013-11-01/hour=00"]) == (True, "2013-11-01/00")
     assert registering.find("hour=01").location.endswith("/elsewhere")
@@ -187,7 +187,7 @@ def test_partitions_that_the_record_does_not_have_are_named_and_dropped(register
     found = [(at("01T07"), f"ds=2013-11-01/hour=07 {told}"), (ONE, f"ds=once more/hour=01 {told}")]
     assert registering.verify(at("01T08")) == found
     assert registering.verify(at("01T06")) == found[1:]
-    assert not repair_registrations(harness.context(at("01T08")), EVERYTHING, author="ann").has_failed
+    assert not repair_registrations(harness.context(at("01T08")).by("ann"), EVERYTHING).has_failed
     assert registering.verify(at("01T08")) == []
     assert list(registering.partitions()) == ["ds=2013-11-01/hour=00", "ds=2013-11-01/hour=01", "ds=elsewhere/hour=01"]
 

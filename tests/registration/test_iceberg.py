@@ -186,13 +186,13 @@ def test_other_content_is_one_commit_and_what_differs_is_named_and_repaired(lake
     lake.land(START, 10, 20)
     assert lake.verify() == ["the table has other files of it"]
     commits = lake.commits()
-    repaired = repair_registrations(lake.lifecycle.context(at("04")), EVERYTHING, author="ann")
+    repaired = repair_registrations(lake.lifecycle.context(at("04")).by("ann"), EVERYTHING)
     assert (repaired.has_failed, lake.commits()) == (False, commits + 1)
     assert lake.rows() == [(date(2013, 11, 1), 10), (date(2013, 11, 1), 20), (date(2013, 11, 2), 3)]
 
     lake.catalog.load_table("web.sales").delete("day = '2013-11-02'")
     assert lake.verify() == ["it is AVAILABLE, and no partition of the table"]
-    repair_registrations(lake.lifecycle.context(at("04")), EVERYTHING, author="ann")
+    repair_registrations(lake.lifecycle.context(at("04")).by("ann"), EVERYTHING)
     assert (len(lake.rows()), lake.verify()) == (3, [])
 
 
@@ -241,7 +241,7 @@ def test_files_that_the_table_cannot_have_are_refused(lake: Lake) -> None:
     folder = lake.lifecycle.folder("sales", days[9])
     (folder / "good.parquet").unlink()
     lake.land(days[9], 11, day=[None])
-    repair_registrations(lake.lifecycle.context(at("11")), EVERYTHING, author="ann")
+    repair_registrations(lake.lifecycle.context(at("11")).by("ann"), EVERYTHING)
     assert lake.rows() == []  # it would have a file that is gone
 
 

@@ -33,7 +33,7 @@ def verdicts(lifecycle: LifecycleHarness, as_of: datetime, **more: Any) -> dict[
 
 
 def repaired(lifecycle: LifecycleHarness, as_of: datetime, *, dry_run: bool = False, **more: Any) -> Repaired:
-    return repair(context_of(lifecycle, as_of), query(**more), author="ann", dry_run=dry_run)
+    return repair(context_of(lifecycle, as_of).by("ann", dry_run=dry_run), query(**more))
 
 
 def outcomes(done: Repaired) -> dict[datetime, RepairOutcome]:

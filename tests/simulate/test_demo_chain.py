@@ -70,9 +70,9 @@ def rerun(
     """Run two days again as a dry run has said, and let time pass: the plan, and what has run."""
     context = week._operation_context(now)
     subject = resolve_subject(context, "daily-delays", preferred=Kind.PROCESS)
-    how = (context, subject, DAYS[1], DAYS[3], Downstream(even_unchanged=even_unchanged))
-    plan = rerun_downstream(*how, author="ann", dry_run=True)
-    rerun_downstream(*how, author="ann", digest=plan.digest)
+    how = (subject, DAYS[1], DAYS[3], Downstream(even_unchanged=even_unchanged))
+    plan = rerun_downstream(context.by("ann", dry_run=True), *how)
+    rerun_downstream(context.by("ann"), *how, digest=plan.digest)
     return plan, pass_time(week, now)
 
 

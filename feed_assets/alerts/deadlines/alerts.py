@@ -15,7 +15,7 @@ from feed_assets.alerts.deadlines.store import SlaMisses
 from feed_assets.command_lines import command_line
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.heartbeat import find_silence
-from feed_assets.context.operation import OperationContext, note_target
+from feed_assets.context.operation import ChangeContext, OperationContext, note_target
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.errors import Fault
 from feed_assets.json_form import Hidden, NominalTime, shows
@@ -98,7 +98,7 @@ def find_history(context: OperationContext, query: SlaQuery) -> SlaList:
     )
 
 
-def acknowledge(context: OperationContext, query: SlaQuery, *, author: str, dry_run: bool = False) -> SlaList:
+def acknowledge(context: ChangeContext, query: SlaQuery) -> SlaList:
     """Record that somebody knows of the late instances: neither `sla alerts` nor the check in Dagster shows them until
     they miss another deadline. Return those that nobody had acknowledged.
 
@@ -117,19 +117,19 @@ def acknowledge(context: OperationContext, query: SlaQuery, *, author: str, dry_
             fault=Fault.MISSING,
         )
     new = [miss for miss in late if miss.acknowledged_at is None]
-    if new and not dry_run:
+    if new and not context.dry_run:
         with context.database.begin() as connection:
             lock_log(connection)
-            SlaMisses(connection).acknowledge(new, author, context.as_of)
+            SlaMisses(connection).acknowledge(new, context.author, context.as_of)
             for cluster in sorted({miss.cluster for miss in new}):
                 note_changed_misses(connection, cluster)
         for kind, name, cluster in sorted({miss.instance[:3] for miss in new}):
             count = sum(miss.instance[:3] == (kind, name, cluster) for miss in new)
-            note_target(context, author, "sla ack", f"{kind} {name!r} on {cluster}", deadlines=count)
-    done = [replace(miss, acknowledged_at=context.as_of, acknowledged_by=author) for miss in new]
+            note_target(context, "sla ack", f"{kind} {name!r} on {cluster}", deadlines=count)
+    done = [replace(miss, acknowledged_at=context.as_of, acknowledged_by=context.author) for miss in new]
     return SlaList(
         rows=tuple(_row(miss, context.as_of) for miss in done),
-        summary=f"{'would acknowledge' if dry_run else 'acknowledged'} {len(done):,}",
+        summary=f"{'would acknowledge' if context.dry_run else 'acknowledged'} {len(done):,}",
     )
 
 

@@ -8,7 +8,7 @@ from feed_assets.pages import Page
 if TYPE_CHECKING:
     from feed_assets.alerts.delivery.notifier import ListedReceiver, ReceiverDesk, Retried, TriedReceiver
     from feed_assets.alerts.delivery.rounds import RoundResult
-    from feed_assets.context.operation import OperationContext
+    from feed_assets.context.operation import ChangeContext, OperationContext
 
 GROUPS = {"notify": "Show, try and use the receivers of messages: those of the settings, and those that entities name."}
 _DELIVERED = "name=way, delivered, failed, dead, away=is_away:yes, error"
@@ -44,9 +44,9 @@ def send(context: "OperationContext", *, names: Names = (), dry_run: bool = Fals
 
 
 @operation("notify retry", does=Does.ACTS, safe=True, table="name=way, letters, gone", rows="ways")
-def retry(context: "OperationContext", *, names: Names = (), author: str, dry_run: bool = False) -> "Page[Retried]":
+def retry(context: "ChangeContext", *, names: Names = ()) -> "Page[Retried]":
     """Let dead letters be tried again: by the next tick of the sensor, or by send."""
-    return Page.of(_desk(context, author=author, dry_run=dry_run).retry(names))
+    return Page.of(_desk(context, author=context.author, dry_run=context.dry_run).retry(names))
 
 
 def _desk(context: "OperationContext", **asked: Any) -> "ReceiverDesk":

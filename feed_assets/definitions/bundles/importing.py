@@ -142,7 +142,7 @@ def import_bundle(context: EntityContext, archive: BundleArchive, name: str) -> 
     if context.dry_run:
         require_reachable(context, after, [*changed])
     operations = _operations_after(context, after)
-    said = import_metadata(operations, name, archive.metadata, author=context.author, dry_run=True)
+    said = import_metadata(operations.by(context.author, dry_run=True), name, archive.metadata)
     result = BundleImport(
         entities=tuple(
             ImportedEntity(kind=each.kind.value, name=each.name, uid=str(each.uid), outcome=outcomes[each.key])
@@ -176,7 +176,7 @@ def _apply(
     if not done.is_change:
         context.record()
         settle_releases(context)
-    said = import_metadata(operations, name, archive.metadata, author=context.author)
+    said = import_metadata(operations.by(context.author), name, archive.metadata)
     if new:
         context.audit(IMPORT, name, files=sorted(new))
     return replace(result, metadata=tuple(each for each in said if each.is_change), stopped=done.stopped)

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line, instance_command
 from feed_assets.context.errors import ArrivalRefusedError
-from feed_assets.context.operation import OperationContext, note_target
+from feed_assets.context.operation import ChangeContext, OperationContext, note_target
 from feed_assets.entities.common import Kind
 from feed_assets.entities.content.event_messages import (
     MARKING_REMEDY,
@@ -89,7 +89,6 @@ class Notice:
 
     feed: str
     nominal_time: datetime | None
-    author: str
     cluster: str | None = None
     key: str | None = None
     path: str | None = None
@@ -131,7 +130,7 @@ class NoticeResult:
         return f"feed {self.feed!r} on {self.cluster} at {time}: {would}{self.outcome.value}{size}{self.other}"
 
 
-def record_notice(context: OperationContext, notice: Notice, *, dry_run: bool = False) -> NoticeResult:
+def record_notice(context: ChangeContext, notice: Notice) -> NoticeResult:
     """Record the arrival that a notice reports. The next tick opens the gates of the processes that read the instance.
     A notice of an instance that has already arrived, and is still there, does nothing and is no error.
 
@@ -145,27 +144,27 @@ def record_notice(context: OperationContext, notice: Notice, *, dry_run: bool = 
     require_message(notice)
     record = _find_record(context, notice)
     if not record.has_data:
-        return _record_signal(context, record, notice, dry_run=dry_run)
+        return _record_signal(context, record, notice)
     time = _find_time(record, notice)
     record.sequence.index(time)
     _check_notice(context, record, notice, time)
     if notice.accept is not None:
-        return _accept(context, record, notice, time, dry_run=dry_run)
+        return _accept(context, record, notice, time)
     with context.database.read() as connection:
         known = _find_known(connection, record, notice, time)
     seen_now: dict[FeedKey, Look] = {}
     if isinstance(known, FeedInstance) and not notice.is_trusted:
-        wanted, origin = [Candidate(record=record, nominal_time=time)], notice_origin(notice.author)
-        known = None if look_for_vanished(context, wanted, origin, dry_run=dry_run, seen=seen_now) else known
+        wanted, origin = [Candidate(record=record, nominal_time=time)], notice_origin(context.author)
+        known = None if look_for_vanished(context, wanted, origin, dry_run=context.dry_run, seen=seen_now) else known
     if record.is_current and isinstance(known, FeedInstance) and not notice.is_trusted:
-        return _record_version(context, record, notice, known, dry_run=dry_run)
+        return _record_version(context, record, notice, known)
     is_again = notice.is_again or record.is_current
     if known is not None and not (is_again and isinstance(known, FeedInstance)):
         _require_size(record, notice, time, known)
         outcome = NoticeOutcome.KNOWN
-        if isinstance(known, FeedEvent) and not dry_run:
+        if isinstance(known, FeedEvent) and not context.dry_run:
             outcome = NoticeOutcome.CHANGED if known.kind is FeedEventKind.CHANGED else NoticeOutcome.RECORDED
-        result = _result(context, record, time, outcome, known.bytes, known.files, dry_run=dry_run)
+        result = _result(context, record, time, outcome, known.bytes, known.files)
         return replace(result, other=_describe_other(record, notice, known, seen_now.values()))
     _require_own_path(context, record, notice, time)
     look = _look(context, record, notice, time)
@@ -176,12 +175,12 @@ def record_notice(context: OperationContext, notice: Notice, *, dry_run: bool = 
         refusal = None if seen.row is None else find_refusal(connection, record, seen.row)
     if refusal is not None:
         told = f"; {refusal.sentence}; to take it as it is: {_notify(replace(notice, accept='REASON'), record.cluster)}"
-        known_now = _result(context, record, time, NoticeOutcome.KNOWN, look.bytes, look.files, dry_run=dry_run)
+        known_now = _result(context, record, time, NoticeOutcome.KNOWN, look.bytes, look.files)
         return replace(known_now, other=told)
     outcome = NoticeOutcome.HELD if is_held else outcome
     if known is not None and known.manifest_digest == (seen.row and seen.row.manifest_digest):
-        return _result(context, record, time, NoticeOutcome.KNOWN, look.bytes, look.files, dry_run=dry_run)
-    if not dry_run:
+        return _result(context, record, time, NoticeOutcome.KNOWN, look.bytes, look.files)
+    if not context.dry_run:
         with context.database.begin() as connection:
             lock_log(connection)  # so that no two notices find the same key free
             is_first = _find_known(connection, record, notice, time) == known
@@ -194,12 +193,10 @@ def record_notice(context: OperationContext, notice: Notice, *, dry_run: bool = 
             return record_notice(context, notice)
         _audit(context, record, notice, time)
     size, files = (notice.bytes, None) if notice.is_trusted else (look.bytes, look.files)
-    return _result(context, record, time, outcome, size, files, dry_run=dry_run)
+    return _result(context, record, time, outcome, size, files)
 
 
-def _record_version(
-    context: OperationContext, record: FeedRecord, notice: Notice, known: FeedInstance, *, dry_run: bool
-) -> NoticeResult:
+def _record_version(context: ChangeContext, record: FeedRecord, notice: Notice, known: FeedInstance) -> NoticeResult:
     """Look at the content of a current instance at once, and record other content as a version."""
     look = _look(context, record, notice, known.nominal_time)
     where = (context.database, context.stores, {known.key: record}, context.real_now)
@@ -208,29 +205,29 @@ def _record_version(
     if content.scan is None:
         _refuse_unread(notice, record, known.nominal_time, describe_error(content.error) if content.error else None)
     is_other = content.earlier is not None and content.earlier.digest != content.scan.digest
-    if not dry_run:
+    if not context.dry_run:
         with context.database.begin() as connection:
-            say = partial(_complete, notice)
+            say = partial(_complete, context, notice)
             is_other = bool(record_contents(connection, [content], context.as_of, say=say).changed)
         if is_other:
             _audit(context, record, notice, known.nominal_time)
     outcome = NoticeOutcome.CHANGED if is_other else NoticeOutcome.KNOWN
     outcome = NoticeOutcome.HELD if is_other and record.is_judged else outcome
-    return _result(context, record, known.nominal_time, outcome, look.bytes, look.files, dry_run=dry_run)
+    return _result(context, record, known.nominal_time, outcome, look.bytes, look.files)
 
 
-def _complete(notice: Notice, event: NewFeedEvent) -> NewFeedEvent:
+def _complete(context: ChangeContext, notice: Notice, event: NewFeedEvent) -> NewFeedEvent:
     """Return an event of a notice with what the notice says."""
     return replace(
         event,
-        origin=notice_origin(notice.author),
+        origin=notice_origin(context.author),
         idempotency_key=None if notice.key is None else _key(notice.key),
         payload={**event.payload, **({MESSAGE: notice.payload} if notice.payload else {})},
         marking=notice.marking,
     )
 
 
-def _record_signal(context: OperationContext, record: FeedRecord, notice: Notice, *, dry_run: bool) -> NoticeResult:
+def _record_signal(context: ChangeContext, record: FeedRecord, notice: Notice) -> NoticeResult:
     """Record a notice of a feed without data; each is an event of its second, or with a time the only one of that."""
     if record.produced_by is not None:
         _refuse(notice, record, notice.nominal_time, f"asset {record.producer} makes it", "Materialize the asset.")
@@ -241,7 +238,7 @@ def _record_signal(context: OperationContext, record: FeedRecord, notice: Notice
     signal = Signal(
         record=record,
         at=notice.nominal_time or context.as_of,
-        origin=notice_origin(notice.author),
+        origin=notice_origin(context.author),
         payload=notice.payload,
         marking=notice.marking,
         key=None if notice.key is None else _key(notice.key),
@@ -252,18 +249,18 @@ def _record_signal(context: OperationContext, record: FeedRecord, notice: Notice
         row = FeedInstances(connection).get(*record.key, time) if notice.nominal_time is not None else None
     if event is not None or (row is not None and not notice.is_again):
         outcome = NoticeOutcome.KNOWN
-        if event is not None and not dry_run:
+        if event is not None and not context.dry_run:
             outcome = NoticeOutcome.CHANGED if notice.is_again and notice.nominal_time else NoticeOutcome.RECORDED
         known = event.nominal_time if event is not None else time
-        return _result(context, record, known, outcome, None, None, dry_run=dry_run)
+        return _result(context, record, known, outcome, None, None)
     outcome = NoticeOutcome.RECORDED if row is None else NoticeOutcome.CHANGED
-    if not dry_run:
+    if not context.dry_run:
         with context.database.begin() as connection:
             is_first = bool(record_signals(connection, [signal], context.as_of))
         if not is_first:
-            return _record_signal(context, record, notice, dry_run=False)
+            return _record_signal(context, record, notice)
         _audit(context, record, notice, time)
-    return _result(context, record, time, outcome, None, None, dry_run=dry_run)
+    return _result(context, record, time, outcome, None, None)
 
 
 def require_message(notice: Notice) -> None:
@@ -311,9 +308,7 @@ def _record_change(connection: Connection, seen: PollResult) -> None:
     instances.put([replace(row, event_seq=seq, available_at=came_at)])
 
 
-def _accept(
-    context: OperationContext, record: FeedRecord, notice: Notice, time: datetime, *, dry_run: bool
-) -> NoticeResult:
+def _accept(context: ChangeContext, record: FeedRecord, notice: Notice, time: datetime) -> NoticeResult:
     """Let in an instance that is held back because of its rows, as it is; what was found about them stays."""
     look = _look(context, record, notice, time)
     seen = _seen(context, record, notice, time, look)
@@ -328,29 +323,33 @@ def _accept(
         if row is None or check is None or row.status is not FeedInstanceStatus.PARTIAL:
             again = _notify(replace(notice, accept=None), record.cluster)
             _refuse(notice, record, time, "its rows do not hold it back", f"Give notice without --accept: {again}")
-        if not dry_run:
-            told = {"by": notice.author, "because": notice.accept}
+        if not context.dry_run:
+            told = {"by": context.author, "because": notice.accept}
             if check.content != (seen.row.manifest_digest or ""):
                 check = replace(check, facts={}, summary=None, content=seen.row.manifest_digest or "")
             accepted = replace(seen.row, available_at=row.available_at)
             check = replace(
                 check,
-                accepted=f"{notice.author}: {notice.accept}",
-                event={**check.event, "origin": notice_origin(notice.author), "bytes": look.bytes, "files": look.files},
+                accepted=f"{context.author}: {notice.accept}",
+                event={
+                    **check.event,
+                    "origin": notice_origin(context.author),
+                    "bytes": look.bytes,
+                    "files": look.files,
+                },
             )
             let_in(connection, record, with_content(accepted, content), check, context.as_of, **{ACCEPTED: told})
             note_content(connection, content, context.as_of)
-    if not dry_run:
+    if not context.dry_run:
         _audit(context, record, notice, time)
-    return _result(context, record, time, NoticeOutcome.ACCEPTED, look.bytes, look.files, dry_run=dry_run)
+    return _result(context, record, time, NoticeOutcome.ACCEPTED, look.bytes, look.files)
 
 
-def _audit(context: OperationContext, record: FeedRecord, notice: Notice, time: datetime) -> None:
+def _audit(context: ChangeContext, record: FeedRecord, notice: Notice, time: datetime) -> None:
     details = {"marking": notice.marking, "key": notice.key, "again": notice.is_again or None}
     details["accepted"] = notice.accept
     note_target(
         context,
-        notice.author,
         "feed notify",
         f"feed {record.feed!r} on {record.cluster} at {render_datetime(time)}",
         **{name: value for name, value in details.items() if value is not None},
@@ -485,15 +484,15 @@ def _refuse_unread(notice: Notice, record: FeedRecord, time: datetime, reason: s
     _refuse(notice, record, time, said, "Give notice again when nobody writes there any more.")
 
 
-def _seen(context: OperationContext, record: FeedRecord, notice: Notice, time: datetime, look: Look) -> PollResult:
+def _seen(context: ChangeContext, record: FeedRecord, notice: Notice, time: datetime, look: Look) -> PollResult:
     candidate = Candidate(record=record, nominal_time=time)
-    seen = decide_poll_result(candidate, look, context.as_of, notice_origin(notice.author))
+    seen = decide_poll_result(candidate, look, context.as_of, notice_origin(context.author))
     if not notice.is_trusted:
         (seen,) = read_versions(context.database, context.stores, [seen], context.real_now)
     if seen.event is None:
         _refuse_unread(notice, record, time, seen.next_poll and seen.next_poll.obstacle)
     assert seen.row is not None
-    event = _complete(notice, seen.event)
+    event = _complete(context, notice, seen.event)
     if not notice.is_trusted:
         return replace(seen, event=event)
     digest = content_digest(notice.payload) if notice.payload else None
@@ -527,14 +526,12 @@ def _key(key: str) -> str:
 
 
 def _result(
-    context: OperationContext,
+    context: ChangeContext,
     record: FeedRecord,
     time: datetime,
     outcome: NoticeOutcome,
     size: int | None,
     files: int | None,
-    *,
-    dry_run: bool,
 ) -> NoticeResult:
     return NoticeResult(
         feed=record.feed,
@@ -544,7 +541,7 @@ def _result(
         url=context.feed_url(record, time),
         bytes=size,
         files=files,
-        dry_run=dry_run,
+        dry_run=context.dry_run,
     )
 
 

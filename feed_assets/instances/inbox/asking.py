@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from feed_assets.context.errors import InstanceQueryError
-from feed_assets.context.operation import OperationContext, note_target
+from feed_assets.context.operation import ChangeContext, note_target
 from feed_assets.context.safe_mode import require_mode
 from feed_assets.instances.inbox.inbox_files import (
     FileStatus,
@@ -56,12 +56,10 @@ class InboxResult:
 
 
 def take_from_inboxes(
-    context: OperationContext,
+    context: ChangeContext,
     feed: str,
     *,
-    author: str,
     cluster: str | None = None,
-    dry_run: bool = False,
     progress: Callable[[str, int, int], object] = lambda *_: None,
 ) -> tuple[InboxResult, ...]:
     """Take all files that have settled in the inboxes of a feed, of any size, also those that ticks have left there.
@@ -89,26 +87,19 @@ def take_from_inboxes(
                 reason="the present is outside its validity",
                 next_step="Correct the validity.",
             )
-    if not dry_run:
+    if not context.dry_run:
         require_mode(context.database, "take from inboxes")
-    return tuple(_take(context, record, author, progress, dry_run=dry_run) for record in with_inbox)
+    return tuple(_take(context, record, progress) for record in with_inbox)
 
 
-def _take(
-    context: OperationContext,
-    record: FeedRecord,
-    author: str,
-    progress: Callable[[str, int, int], object],
-    *,
-    dry_run: bool,
-) -> InboxResult:
+def _take(context: ChangeContext, record: FeedRecord, progress: Callable[[str, int, int], object]) -> InboxResult:
     seen: dict[str, SeenFile] = {}
     done, goes_on = 0, True
     while goes_on:
         before = done
         listing = list_inbox(context.database, context.stores, record)
         real_now = context.real_clock.now()
-        if dry_run:
+        if context.dry_run:
             files = preview_files(context.database, record, listing.files, real_now)
         else:
             is_first = not seen  # later ones remember what the first has found out
@@ -119,17 +110,17 @@ def _take(
         seen |= {file.name: file for file in files if file.status is not FileStatus.KNOWN or file.name not in before_it}
         done = sum(file.status is not FileStatus.READY for file in seen.values())
         progress("files taken", done, len(seen))
-        goes_on = not dry_run and before < done < len(seen)
+        goes_on = not context.dry_run and before < done < len(seen)
     taken = [file.nominal_time for file in seen.values() if file.status is FileStatus.TAKEN and file.nominal_time]
     if taken:
         instances = sorted({render_datetime(time) for time in taken})
         target = f"feed {record.feed!r} on {record.cluster}"
-        note_target(context, author, "feed take", target, files=len(taken), instances=instances)
+        note_target(context, "feed take", target, files=len(taken), instances=instances)
     inbox = inbox_of(record)
     return InboxResult(
         feed=record.feed,
         cluster=record.cluster,
         url=context.stores.url(inbox.store, inbox.directory),
-        dry_run=dry_run,
+        dry_run=context.dry_run,
         files=tuple(seen.values()),
     )

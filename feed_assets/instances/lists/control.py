@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from feed_assets.command_lines import command_line
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.heartbeat import find_silence
-from feed_assets.context.operation import OperationContext, Subject, note_target
+from feed_assets.context.operation import ChangeContext, OperationContext, Subject, note_target
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.errors import Fault
@@ -95,17 +95,15 @@ class Controlled:
 
 
 def control_instances(
-    context: OperationContext,
+    context: ChangeContext,
     action: InstanceAction,
     subject: Subject,
     start: datetime | None = None,
     end: datetime | None = None,
     *,
-    author: str,
     overrides: Mapping[str, str] | None = None,
     force: bool = False,
     from_start: bool = False,
-    dry_run: bool = False,
 ) -> Controlled:
     """Apply an action to the instances of a process, or the copies of a feed, with `start <= nominal time < end`, or to
     the one that the subject names. It skips instances that are not created yet. Instances on which the action has no
@@ -141,7 +139,7 @@ def control_instances(
                     waiting[row.process, row.cluster].append(row.nominal_time)
             gone = find_gone(connection, context.timeline, context.plan.feeds, waiting, context.as_of)
             done = replace(done, restores=restores, obstacles=tuple(text for _, text in gone))
-    if dry_run:
+    if context.dry_run:
         instances = tuple(ActionResult(instance=row, after=decide_action(action, row.status)) for row in rows)
         return replace(done, instances=instances, dry_run=True)
     effects = apply_action(
@@ -149,7 +147,7 @@ def control_instances(
         context.timeline,
         action,
         [row.key for row in rows],
-        author=author,
+        author=context.author,
         as_of=context.as_of,
         overrides={} if force and overrides is None else overrides,
         from_start=from_start,
@@ -158,7 +156,7 @@ def control_instances(
     if effects.called_off:
         done = replace(done, obstacles=(f"{counted(effects.called_off, 'rerun')} that was asked for will not be",))
     done = replace(done, instances=effects.results, stopped=effects.stopped)
-    note_control(context, action, targets, done.changed, author)
+    note_control(context, action, targets, done.changed)
     return done
 
 
@@ -291,9 +289,9 @@ def find_restores(
 
 
 def note_control(
-    context: OperationContext, action: InstanceAction, targets: Targets, changed: int, author: str, **more: object
+    context: ChangeContext, action: InstanceAction, targets: Targets, changed: int, **more: object
 ) -> None:
     """Write an audit entry about an action, if it has changed instances."""
     if changed:
         span = {"start": render_datetime(targets.start), "end": render_datetime(targets.end)}
-        note_target(context, author, f"instance {action.value}", targets.label, **span, instances=changed, **more)
+        note_target(context, f"instance {action.value}", targets.label, **span, instances=changed, **more)

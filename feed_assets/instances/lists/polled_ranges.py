@@ -10,7 +10,7 @@ from datetime import datetime
 from itertools import islice
 
 from feed_assets.context.errors import InstanceQueryError
-from feed_assets.context.operation import OperationContext, Subject
+from feed_assets.context.operation import ChangeContext, OperationContext, Subject
 from feed_assets.entities.common import Kind
 from feed_assets.errors import Fault
 from feed_assets.instances.arrival.arrival_notices import look_for_vanished, notice_origin
@@ -76,14 +76,12 @@ class PolledRanges:
 
 
 def poll_range(
-    context: OperationContext,
+    context: ChangeContext,
     feed: str,
     start: datetime,
     end: datetime,
     *,
-    author: str,
     cluster: str | None = None,
-    dry_run: bool = False,
     progress: Callable[[str, int, int], object] = lambda *_: None,
 ) -> PolledRanges:
     """Poll the instances of a feed in `[start, end)` on each cluster where it arrives, and record the arrived ones.
@@ -110,7 +108,7 @@ def poll_range(
     for record, (_, coming) in ranges:
         arrived, known, absent = 0, 0, list[datetime]()
         while times := list(islice(coming, BATCH)):
-            polled, before, missing = poll_now(context, record, times, author=author, dry_run=dry_run)
+            polled, before, missing = poll_now(context, record, times)
             arrived, known = arrived + polled, known + before
             absent.extend(missing)
             done += len(times)
@@ -123,20 +121,14 @@ def poll_range(
                 known=known,
                 absent=tuple(absent),
                 absent_ranges=render_ranges(absent, record.sequence),
-                dry_run=dry_run,
+                dry_run=context.dry_run,
             )
         )
     return PolledRanges(ranges=tuple(results))
 
 
 def poll_now(
-    context: OperationContext,
-    record: FeedRecord,
-    times: Sequence[datetime],
-    *,
-    author: str,
-    is_notice: bool = True,
-    dry_run: bool = False,
+    context: ChangeContext, record: FeedRecord, times: Sequence[datetime], *, is_notice: bool = True
 ) -> tuple[int, int, list[datetime]]:
     """Poll some instances of an external feed, and record those that have arrived. Return how many have arrived, how
     many were known before, and the times of those that are missing or incomplete. A notice is taken for whole.
@@ -152,12 +144,12 @@ def poll_now(
     if not is_notice:
         looks = [wait_until_settled(record, look, context.real_now) for look in looks]
     polled = [
-        decide_poll_result(candidate, look, context.as_of, notice_origin(author))
+        decide_poll_result(candidate, look, context.as_of, notice_origin(context.author))
         for candidate, look in zip(candidates, looks, strict=True)
     ]
     polled = read_versions(context.database, context.stores, polled, context.real_now)
     arrived = sum(each.event is not None for each in polled)
-    if not dry_run:
+    if not context.dry_run:
         with context.database.begin() as connection:
             FeedPlaces(connection).put([record])  # no tick may have seen the definition yet
             arrived = record_poll_results(connection, polled)
@@ -165,7 +157,7 @@ def poll_now(
     return arrived, len(settled), [each.key.nominal_time for each in polled if each.event is None]
 
 
-def record_vanished_now(context: OperationContext, subject: Subject, clusters: Iterable[str], author: str) -> int:
+def record_vanished_now(context: ChangeContext, subject: Subject, clusters: Iterable[str]) -> int:
     """Look at a feed instance, or at the inputs that a process instance has by the record; record those that storage
     has lost, and return how many.
 
@@ -181,10 +173,10 @@ def record_vanished_now(context: OperationContext, subject: Subject, clusters: I
             elif active := context.timeline.find_or_declared(connection, (subject.name, cluster), time):
                 states = input_states(connection, active.plan, active.record, [time], context.as_of)[time]
                 wanted += present_inputs(active.plan, states)
-    return look_for_vanished(context, wanted, notice_origin(author))
+    return look_for_vanished(context, wanted, notice_origin(context.author))
 
 
-def poll_instances_now(context: OperationContext, keys: Iterable[FeedKey], author: str) -> tuple[int, int]:
+def poll_instances_now(context: ChangeContext, keys: Iterable[FeedKey]) -> tuple[int, int]:
     """Poll those of some feed instances that arrive from outside and are due; return how many have arrived, and how
     many have not.
 
@@ -196,7 +188,7 @@ def poll_instances_now(context: OperationContext, keys: Iterable[FeedKey], autho
         record = context.plan.feeds.get((key.feed, key.cluster))
         if record is not None and record.is_external and key.nominal_time <= context.as_of:
             times[record].append(key.nominal_time)
-    polled = [poll_now(context, record, found, author=author, is_notice=False) for record, found in times.items()]
+    polled = [poll_now(context, record, found, is_notice=False) for record, found in times.items()]
     return sum(arrived for arrived, *_ in polled), sum(len(absent) for *_, absent in polled)
 
 

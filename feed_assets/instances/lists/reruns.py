@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from feed_assets.access.rights import require_acts
 from feed_assets.context.errors import InstanceQueryError
-from feed_assets.context.operation import OperationContext, Subject
+from feed_assets.context.operation import ChangeContext, OperationContext, Subject
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import describe_process, source_of
 from feed_assets.instances.attempts.attempt_inputs import require_queue
@@ -281,19 +281,17 @@ def require_digest(plan: RerunPlan, digest: str) -> None:
 
 
 def rerun_downstream(
-    context: OperationContext,
+    context: ChangeContext,
     subject: Subject,
     start: datetime | None,
     end: datetime | None,
     downstream: Downstream,
     *,
-    author: str,
     digest: str | None = None,
     confirm: Callable[[str], None] | None = None,
     is_confirmed: bool = False,
     overrides: Mapping[str, str] | None = None,
     from_start: bool = False,
-    dry_run: bool = False,
 ) -> RerunPlan:
     """Run instances of a process again, as `control_instances`, and then what hangs on them; or plan it.
 
@@ -304,12 +302,12 @@ def rerun_downstream(
         RerunOutdatedError: the digest is of another plan; nothing was changed.
     """
     targets = find_targets(context, InstanceAction.RERUN, subject, start, end, is_rerun_wanted=True)
-    if dry_run or digest is None:
+    if context.dry_run or digest is None:
         with context.read() as connection:
             plan = plan_reruns(context, connection, subject.name, targets.rows, downstream)
         if digest is not None:
             require_digest(plan, digest)
-        if dry_run:
+        if context.dry_run:
             return plan
         if plan.hanging and not is_confirmed:
             if confirm is None:
@@ -335,14 +333,14 @@ def rerun_downstream(
             context.timeline,
             InstanceAction.RERUN,
             plan.rows,
-            author=author,
+            author=context.author,
             as_of=context.as_of,
             overrides=overrides,
             from_start=from_start,
         )
-        _note_reruns(connection, plan, author, context.as_of)
+        _note_reruns(connection, plan, context.author, context.as_of)
     discard_frames(context, effects)
-    note_control(context, InstanceAction.RERUN, targets, len(plan.rows), author, digest=plan.digest)
+    note_control(context, InstanceAction.RERUN, targets, len(plan.rows), digest=plan.digest)
     return replace(plan, dry_run=False)
 
 

@@ -8,7 +8,7 @@ from typing import NoReturn
 import dagster as dg
 
 from feed_assets.context.errors import InstanceQueryError
-from feed_assets.context.operation import OperationContext, resolve_subject
+from feed_assets.context.operation import ChangeContext, resolve_subject
 from feed_assets.context.safe_mode import require_allowed
 from feed_assets.entities.common import Kind
 from feed_assets.errors import describe_error
@@ -60,7 +60,7 @@ def operate(runtime: Runtime, context: dg.OpExecutionContext, wanted: Operation)
     if strange:
         _refuse(wanted, f"it takes no {', '.join(strange)}", "Leave that out.")
     require_allowed(database, find_operation(_CALLED.get(wanted.action, f"instance {wanted.action}")))
-    done = _do(operations, wanted, author)
+    done = _do(operations.by(author, dry_run=wanted.dry_run), wanted)
     context.log.info(json.dumps(render_document(done=done), indent=1))
     if isinstance(done, Controlled):
         stop_runs_of(done.stopped, context.instance)
@@ -68,10 +68,8 @@ def operate(runtime: Runtime, context: dg.OpExecutionContext, wanted: Operation)
         raise dg.Failure(done.render_summary(), allow_retries=False)
 
 
-def _do(
-    context: OperationContext, wanted: Operation, author: str
-) -> Controlled | RerunPlan | HoldChange | Sweep | UndoResult:
-    name, only, dry = wanted.name, wanted.instance or None, wanted.dry_run
+def _do(context: ChangeContext, wanted: Operation) -> Controlled | RerunPlan | HoldChange | Sweep | UndoResult:
+    name, only = wanted.name, wanted.instance or None
     match wanted.action:
         case "hold":
             query = HoldQuery(
@@ -82,12 +80,11 @@ def _do(
                 instance=only,
                 reason=wanted.reason,
             )
-            return add_holds(context, wanted.hold, query, author=author, dry_run=dry)
+            return add_holds(context, wanted.hold, query)
         case "approve":
-            return approve_sweep(context, find_sweep(context, name), author=author, dry_run=dry)
+            return approve_sweep(context, find_sweep(context, name))
         case "undo":
-            times = [only] if only else ()
-            return undo_removals(context, find_sweep(context, name), author=author, times=times, dry_run=dry)
+            return undo_removals(context, find_sweep(context, name), times=[only] if only else ())
         case action:
             subject = resolve_subject(context, name, only, preferred=Kind.PROCESS, clusters=wanted.clusters)
             start, end = (subject.parse(text) if text else None for text in (wanted.start, wanted.end))
@@ -100,11 +97,9 @@ def _do(
                     start,
                     end,
                     Downstream(levels=wanted.levels or None, even_unchanged=wanted.even_unchanged),
-                    author=author,
                     digest=wanted.digest or None,
                     overrides=wanted.properties or None,
                     from_start=wanted.from_start,
-                    dry_run=dry,
                 )
             if wanted.levels or wanted.even_unchanged or wanted.digest:
                 _refuse(wanted, "levels, even_unchanged and digest are of what is downstream", "Say downstream, too.")
@@ -114,10 +109,8 @@ def _do(
                 subject,
                 start,
                 end,
-                author=author,
                 overrides=wanted.properties or None,
                 from_start=wanted.from_start,
-                dry_run=dry,
             )
 
 

@@ -22,7 +22,7 @@ from sqlalchemy import Connection
 from feed_assets.clock import TimeBudget
 from feed_assets.context.bulkheads import LONGEST_PAUSE, Bulkheads, TickStep
 from feed_assets.context.errors import SafeModeError
-from feed_assets.context.operation import OperationContext, note_target
+from feed_assets.context.operation import ChangeContext, note_target
 from feed_assets.context.safe_mode import HELD, is_safe_mode, require_mode
 from feed_assets.context.tick import Tick, open_tick, tick_step
 from feed_assets.errors import SettingsError, describe_error
@@ -383,14 +383,7 @@ class CleanUp:
     dry_run: bool
 
 
-def clean_up(
-    context: OperationContext,
-    clusters: Collection[str],
-    *,
-    author: str,
-    dry_run: bool = False,
-    progress: OnProgress | None = None,
-) -> CleanUp:
+def clean_up(context: ChangeContext, clusters: Collection[str], *, progress: OnProgress | None = None) -> CleanUp:
     """Clean up after the old runs of clusters, or of all, now; with `dry_run`, only say what would go.
 
     Raises:
@@ -403,16 +396,16 @@ def clean_up(
         logs = DagsterLogs(instance)
         for cluster in clusters:
             tick = open_tick(context, cluster)
-            done += apply_cleanup(tick, times, logs, dry_run=dry_run, on_progress=progress)
+            done += apply_cleanup(tick, times, logs, dry_run=context.dry_run, on_progress=progress)
         told = _find_told(logs, context.database, context.plan)
     database, as_of, ample = context.database, context.as_of, TimeBudget.ample()
-    done.append(apply_message_cleanup(database, times, as_of, ample, dry_run=dry_run))
-    done += apply_history_cleanup(database, told, times, as_of, ample, audit=settings.audit, dry_run=dry_run)
-    if not dry_run and any(each.count for each in done):
+    done.append(apply_message_cleanup(database, times, as_of, ample, dry_run=context.dry_run))
+    done += apply_history_cleanup(database, told, times, as_of, ample, audit=settings.audit, dry_run=context.dry_run)
+    if not context.dry_run and any(each.count for each in done):
         counts = {f"{each.leftover} {each.cluster or ''} {each.unit or ''}".strip(): each.count for each in done}
         removed = {name: count for name, count in counts.items() if count}
-        note_target(context, author, "admin cleanup", ", ".join(clusters), **removed)
-    return CleanUp(cleaned=done, dry_run=dry_run)
+        note_target(context, "admin cleanup", ", ".join(clusters), **removed)
+    return CleanUp(cleaned=done, dry_run=context.dry_run)
 
 
 def _find_told(logs: "DagsterLogs", database: Database, plan: Plan) -> dict[str, int]:

@@ -142,18 +142,18 @@ def test_row_86_the_backlog_is_the_sum_of_the_minutes_and_0_after_recovery(harne
 
 def test_acknowledged_instances_are_left_out_until_they_miss_the_next_deadline(harness: LifecycleHarness) -> None:
     query = SlaQuery(start=at("01T02"), end=at("01T02"), name="clicks")
-    tried = acknowledge(context(harness), query, author="ann", dry_run=True)
+    tried = acknowledge(context(harness).by("ann", dry_run=True), query)
     assert [row.acknowledged_by for row in tried.rows] == ["ann"]
     assert find_alerts(context(harness), query).acknowledged == 0
-    assert len(acknowledge(context(harness), query, author="ann").rows) == 1
-    assert acknowledge(context(harness), query, author="bob").rows == ()
+    assert len(acknowledge(context(harness).by("ann"), query).rows) == 1
+    assert acknowledge(context(harness).by("bob"), query).rows == ()
     found = find_alerts(context(harness), query)
     assert (found.rows, found.acknowledged) == ((), 1)
     assert [row.acknowledged_by for row in find_alerts(context(harness), query, with_acknowledged=True).rows] == ["ann"]
     look(harness, "01T05:30")
     assert lines(find_alerts(context(harness), query)) == ["feed 02 high"]
     with pytest.raises(InstanceQueryError, match="feed 'weather': none is late from"):
-        acknowledge(context(harness), SlaQuery(start=START, end=START, kind=Kind.FEED, name="weather"), author="ann")
+        acknowledge(context(harness).by("ann"), SlaQuery(start=START, end=START, kind=Kind.FEED, name="weather"))
     with harness.database.read() as connection:
         noted = [entry for entry in Audit(connection).newest(9) if entry.action == "sla ack"]
     assert [(entry.author, entry.target) for entry in noted] == [("ann", "feed 'clicks' on primary")]

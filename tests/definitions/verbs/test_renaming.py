@@ -99,7 +99,7 @@ def releases(harness: EntityHarness) -> list[Any]:
 
 @pytest.mark.both_databases
 def test_the_record_goes_along_and_nothing_begins_anew(harness: EntityHarness) -> None:
-    update_metadata(open_context(harness.settings, harness.database), "feed/zebra", {}, ["mine"], author="ann")
+    update_metadata(open_context(harness.settings, harness.database).by("ann"), "feed/zebra", {}, ["mine"])
     before, rows = releases(harness), harness.instances()
     found = renamed(harness, "zebra", "lion")
     assert found.recorded_version == 2

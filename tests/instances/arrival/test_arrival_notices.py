@@ -26,10 +26,15 @@ HOUR = timedelta(hours=1)
 
 
 def notify(
-    lifecycle: LifecycleHarness, name: str = "clicks", when: datetime = START, dry_run: bool = False, **more: Any
+    lifecycle: LifecycleHarness,
+    name: str = "clicks",
+    when: datetime = START,
+    dry_run: bool = False,
+    author: str = "ann",
+    **more: Any,
 ) -> NoticeResult:
-    notice = Notice(feed=name, nominal_time=when, **{"author": "ann", **more})
-    return record_notice(context_of(lifecycle, NOON), notice, dry_run=dry_run)
+    notice = Notice(feed=name, nominal_time=when, **more)
+    return record_notice(context_of(lifecycle, NOON).by(author, dry_run=dry_run), notice)
 
 
 def landed(root: Path, state: str | None = None) -> LifecycleHarness:

@@ -112,7 +112,7 @@ def test_nothing_is_repaired_from_a_storage_that_has_lost_its_newest_instance(tm
     rmtree(lifecycle.folder("clicks", hours(2)[-1]))
     context = context_of(lifecycle, at("01T01:30"))
     with pytest.raises(StorageError, match="it has lost what it had: clicks 2013-11-01T01:00Z"):
-        repair(context, AuditQuery(feed="clicks"), author="ann")
+        repair(context.by("ann"), AuditQuery(feed="clicks"))
     assert lifecycle.feed_statuses("clicks")[START] is FeedInstanceStatus.AVAILABLE
 
 

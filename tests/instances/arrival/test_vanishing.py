@@ -53,16 +53,16 @@ def list_it(context: OperationContext) -> None:
 
 
 def ask_why(context: OperationContext) -> None:
-    assert record_vanished_now(context, resolve_subject(context, "a", START), ["primary"], "ann") == 1
+    assert record_vanished_now(context.by("ann"), resolve_subject(context, "a", START), ["primary"]) == 1
 
 
 def ask_why_of_its_reader(context: OperationContext) -> None:
-    assert record_vanished_now(context, resolve_subject(context, "p", START), ["primary"], "ann") == 1
+    assert record_vanished_now(context.by("ann"), resolve_subject(context, "p", START), ["primary"]) == 1
 
 
 def give_notice(context: OperationContext) -> None:
     with pytest.raises(ArrivalRefusedError, match="does not exist"):
-        record_notice(context, Notice(feed="a", nominal_time=START, author="ann"))
+        record_notice(context.by("ann"), Notice(feed="a", nominal_time=START))
 
 
 def rebuild(context: OperationContext) -> None:
@@ -170,7 +170,7 @@ def test_what_somebody_works_on_is_left_alone(tmp_path: Path) -> None:
     Leases(lifecycle.database).acquire("feed/a", "primary", START, "sweep", SOON, timedelta(hours=1))
     assert (
         record_vanished_now(
-            context_of(lifecycle, SOON), resolve_subject(context_of(lifecycle, SOON), "a", START), ["primary"], "ann"
+            context_of(lifecycle, SOON).by("ann"), resolve_subject(context_of(lifecycle, SOON), "a", START), ["primary"]
         )
         == 0
     )
@@ -181,8 +181,8 @@ def test_what_was_taken_on_trust_is_not_looked_for(tmp_path: Path) -> None:
     lifecycle = LifecycleHarness.of(tmp_path, feed("a"), feed("c"))
     lifecycle.land("c", START)
     context = context_of(lifecycle, SOON)
-    record_notice(context, Notice(feed="a", nominal_time=START, author="ann", is_trusted=True))
-    assert record_vanished_now(context, resolve_subject(context, "a", START), ["primary"], "ann") == 0
+    record_notice(context.by("ann"), Notice(feed="a", nominal_time=START, is_trusted=True))
+    assert record_vanished_now(context.by("ann"), resolve_subject(context, "a", START), ["primary"]) == 0
 
 
 def moved(root: Path, state: str | None = None) -> tuple[LifecycleHarness, Path]:
@@ -207,9 +207,9 @@ def test_what_has_stayed_in_a_former_place_is_looked_for_there(tmp_path: Path, s
     (why,) = explain(context, resolve_subject(context, "a", START)).items
     place = next(each for each in why.reasons if each.code is ReasonCode.FORMER_PLACE)
     assert place.text == f"it is at {former.as_uri()}, a former place of its feed"
-    assert record_vanished_now(context, resolve_subject(context, "a", START), ["primary"], "ann") == 0
+    assert record_vanished_now(context.by("ann"), resolve_subject(context, "a", START), ["primary"]) == 0
     rmtree(former)
-    assert record_vanished_now(context, resolve_subject(context, "a", START), ["primary"], "ann") == 1
+    assert record_vanished_now(context.by("ann"), resolve_subject(context, "a", START), ["primary"]) == 1
     (why,) = explain(context, resolve_subject(context, "a", START)).items
     assert f"storage has lost it: {former.as_uri()} is not there any more" in why.render()
     assert kinds(lifecycle) == [ARRIVED, VANISHED]
@@ -223,7 +223,7 @@ def test_what_somebody_has_moved_to_the_new_place_is_not_lost(tmp_path: Path) ->
     context = context_of(lifecycle, SOON)
     (found,) = list_feed(context, resolve_subject(context, "a"), look=True).instances
     assert (found.status, found.url) == (AVAILABLE, there.as_uri())
-    assert record_vanished_now(context, resolve_subject(context, "a", START), ["primary"], "ann") == 0
+    assert record_vanished_now(context.by("ann"), resolve_subject(context, "a", START), ["primary"]) == 0
     assert kinds(lifecycle) == [ARRIVED]
     listed = list_feed(context, resolve_subject(context, "a"))
     assert ([each.url for each in listed.instances], listed.staying) == ([there.as_uri()], 0)
@@ -239,8 +239,8 @@ def test_a_path_that_the_new_zone_gives_to_another_instance_is_none_of_this_one(
     rmtree(former)
     context = context_of(lifecycle, other)
     assert lifecycle.folder("a", START).is_dir()
-    assert record_vanished_now(context, resolve_subject(context, "a", START), ["primary"], "ann") == 1
-    assert record_vanished_now(context, resolve_subject(context, "a", other), ["primary"], "ann") == 0
+    assert record_vanished_now(context.by("ann"), resolve_subject(context, "a", START), ["primary"]) == 1
+    assert record_vanished_now(context.by("ann"), resolve_subject(context, "a", other), ["primary"]) == 0
 
 
 def test_what_is_at_the_path_of_another_instance_has_not_arrived(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_what_is_at_the_path_of_another_instance_has_not_arrived(tmp_path: Path)
     (told,) = about(explain, context_of(lifecycle, time), "a", time).items
     assert told.reasons[0].text == f"{lifecycle.folder('a', time).as_uri()} cannot be polled: {why}"
     with pytest.raises(ArrivalRefusedError, match=why):
-        record_notice(context_of(lifecycle, time), Notice(feed="a", nominal_time=time, author="ann"))
+        record_notice(context_of(lifecycle, time).by("ann"), Notice(feed="a", nominal_time=time))
     with lifecycle.database.begin() as connection:
         assert find_free_time(connection, lifecycle.feed("a"), time) == time + timedelta(hours=2)
         (row,) = [row for each, row in lifecycle.feed_instances("a").items() if each == START]
@@ -269,5 +269,5 @@ def test_what_is_at_the_path_of_another_instance_has_not_arrived(tmp_path: Path)
 def test_a_dry_run_records_nothing(tmp_path: Path) -> None:
     lifecycle = deleted(tmp_path)
     with pytest.raises(ArrivalRefusedError, match="does not exist"):
-        record_notice(context_of(lifecycle, SOON), Notice(feed="a", nominal_time=START, author="ann"), dry_run=True)
+        record_notice(context_of(lifecycle, SOON).by("ann", dry_run=True), Notice(feed="a", nominal_time=START))
     assert kinds(lifecycle) == [ARRIVED]

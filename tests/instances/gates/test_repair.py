@@ -245,6 +245,6 @@ def test_ticks_leave_a_repair_alone_that_is_at_work(lifecycle: LifecycleHarness)
             launched = find_launched(lifecycle.database, "backup", AS_OF)
             states.extend(find_commands(lifecycle.database, launched, AS_OF).values())
 
-    done = repair(context_of(lifecycle, AS_OF), query(start=START), author="ann", progress=tick)
+    done = repair(context_of(lifecycle, AS_OF).by("ann"), query(start=START), progress=tick)
     assert outcomes(done) == {START: RepairOutcome.REPAIRED}
     assert set(states) == {RunState.ALIVE}

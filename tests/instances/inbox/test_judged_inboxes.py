@@ -167,8 +167,8 @@ def test_a_refused_file_is_known_and_told_with_its_rule_until_somebody_accepts_i
     next_batch = explain_waiting(lifecycle.context(FIRST + 3 * MINUTE), name="load", author="ann")
     assert next_batch.rows[0].endswith("\n  - orders has 1 instance held back because of rows")
     assert asked(lifecycle, FIRST + 5 * MINUTE) == []
-    notice = Notice(feed="orders", nominal_time=FIRST, author="ann", accept="a sale")
-    assert record_notice(lifecycle.context(FIRST + 6 * MINUTE), notice).outcome is NoticeOutcome.ACCEPTED
+    notice = Notice(feed="orders", nominal_time=FIRST, accept="a sale")
+    assert record_notice(lifecycle.context(FIRST + 6 * MINUTE).by("ann"), notice).outcome is NoticeOutcome.ACCEPTED
     assert batches(lifecycle, FIRST + 6 * MINUTE) == [FIRST]
     assert [(file.url.rpartition("/")[2], file.event) for file in listed(lifecycle).files] == [
         ("2.json", 3),
@@ -353,14 +353,14 @@ def test_what_is_left_of_a_look_whose_bad_file_was_removed_is_not_taken_again(li
 def test_a_notice_of_what_was_refused_says_so_and_what_would_let_it_in(lifecycle: LifecycleHarness) -> None:
     put(lifecycle, "1.json", "one")
     look(lifecycle)
-    notice = Notice(feed="orders", nominal_time=FIRST, author="ann")
-    assert record_notice(lifecycle.context(FIRST), notice).outcome is NoticeOutcome.HELD
+    notice = Notice(feed="orders", nominal_time=FIRST)
+    assert record_notice(lifecycle.context(FIRST).by("ann"), notice).outcome is NoticeOutcome.HELD
     refuse(lifecycle)
-    found = record_notice(lifecycle.context(FIRST), notice)
+    found = record_notice(lifecycle.context(FIRST).by("ann"), notice)
     assert (found.outcome, found.other.startswith(f"; {REFUSED}; ")) == (NoticeOutcome.KNOWN, True)
     assert "--accept REASON" in found.other
     shutil.rmtree(lifecycle.folder("orders", FIRST))
     lifecycle.arrive(FIRST + 10 * MINUTE)
     lifecycle.folder("orders", FIRST).mkdir()
     (lifecycle.folder("orders", FIRST) / "1.json").write_text("other")
-    assert record_notice(lifecycle.context(FIRST + 11 * MINUTE), notice).outcome is NoticeOutcome.HELD
+    assert record_notice(lifecycle.context(FIRST + 11 * MINUTE).by("ann"), notice).outcome is NoticeOutcome.HELD

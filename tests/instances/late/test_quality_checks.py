@@ -107,8 +107,8 @@ def test_other_content_is_judged_anew_and_the_same_is_not(lifecycle: LifecycleHa
 def test_content_that_a_notice_brings_again_is_judged_too(lifecycle: LifecycleHarness) -> None:
     judge(lifecycle)
     lifecycle.land("clicks", START, text="other content")
-    notice = Notice(feed="clicks", nominal_time=START, author="ann", is_again=True)
-    told = record_notice(lifecycle.context(NOON + timedelta(minutes=30)), notice)
+    notice = Notice(feed="clicks", nominal_time=START, is_again=True)
+    told = record_notice(lifecycle.context(NOON + timedelta(minutes=30)).by("ann"), notice)
     row = lifecycle.feed_instances("clicks")[START]
     assert (told.outcome, row.status, row.available_at) == (NoticeOutcome.HELD, PARTIAL, NOON)
     lifecycle.tick(NOON + timedelta(minutes=30))
@@ -130,13 +130,13 @@ def test_content_that_was_let_in_before_is_not_held_back(
     with lifecycle.database.begin() as connection:
         QualityChecks(connection).put([replace(check(lifecycle), has_passed=has_passed)])
     away, context = tmp_path / "away", lifecycle.context(NOON + timedelta(minutes=2))
-    notice = Notice(feed="clicks", nominal_time=START, author="ann")
+    notice = Notice(feed="clicks", nominal_time=START)
     lifecycle.folder("clicks", START).rename(away)
     with pytest.raises(ArrivalRefusedError):
-        record_notice(context, notice)
+        record_notice(context.by("ann"), notice)
     assert lifecycle.feed_statuses("clicks")[START] is FeedInstanceStatus.MISSING
     away.rename(lifecycle.folder("clicks", START))
-    assert record_notice(context, notice).outcome is NoticeOutcome.RECORDED
+    assert record_notice(context.by("ann"), notice).outcome is NoticeOutcome.RECORDED
     assert lifecycle.feed_statuses("clicks")[START] is AVAILABLE
 
 
@@ -201,8 +201,8 @@ def test_late_data_are_judged_before_who_runs_again_reads_them(tmp_path: Path) -
 def test_content_that_was_not_judged_is_accepted_for_a_reason(lifecycle: LifecycleHarness) -> None:
     context = lifecycle.context(NOON)
     with pytest.raises(ArrivalRefusedError, match="nothing says why its rows are accepted"):
-        record_notice(context, Notice(feed="clicks", nominal_time=START, author="ann", accept=" "))
-    record_notice(context, Notice(feed="clicks", nominal_time=START, author="ann", accept="a sale"))
+        record_notice(context.by("ann"), Notice(feed="clicks", nominal_time=START, accept=" "))
+    record_notice(context.by("ann"), Notice(feed="clicks", nominal_time=START, accept="a sale"))
     assert lifecycle.feed_statuses("clicks")[START] is AVAILABLE
     subject = resolve_subject(context, "clicks", START, kind=Kind.FEED)
     with pytest.raises(InstanceQueryError, match="its rows were not judged; accepted by ann: a sale"):

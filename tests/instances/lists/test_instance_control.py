@@ -39,12 +39,11 @@ def context(tmp_path: Path) -> OperationContext:
 
 def kill(context: OperationContext, clusters: tuple[str, ...] = ()) -> Controlled:
     return control_instances(
-        context,
+        context.by("ann"),
         InstanceAction.KILL,
         resolve_subject(context, "report", clusters=clusters),
         START,
         START + 2 * DAY,
-        author="ann",
     )
 
 
@@ -61,7 +60,7 @@ def test_a_cluster_or_process_that_is_not_there_is_refused(context: OperationCon
         kill(context, ("north",))
     with pytest.raises(EntityNotFoundError, match="report"):
         control_instances(
-            context, InstanceAction.KILL, resolve_subject(context, "reports"), START, START + DAY, author="ann"
+            context.by("ann"), InstanceAction.KILL, resolve_subject(context, "reports"), START, START + DAY
         )
 
 
@@ -70,7 +69,7 @@ def test_what_is_not_there_is_told_and_refused_if_nothing_is(context: OperationC
     def act(first: datetime, last: datetime, as_of: datetime = context.as_of) -> Controlled:
         subject = resolve_subject(context, "report", clusters=("west",))
         now = replace(context, as_of=as_of)
-        return control_instances(now, action, subject, first, last, author="ann", dry_run=True)
+        return control_instances(now.by("ann", dry_run=True), action, subject, first, last)
 
     assert act(START, START + 2 * DAY).absent == ""
     with pytest.raises(InstanceQueryError, match=r"yet\. No tick of cluster west has ever come: .* Start Dagster"):

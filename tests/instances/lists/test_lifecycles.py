@@ -180,7 +180,7 @@ def test_row_112_copies_are_killed_and_run_again_by_the_name_of_their_feed(
 ) -> None:
     def control(action: InstanceAction, name: str = "clicks", **more: Any) -> Controlled:
         subject = resolve_subject(context, name, **more)
-        done = control_instances(context, action, subject, START, AS_OF, author="ann")
+        done = control_instances(context.by("ann"), action, subject, START, AS_OF)
         assert done.process == name
         return done
 

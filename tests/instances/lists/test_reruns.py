@@ -92,7 +92,8 @@ def rerun(lifecycle: LifecycleHarness, *times: datetime, as_of: datetime = NOON,
     context = lifecycle.context(as_of + timedelta(hours=1))
     subject = resolve_subject(context, more.pop("process", "make"), preferred=Kind.PROCESS)
     end = times[-1] + timedelta(seconds=1)
-    return rerun_downstream(context, subject, times[0], end, Downstream(**how), author="ann", **more)
+    by_ann = context.by("ann", dry_run=more.pop("dry_run", False))
+    return rerun_downstream(by_ann, subject, times[0], end, Downstream(**how), **more)
 
 
 def planned(plan: RerunPlan) -> Counter[tuple[str, datetime]]:
@@ -110,7 +111,7 @@ def why(lifecycle: LifecycleHarness, name: str, time: datetime) -> Sequence[Reas
 def kill(lifecycle: LifecycleHarness, name: str, time: datetime) -> Controlled:
     context = lifecycle.context(LATER)
     subject = resolve_subject(context, name, f"{time:%FT%RZ}", preferred=Kind.PROCESS)
-    return control_instances(context, InstanceAction.KILL, subject, author="ann")
+    return control_instances(context.by("ann"), InstanceAction.KILL, subject)
 
 
 def both(lifecycle: LifecycleHarness, as_of: datetime) -> list[tuple[str, datetime]]:
@@ -214,10 +215,9 @@ def test_nothing_starts_with_what_is_yet_to_be_made_again_and_why_says_so(tmp_pa
     rewrite(lifecycle, TIMES[0])
     context = lifecycle.context(LATER)
     control_instances(
-        context,
+        context.by("bob"),
         InstanceAction.RERUN,
         resolve_subject(context, "join", f"{TIMES[0]:%FT%RZ}", preferred=Kind.PROCESS),
-        author="bob",
     )
     rerun(lifecycle, TIMES[0], is_confirmed=True)
     (request,) = lifecycle.tick(LATER)
@@ -260,7 +260,7 @@ def test_the_plan_says_what_was_suspended_or_killed_before_and_which_named_insta
     for time, action in ((TIMES[0], InstanceAction.SUSPEND), (TIMES[1], InstanceAction.KILL)):
         subject = resolve_subject(context, "sum", f"{time:%FT%RZ}", preferred=Kind.PROCESS)
         for each in (InstanceAction.RERUN, action):
-            control_instances(context, each, subject, author="bob")
+            control_instances(context.by("bob"), each, subject)
     plan = rerun(lifecycle, *TIMES[:3], dry_run=True)
     told = [each.remark for each in plan.ranges if each.process == "sum"]
     assert [(text or "")[:16] for text in told] == ["it is suspended:", "it was killed: i", ""]

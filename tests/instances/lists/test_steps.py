@@ -72,14 +72,12 @@ def test_frames_go_when_an_instance_is_killed_or_run_again_from_the_start(
     context = context_of(lifecycle, TIME)
     for dry_run, left in ((True, 2), (False, 0)):
         control_instances(
-            context,
+            context.by("ann", dry_run=dry_run),
             action,
             resolve_subject(context, "load"),
             TIME,
             at("01T02:00"),
-            author="ann",
             from_start=action is InstanceAction.RERUN,
-            dry_run=dry_run,
         )
         assert len([*lifecycle.root.rglob(".feed-assets/staging/**/*.csv")]) == left
     jobs.fails = set()

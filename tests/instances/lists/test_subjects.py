@@ -65,7 +65,7 @@ def test_what_is_resolved_is_not_asked_for_again(context: OperationContext, monk
     for method in ("kinds_of", "clusters_of"):
         monkeypatch.setattr(OperationContext, method, asked)
     with pytest.raises(InstanceQueryError, match=r"no tick has created 2013-11-01T00:00Z on backup yet"):
-        control_instances(context, InstanceAction.RERUN, data, author="ann", dry_run=True)
+        control_instances(context.by("ann", dry_run=True), InstanceAction.RERUN, data)
     for subject in (copy, data):
         for operation in (explain, find_dependencies, find_params):
             assert operation(context, subject).parts
