@@ -121,16 +121,15 @@ def _rebuild_process(
     step = _BATCH if process.trigger is None else max(1, len(times))
     for start in range(0, max(len(times), process.trigger is not None), step):
         batch = times[start : start + step]
-        with context.database.read() as connection:
-            new = _find_unfinished(connection, process, batch, runs)
-        if (new or process.trigger is not None) and not dry_run:
-            with context.database.begin() as connection:
+        with (context.database.read if dry_run else context.database.begin)() as connection:
+            if not dry_run:
                 lock_for_lineage(connection)
-                unfinished = _find_unfinished(connection, process, batch, runs)
-                batches = {time: finished[time].taken for time in unfinished}
+            new = _find_unfinished(connection, process, batch, runs)
+            if not dry_run:
+                batches = {time: finished[time].taken for time in new}
                 _let_in_taken(connection, context, process, batches)
                 restore_queues(connection, process, batches, before, context.as_of)
-                _record_finished(connection, context, process, unfinished, runs)
+                _record_finished(connection, context, process, new, runs)
         recorded += len(new)
     if not dry_run:
         _skip_finished(context, process, finished, begins_at if is_later else None)
@@ -369,11 +368,10 @@ def _rebuild_feed(
     for count, batch in iter_found(context.stores, record, times, threads):
         faults = [each.fault for each in batch if each.fault is not None]
         known = [each for each in batch if each.fault is None and (record.is_external or each.publication is not None)]
-        with context.database.read() as connection:
+        with (context.database.read if dry_run else context.database.begin)() as connection:
             new = _find_new(connection, record, known)
-        if new and not dry_run:
-            with context.database.begin() as connection:
-                _record_instances(connection, context, record, _find_new(connection, record, known))
+            if new and not dry_run:
+                _record_instances(connection, context, record, new)
         if not record.is_external:
             written.update({each.nominal_time: each for each in known})
         looked += count

@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from sqlalchemy import Connection
-
 from feed_assets.context.operation import LifecycleContext
 from feed_assets.entities.maps import EMPTY
 from feed_assets.errors import describe_error
@@ -75,22 +73,19 @@ class Registrations(Agenda[Registration]):
         )
 
 
-def open_table(connection: Connection, stores: StorePool, record: FeedRecord) -> CatalogTable:
+def open_table(context: LifecycleContext, record: FeedRecord) -> CatalogTable:
     """Open the table of a feed that has one; nothing is contacted.
 
     Raises `StoreUnknownError` if a package is missing.
     """
     registration = record.registration
     assert registration is not None
-    places = FeedPlaces(connection).every(record)
+    with context.database.read() as connection:
+        places = FeedPlaces(connection).every(record)
     samples = [(each, each.path(each.sequence.start)) for each in places]
     own = OwnPlaces(
-        places=tuple((stores.url(each.store, path).removesuffix(f"/{path}"), each) for each, path in samples)
+        places=tuple((context.stores.url(each.store, path).removesuffix(f"/{path}"), each) for each, path in samples)
     )
-    return _open(record, registration, own)
-
-
-def _open(record: FeedRecord, registration: RegistrationRecord, own: OwnPlaces) -> CatalogTable:
     options = registration.store.options
     if "catalog" not in options:
         from feed_assets.registration.hive import HiveTable
@@ -164,8 +159,7 @@ def drop_former(context: LifecycleContext, record: FeedRecord, former: FeedRecor
     is_own = record.registration is not None and record.registration.store.url == former.registration.store.url
     sliced = iter_places(context, record, BEGINNING, NEVER) if is_own else ()
     known = [each for _, places in sliced for each in places]
-    with context.database.read() as connection:
-        table = open_table(connection, context.stores, record if is_own else former)
+    table = open_table(context, record if is_own else former)
     table.find_others(known, BEGINNING, NEVER, drop=True)
 
 
@@ -178,8 +172,9 @@ def settle(context: LifecycleContext, record: FeedRecord, times: Collection[date
     keys = [FeedKey(*record.key, time) for time in times]
     with context.database.read() as connection:
         rows = FeedInstances(connection).get_many(keys)
-        table, places = open_table(connection, context.stores, record), FeedPlaces(connection)
+        places = FeedPlaces(connection)
         there = {key: places.at_place(record, rows.get(key)) for key in keys}
+    table = open_table(context, record)
     found = {key: place_of(context.stores, record, there[key], key.nominal_time) for key in keys}
     is_there = {key: key in rows and rows[key].status is FeedInstanceStatus.AVAILABLE for key in keys}
     gone = [place for key, place in found.items() if not is_there[key]]
@@ -210,9 +205,7 @@ def try_register(
         return
 
     def put() -> Mapping[datetime, str]:
-        with context.database.read() as connection:
-            table = open_table(connection, context.stores, declared)
-        return table.put([place_of(context.stores, declared, there, time) for time in times])
+        return open_table(context, declared).put([place_of(context.stores, declared, there, time) for time in times])
 
     try:
         refused = context.stores.ask(declared.registration.store, put)
@@ -232,7 +225,6 @@ def unregister(context: LifecycleContext, declared: FeedRecord, there: FeedRecor
     """
     assert declared.registration is not None
     look_later(context, declared, times)
-    with context.database.read() as connection:
-        table = open_table(connection, context.stores, declared)
+    table = open_table(context, declared)
     places = [place_of(context.stores, declared, there, time) for time in times]
     context.stores.ask(declared.registration.store, partial(table.drop, places))

@@ -13,7 +13,7 @@ from feed_assets.json_form import NominalTime, shown
 from feed_assets.log.records import FeedInstanceStatus, FeedKey
 from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import counted
-from feed_assets.registration.port import CatalogTable, Registered, RegisteredPlace
+from feed_assets.registration.port import Registered, RegisteredPlace
 from feed_assets.registration.registering import Registrations, iter_places, open_table, settle
 from feed_assets.releases.timeline import BEGINNING
 
@@ -138,7 +138,7 @@ def _repair(context: OperationContext, record: FeedRecord, due: list[Difference]
 
 def _drop_others(context: OperationContext, record: FeedRecord, query: RegistrationQuery) -> None:
     assert record.registration is not None
-    span, table = _span(context, query), _open(context, record)
+    span, table = _span(context, query), open_table(context, record)
     known = [each for _, places in iter_places(context, record, *span) for each in places]
     context.stores.ask(record.registration.store, lambda: table.find_others(known, *span, drop=True))
 
@@ -160,14 +160,9 @@ def _span(context: OperationContext, query: RegistrationQuery) -> tuple[datetime
     return query.start or BEGINNING, (query.end or context.as_of + _MOMENT) - _MOMENT
 
 
-def _open(context: OperationContext, record: FeedRecord) -> CatalogTable:
-    with context.read() as connection:
-        return open_table(connection, context.stores, record)
-
-
 def _compare(context: OperationContext, record: FeedRecord, query: RegistrationQuery) -> tuple[int, list[Difference]]:
     """Return how many instances were compared, and what differs."""
-    registration, table, known = record.registration, _open(context, record), list[RegisteredPlace]()
+    registration, table, known = record.registration, open_table(context, record), list[RegisteredPlace]()
     assert registration is not None
     told = list[tuple[datetime, str | None]]()
     for rows, places in iter_places(context, record, *_span(context, query)):

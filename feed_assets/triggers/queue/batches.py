@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Subquery, and_, exists, func, or_, select, union, union_all, update
+from sqlalchemy import ColumnElement, Subquery, TextClause, and_, exists, func, or_, select, union, union_all, update
 
 from feed_assets.log.events import EVENT_ROWS, EventLog
 from feed_assets.log.instances.process_instances import has_status
@@ -166,25 +166,23 @@ class Batches(TableStore):
         """Return how many batches of each consumer have not ended, or will be tried again; those without are left
         out.
         """
-        if not consumers:
-            return {}
-        wanted = key_rows(self._dialect, ("process", "cluster"))
-        is_its = and_(_P.process == wanted.c.process, _P.cluster == wanted.c.cluster)
         retried = and_(HAS_FAILED, or_(_P.retry_at.is_(None), _P.retry_at < NEVER))
-        statement = select(_P.process, _P.cluster, func.count()).join_from(wanted, process_instances, is_its)
-        statement = statement.where(or_(_P.status.in_(_UNDER_WAY), retried), HAS_NOT_SUCCEEDED)
-        statement = statement.group_by(_P.process, _P.cluster)
-        found = self._connection.execute(statement, {KEY_ROWS: render_rows(consumers)})
-        return {EntityKey(process, cluster): count for process, cluster, count in found}
+        found = self._count(consumers, or_(_P.status.in_(_UNDER_WAY), retried))
+        return {consumer: count for consumer, (count, _) in found.items()}
 
     def failed(self, consumers: Collection[EntityKey]) -> dict[EntityKey, tuple[int, datetime]]:
         """Return how many batches of each consumer have failed, and the time of the newest; others are left out."""
+        return self._count(consumers, HAS_FAILED)
+
+    def _count(
+        self, consumers: Collection[EntityKey], condition: ColumnElement[bool] | TextClause
+    ) -> dict[EntityKey, tuple[int, datetime]]:
         if not consumers:
             return {}
         wanted = key_rows(self._dialect, ("process", "cluster"))
         is_its = and_(_P.process == wanted.c.process, _P.cluster == wanted.c.cluster)
         statement = select(_P.process, _P.cluster, func.count(), func.max(_P.nominal_time))
-        statement = statement.join_from(wanted, process_instances, is_its).where(HAS_FAILED, HAS_NOT_SUCCEEDED)
+        statement = statement.join_from(wanted, process_instances, is_its).where(condition, HAS_NOT_SUCCEEDED)
         statement = statement.group_by(_P.process, _P.cluster)
         found = self._connection.execute(statement, {KEY_ROWS: render_rows(consumers)})
         return {EntityKey(process, cluster): (count, newest) for process, cluster, count, newest in found}
