@@ -20,7 +20,7 @@ from dagster._core.execution.build_resources import wrap_resources_for_execution
 from dagster_shared.libraries import DagsterLibraryRegistry
 
 from feed_assets.clock import open_clock
-from feed_assets.engines.workflow.python_code import CodeFinder
+from feed_assets.engines.workflow.python_code import PythonFiles
 from feed_assets.entities.maps import EMPTY
 from feed_assets.entities.metadata import MetadataKey
 from feed_assets.issues import Severity
@@ -170,7 +170,7 @@ def open_location(
     runtime = open_runtime(settings, location, reload=load if entities is None else None, translator=translator)
     shown = load_user_metadata(settings)
     runtime.shown_revision = shown.revision
-    return runtime, lay_out(location.plan, translator, CodeReferences(CodeFinder(settings.root)), shown.values)
+    return runtime, lay_out(location.plan, translator, CodeReferences(PythonFiles(settings.root)), shown.values)
 
 
 def _calling_folders() -> Iterator[Path]:

@@ -1,6 +1,5 @@
 """Checks of the code that processes name: it is read, and neither imported nor run."""
 
-import sys
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -42,12 +41,12 @@ def check_code(
         root: the project's folder, for relative paths.
         has_packages: whether the packages of the processes must be installed here; else their lack is a warning.
     """
-    files = PythonFiles()
+    files = PythonFiles(root)
     issues = [
         issue_of(fault, process, path, sources)
         for process in bundle.processes
         if keys is None or process.key in keys
-        for path, fault in _iter_faults(process, bundle, root, files, has_packages)
+        for path, fault in _iter_faults(process, bundle, files, has_packages)
     ]
     issues += [
         issue_of(fault, feed, path, sources, RULE_CODE)
@@ -75,19 +74,19 @@ def issue_of(
 
 
 def _iter_faults(
-    process: Process, bundle: Bundle, root: Path, files: PythonFiles, has_packages: bool
+    process: Process, bundle: Bundle, files: PythonFiles, has_packages: bool
 ) -> Iterator[tuple[FieldPath, CodeFault]]:
     outputs = {name: output.feed for name, output in process.outputs.items()}
-    has_tables = any(_may_have_tables(bundle.find_cluster(name)) for name in process.clusters)
+    root, has_tables = files.root, any(_may_have_tables(bundle.find_cluster(name)) for name in process.clusters)
     for where, workflow in iter_whole_workflows(process):
         last = last_steps(workflow.steps)
         for below, part in workflow.parts():
             path, code = (*where, *below, "path"), part.path
-            call = call_of(process, workflow, below, root, files)
+            call = call_of(process, workflow, below, files)
             made = outputs if not below or last == {below[-1]} else {}
             match part.engine:
                 case WorkflowEngine.PYTHON if _is_here(code.rpartition(":")[0], root):
-                    fault = find_python_fault(code, call, root, sys.path, files)
+                    fault = find_python_fault(code, call, files)
                     if fault is not None:
                         yield path, replace(fault, is_certain=fault.is_certain or (has_packages and call.is_certain))
                 case WorkflowEngine.SQL if _is_here(code, root):
@@ -141,7 +140,7 @@ def iter_expressions(feed: Feed) -> Iterator[tuple[tuple[str, ...], str]]:
         yield from ((("compare", name, "value"), each.value) for name, each in quality.compare.items())
 
 
-def call_of(process: Process, workflow: Workflow, below: FieldPath, root: Path, files: PythonFiles) -> Call:
+def call_of(process: Process, workflow: Workflow, below: FieldPath, files: PythonFiles) -> Call:
     """Return how a part of a workflow is called: with the inputs of the process, and a step also with the frames of the
     steps that it comes after. `below` is the path of the part.
     """
@@ -151,9 +150,9 @@ def call_of(process: Process, workflow: Workflow, below: FieldPath, root: Path, 
     for before in (each for each in workflow.steps[name].after if each in workflow.steps):
         step = workflow.steps[before]
         if step.engine is StepEngine.SQL:
-            frames: tuple[str, ...] | None = find_marked(root / step.path) or (before,)
+            frames: tuple[str, ...] | None = find_marked(files.root / step.path) or (before,)
         else:
-            frames = find_frames(step.path, root, sys.path, files)
+            frames = find_frames(step.path, files)
         is_certain = is_certain and frames is not None
         inputs += (before,) if frames is None else frames
     return Call(inputs=tuple(dict.fromkeys(inputs)), is_step=True, is_certain=is_certain)

@@ -59,7 +59,7 @@ def _iter_rules(feeds: Sequence[Feed]) -> Iterator[tuple[Feed, FieldPath, RuleTr
 
 
 def _iter_trials(processes: Sequence[Process], plan: Plan, root: Path) -> Iterator[tuple[Process, FieldPath, Trial]]:
-    files = PythonFiles()
+    files = PythonFiles(root)
     for process in processes:
         record = next((found for name in process.clusters if (found := plan.processes.get((process.name, name)))), None)
         if record is None:
@@ -72,7 +72,7 @@ def _iter_trials(processes: Sequence[Process], plan: Plan, root: Path) -> Iterat
                     continue
                 work, is_certain = _work_without_data(record, part, plan, root), True
                 if below:
-                    call = call_of(process, workflow, below, root, files)
+                    call = call_of(process, workflow, below, files)
                     work, is_certain = _as_step(work, workflow, below[-1], call), call.is_certain
                 yield process, (*where, *below, "path"), Trial(work=work, conf=conf, is_certain=is_certain)
 

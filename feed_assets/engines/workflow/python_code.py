@@ -3,8 +3,8 @@
 import ast
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -14,20 +14,41 @@ from feed_assets.errors import find_similar
 
 _DECLARING = "process"
 """The decorator that leaves the signature of a function as it is."""
+_DEFINITION = re.compile(rb"^(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)", re.MULTILINE)  # async def clean_up(
 _INSTALL = "Correct the path, or install the package where processes run."
 
 
 class PythonFiles:
-    """The Python files of a round of checks, each parsed once."""
+    """The Python files below `root`, the project's folder, and then those where Python looks for modules; each is read
+    once.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, root: Path, search: Sequence[str] = sys.path) -> None:
+        self.root = root
+        self._search = search
         self._parsed: dict[Path, ast.Module | CodeFault] = {}
+        self._lines: dict[Path, dict[str, int]] = {}
+
+    def find(self, where: str) -> "Path | MissingModule | None":
+        """Return the file of a module, or at a path: `package.module`, `file.py`; None if it is not a Python file."""
+        return self.root / where if where.endswith(".py") else find_module(where, [str(self.root), *self._search])
 
     def parse(self, file: Path) -> ast.Module | CodeFault:
         """Return the tree of a file, or why there is none."""
         if file not in self._parsed:
             self._parsed[file] = _parse(file)
         return self._parsed[file]
+
+    def lines(self, file: Path) -> Mapping[str, int]:
+        """Return the lines of the functions and classes of a file. It is not parsed, which would take much longer."""
+        if file not in self._lines:
+            try:
+                content = file.read_bytes()
+            except OSError:
+                content = b""
+            found = _DEFINITION.finditer(content)
+            self._lines[file] = {each[1].decode(): content.count(b"\n", 0, each.start()) + 1 for each in found}
+        return self._lines[file]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,30 +63,24 @@ class Call:
     is_certain: bool = True
 
 
-def find_python_fault(path: str, call: Call, root: Path, search: Sequence[str], files: PythonFiles) -> CodeFault | None:
-    """Return why a function cannot be called with its inputs; None if no fault can be read.
-
-    Args:
-        path: as written in `workflow.path`: `package.module:function` or `file.py:function`.
-        call: the names of its inputs.
-        root: the project's folder, which comes before `search`.
-        search: the folders in which Python looks for modules.
-        files: what has been parsed already.
+def find_python_fault(path: str, call: Call, files: PythonFiles) -> CodeFault | None:
+    """Return why a function cannot be called with its inputs; None if no fault can be read. `path` is as written in
+    `workflow.path`: `package.module:function` or `file.py:function`.
     """
     where, _, function = path.rpartition(":")
-    found = _find_file(where, root, search)
+    found = files.find(where)
     if isinstance(found, MissingModule):
-        return _missing_module(found.name, found.places, root)
+        return _missing_module(found.name, found.places, files.root)
     return None if found is None else _find_in(found, function, call, files)
 
 
-def find_frames(path: str, root: Path, search: Sequence[str], files: PythonFiles) -> tuple[str, ...] | None:
+def find_frames(path: str, files: PythonFiles) -> tuple[str, ...] | None:
     """Return the names of the frames that a function returns, as far as it writes them; None if that cannot be read.
 
     A function that returns a mapping written as `{"name": …}` names them; one that returns nothing has none.
     """
     where, _, function = path.rpartition(":")
-    found = _find_file(where, root, search)
+    found = files.find(where)
     tree = files.parse(found) if isinstance(found, Path) and found.is_file() else None
     if not isinstance(tree, ast.Module):
         return None
@@ -96,10 +111,6 @@ def _returned(function: ast.FunctionDef) -> Iterator[ast.expr]:
 
 def _is_none(value: ast.expr) -> bool:
     return isinstance(value, ast.Constant) and value.value is None
-
-
-def _find_file(where: str, root: Path, search: Sequence[str]) -> "Path | MissingModule | None":
-    return root / where if where.endswith(".py") else find_module(where, [str(root), *search])
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,9 +220,6 @@ def _bound(node: ast.AST) -> list[str]:
             return []
 
 
-_DEFINITION = re.compile(rb"^(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)", re.MULTILINE)  # async def clean_up(
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodePosition:
     """A file with code. `line` counts from 1; None for a file that is the code as a whole, or if it is unknown."""
@@ -220,46 +228,13 @@ class CodePosition:
     line: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CodeFinder:
-    """Finds code of workflows below `root`, the project's folder, or on the Python path."""
-
-    root: Path
-    _modules: dict[str, Path | None] = field(default_factory=dict)
-    _lines: dict[Path, dict[str, int]] = field(default_factory=dict)
-
-    def find(self, engine: str, path: str) -> CodePosition | None:
-        """Return where the code of a workflow is; None if it is not in a file here.
-
-        Args:
-            engine: the engine that reads `path`.
-            path: as written in `workflow.path`: `package.module:function`, `file.py:function`, `report.sql`.
-        """
-        if engine != "python":
-            file = self.root / path
-            return CodePosition(file=file) if "://" not in path and file.is_file() else None
-        where, _, function = path.rpartition(":")
-        module = self._find_module(where)
-        return None if module is None else CodePosition(file=module, line=self._lines_of(module).get(function))
-
-    def _find_module(self, where: str) -> Path | None:
-        if where not in self._modules:
-            self._modules[where] = self._locate(where)
-        return self._modules[where]
-
-    def _locate(self, where: str) -> Path | None:
-        if where.endswith(".py"):
-            return self.root / where if (self.root / where).is_file() else None
-        found = find_module(where, [str(self.root), *sys.path]) if where else None
-        return found if isinstance(found, Path) else None
-
-    def _lines_of(self, file: Path) -> dict[str, int]:
-        """Return the lines of the functions and classes of a module."""
-        if file not in self._lines:
-            try:
-                content = file.read_bytes()
-            except OSError:
-                content = b""
-            found = _DEFINITION.finditer(content)
-            self._lines[file] = {each[1].decode(): content.count(b"\n", 0, each.start()) + 1 for each in found}
-        return self._lines[file]
+def find_code(engine: str, path: str, files: PythonFiles) -> CodePosition | None:
+    """Return where the code of a workflow is, as written in `workflow.path`; None if it is not in a file here."""
+    if engine != "python":
+        file = files.root / path
+        return CodePosition(file=file) if "://" not in path and file.is_file() else None
+    where, _, function = path.rpartition(":")
+    found = files.find(where) if where else None
+    if not isinstance(found, Path) or not found.is_file():
+        return None
+    return CodePosition(file=found, line=files.lines(found).get(function))

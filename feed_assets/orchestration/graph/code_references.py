@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit
 
 import dagster as dg
 
-from feed_assets.engines.workflow.python_code import CodeFinder
+from feed_assets.engines.workflow.python_code import PythonFiles, find_code
 from feed_assets.entities.workflow import Workflow
 from feed_assets.masking import mask
 from feed_assets.plan.facts import EntityFacts
@@ -34,13 +34,13 @@ _DEFAULT_BRANCH = "HEAD"
 class CodeReferences:
     """Finds the code references of a location's assets; reads each file and each checkout once."""
 
-    finder: CodeFinder
+    files: PythonFiles
     _folders: dict[str, Path] = field(default_factory=dict)
 
     @cached_property
     def pointer(self) -> str | None:
         """The option by which commands of Dagster find the definitions."""
-        return find_pointer(self.finder.root)
+        return find_pointer(self.files.root)
 
     def of_feed(self, record: FeedRecord, made_by: ProcessRecord | None) -> dict[str, dg.CodeReferencesMetadataValue]:
         """Return the metadata of a feed's asset: the feed, and what makes it."""
@@ -57,7 +57,7 @@ class CodeReferences:
         if not isinstance(process.work, Workflow) or (process.facts.file or "").endswith(".py"):
             return  # a function that declares its process is in the place of the declaration
         for _, part in process.work.parts():
-            found = self.finder.find(part.engine.value, part.path)
+            found = find_code(part.engine.value, part.path, self.files)
             if found is not None:
                 yield from self._iter_file(str(found.file), found.line, part.path)
 

@@ -8,7 +8,7 @@ from feed_assets.engines.workflow.sql_code import find_sql_faults
 
 def _python(folder: Path, text: str, *inputs: str, path: str = "job.py:run") -> str | None:
     (folder / "job.py").write_text(text, "utf-8")
-    fault = find_python_fault(path, Call(inputs=inputs), folder, [], PythonFiles())
+    fault = find_python_fault(path, Call(inputs=inputs), PythonFiles(folder, []))
     return None if fault is None else f"{fault.line}: {fault.reason}"
 
 
