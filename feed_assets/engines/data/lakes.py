@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from feed_assets.engines.data.fitting import fitting_schema
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
     from pyspark.sql.types import StructType
 
-_TIMES = "spark.sql.parquet.outputTimestampType"
+ICEBERG_FILES = MappingProxyType({"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"})
+"""With these settings Spark writes times as Iceberg has them."""
 _BYTES_A_TASK = 128 << 20
 
 
@@ -60,17 +61,6 @@ def prepare_rows(df: "DataFrame", target: OutputTarget) -> "tuple[DataFrame, Str
             value, high = df[found].cast(types[bound.column]), sf.lit(bound.high).cast(types[bound.column])
             strays.append(~sf.coalesce((value >= low) & (value < high), sf.lit(False)))
     return df, fitting_schema(df, schema, target.other_columns), strays
-
-
-@contextmanager
-def iceberg_files(spark: "SparkSession") -> Iterator[None]:
-    """Let Spark write times as Iceberg has them, in microseconds."""
-    former = spark.conf.get(_TIMES)
-    spark.conf.set(_TIMES, "TIMESTAMP_MICROS")
-    try:
-        yield
-    finally:
-        spark.conf.set(_TIMES, str(former))
 
 
 def _make_source(scan: RowScan) -> "type[DataSource]":

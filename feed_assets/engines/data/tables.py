@@ -4,18 +4,19 @@ import json
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import reduce
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from feed_assets.engines.data.fitting import find_differences, telling_misfits
-from feed_assets.engines.data.lakes import iceberg_files, prepare_rows, read_rows, schema_of
+from feed_assets.engines.data.lakes import ICEBERG_FILES, prepare_rows, read_rows, schema_of
 from feed_assets.engines.data.quality import FileForm, Others, write_judged
 from feed_assets.engines.failures import render_cause
 from feed_assets.engines.partition_filters import quote_text
 from feed_assets.engines.port import InputData, OutputReport, OutputTarget, TableName, TablePartition
+from feed_assets.engines.spark.sessions import with_settings
+from feed_assets.entities.maps import EMPTY
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -84,18 +85,22 @@ def write_partition(
     assert target.partition is not None
     partition, is_lake = target.partition, target.partition.table.rows is not None
     form = (_lake_form if is_lake else _hive_form)(df, target)
-    observation = Observation()
+    observation, is_counted = Observation(), True
     strays = sf.count_if(reduce(lambda one, other: one | other, form.elsewhere, sf.lit(False)))
     counted = form.frame.observe(observation, sf.count(sf.lit(1)).alias("rows"), strays.alias("strays"))
     judged = None
     try:
-        with telling_misfits(target), iceberg_files(df.sparkSession) if is_lake else nullcontext():
+        with telling_misfits(target), with_settings(df.sparkSession, ICEBERG_FILES if is_lake else EMPTY):
             fitted = counted.drop(*form.dropped).to(form.content)
-            if target.quality is not None:
-                judged = write_judged(fitted, target, form.files(), write, others)
-                is_counted = True
+            if target.quality is not None and form.files is None:
+                reason = "its rows cannot be told apart while they are written, for the table has a format of Hive"
+                raise target.mismatch(reason, "Use a table in Parquet or ORC, or remove quality from the feed.")
+            if form.files is None:
+                is_counted = _write_as_hive(fitted, target.url, form.table, form.content)
+            elif target.quality is not None:
+                judged = write_judged(fitted, target, form.files, write, others)
             else:
-                is_counted = form.write(fitted)
+                form.files.write(fitted, target.url)
     except AvroTypeError as exc:
         raise target.mismatch(str(exc), "Use another format for the table, or omit the column.") from exc
     found = observation.get if is_counted else {}
@@ -112,16 +117,16 @@ def write_partition(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Form:
     """How the rows of a partition are written: the `frame` without its `dropped` columns, with the columns of the
-    `content`. `elsewhere` are the conditions on which a row is of another partition. `write` returns whether the
-    observed row count is available afterwards.
+    `content`. `elsewhere` are the conditions on which a row is of another partition. Without a form of `files`, only
+    Hive knows how those of the `table` are written.
     """
 
     frame: "DataFrame"
     content: "StructType"
     elsewhere: "Sequence[Column]"
     dropped: Sequence[str] = ()
-    files: Callable[[], FileForm]
-    write: Callable[["DataFrame"], bool]
+    files: FileForm | None
+    table: Mapping[str, object] = EMPTY
 
 
 def _hive_form(df: "DataFrame", target: OutputTarget) -> _Form:
@@ -144,8 +149,8 @@ def _hive_form(df: "DataFrame", target: OutputTarget) -> _Form:
         content=content,
         elsewhere=elsewhere,
         dropped=[by_name[key] for key in values if key in by_name],
-        files=lambda: _form(table, target),
-        write=lambda fitted: _write(fitted, target.url, table, content),
+        files=_files_of(table),
+        table=table,
     )
 
 
@@ -155,12 +160,7 @@ def _lake_form(df: "DataFrame", target: OutputTarget) -> _Form:
     declared = schema_of(target.partition.table.rows).fieldNames()
     frame, content, elsewhere = prepare_rows(df, target)
     _require_columns(frame.columns, declared, {}, target)
-
-    def write(fitted: "DataFrame") -> bool:
-        fitted.write.format(_LAKE.format).mode("overwrite").options(**_LAKE.writes).save(target.url)
-        return True
-
-    return _Form(frame=frame, content=content, elsewhere=elsewhere, files=lambda: _LAKE, write=write)
+    return _Form(frame=frame, content=content, elsewhere=elsewhere, files=_LAKE)
 
 
 def read_staged_partition(spark: "SparkSession", target: OutputTarget) -> "DataFrame":
@@ -174,8 +174,9 @@ def read_staged_partition(spark: "SparkSession", target: OutputTarget) -> "DataF
         return spark.read.schema(schema_of(target.partition.table.rows)).parquet(target.url)
     table = _describe(spark, target)
     content, _ = _split(spark.table(_quoted(target.partition.table)).schema, _values(target.partition))
-    reason = "its files cannot be read beside the table, which has a format of Hive"
-    form = _form(table, target, reason, "Use a table in Parquet or ORC.")
+    if (form := _files_of(table)) is None:
+        reason = "its files cannot be read beside the table, which has a format of Hive"
+        raise target.mismatch(reason, "Use a table in Parquet or ORC.")
     return spark.read.format(form.format).schema(content).options(**_properties(table)).load(target.url)
 
 
@@ -224,57 +225,38 @@ def _condition(frame: "DataFrame", partitions: Sequence[TablePartition]) -> "Col
     return reduce(lambda one, other: one & other, fixed)
 
 
-def _write(frame: "DataFrame", url: str, table: Mapping[str, object], content: "StructType") -> bool:
-    """Write in the table's format, and return whether the observed row count is available afterwards."""
+def _write_as_hive(frame: "DataFrame", url: str, table: Mapping[str, object], content: "StructType") -> bool:
+    """Write in a format of Hive, and return whether the observed row count is available afterwards."""
     from pyspark.sql import is_remote
 
     serde, options = str(table.get("serde_library", "")), _properties(table)
-    native = _native_format(table)
-    if native is not None:
-        frame.write.format(native).mode("overwrite").options(**options, **_NO_SUCCESS_MARKER).save(url)
-        return True
     if serde == _AVRO and _AVRO_SCHEMAS.isdisjoint(options):
         options["avro.schema.literal"] = render_avro_schema(content)
     serde_options = ", ".join(f"{quote_text(name)}={quote_text(value)}" for name, value in options.items())
     spark, view = frame.sparkSession, f"feed_assets_{uuid.uuid4().hex}"
     frame.createOrReplaceTempView(view)
     try:
-        for name, text in _NO_SUCCESS_MARKER.items():
-            spark.conf.set(name, text)
-        spark.sql(
-            f"INSERT OVERWRITE DIRECTORY {quote_text(url)} ROW FORMAT SERDE {quote_text(serde)} "
-            + (f"WITH SERDEPROPERTIES ({serde_options}) " if serde_options else "")
-            + f"STORED AS INPUTFORMAT {quote_text(str(table['input_format']))} "
-            f"OUTPUTFORMAT {quote_text(str(table['output_format']))} SELECT * FROM {view}"
-        )
+        with with_settings(spark, _NO_SUCCESS_MARKER):
+            spark.sql(
+                f"INSERT OVERWRITE DIRECTORY {quote_text(url)} ROW FORMAT SERDE {quote_text(serde)} "
+                + (f"WITH SERDEPROPERTIES ({serde_options}) " if serde_options else "")
+                + f"STORED AS INPUTFORMAT {quote_text(str(table['input_format']))} "
+                f"OUTPUTFORMAT {quote_text(str(table['output_format']))} SELECT * FROM {view}"
+            )
     finally:
-        for name in _NO_SUCCESS_MARKER:
-            spark.conf.unset(name)
         spark.catalog.dropTempView(view)
     return not is_remote()
 
 
-def _native_format(table: Mapping[str, object]) -> str | None:
-    """Return the format of a table's files by its name in Spark; None if only Hive knows it."""
+def _files_of(table: Mapping[str, object]) -> FileForm | None:
+    """Return the form of the files of a table; None if only Hive knows it."""
     provider = str(table.get("provider", "hive")).lower()
-    return _NATIVE.get(str(table.get("serde_library", ""))) if provider == "hive" else provider
+    native = _NATIVE.get(str(table.get("serde_library", ""))) if provider == "hive" else provider
+    return None if native is None else FileForm(format=native, writes=_properties(table) | _NO_SUCCESS_MARKER)
 
 
 def _values(partition: TablePartition) -> dict[str, str]:
     return {key.lower(): value for key, value in partition.values}
-
-
-def _form(
-    table: Mapping[str, object],
-    target: OutputTarget,
-    reason: str = "its rows cannot be told apart while they are written, for the table has a format of Hive",
-    next_step: str = "Use a table in Parquet or ORC, or remove quality from the feed.",
-) -> FileForm:
-    """Return the form of the files of a table. Raises OutputMismatchError for a `reason` if only Hive knows it."""
-    native = _native_format(table)
-    if native is None:
-        raise target.mismatch(reason, next_step)
-    return FileForm(format=native, writes=_properties(table) | _NO_SUCCESS_MARKER)
 
 
 def _properties(table: Mapping[str, object]) -> dict[str, str]:

@@ -6,12 +6,12 @@ are detected here.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, tzinfo
 from decimal import Decimal
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from py4j.protocol import Py4JError
@@ -142,7 +142,7 @@ def open_connection(machine: JavaMachine, address: DatabaseAddress) -> "Database
     return opened
 
 
-class DatabaseConnection:
+class DatabaseConnection(AbstractContextManager["DatabaseConnection", None]):
     """An open connection to a database, with a transaction that begins with the first statement. For one thread.
 
     Names of tables are `orders`, or `shop.orders` with a schema; without one they are in that of the connection.
@@ -157,12 +157,7 @@ class DatabaseConnection:
         self._calls = calls
         self._connection = connection
 
-    def __enter__(self) -> "DatabaseConnection":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def query(self, sql: str, *values: Value) -> list[tuple[Value, ...]]:

@@ -6,9 +6,8 @@ of PostgreSQL. `ON DUPLICATE KEY UPDATE` of MariaDB would also change rows that 
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from feed_assets.engines.databases.connections import DatabaseConnection
@@ -21,37 +20,26 @@ _YEAR = 365 * 24 * 60 * 60  # the most that MariaDB takes
 EXAMPLES = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Staged:
-    """A staging table with its target, and the columns that both have; `key` are some of them."""
-
-    target: str
-    staging: str
-    columns: tuple[str, ...]
-    key: tuple[str, ...]
-
-
 class Move(ABC):
-    """Statements of one connection about a staging table. Nothing is committed here but the staging table itself."""
+    """Statements of one connection about a staging table and its target, and the columns that both have; `key` are some
+    of those. Nothing is committed here but the staging table itself.
+    """
 
     unlogged = ""
     """What makes a table that need not outlive a crash of the server."""
     same: str
     """Whether values `{t}` and `{s}` are equal, or both null."""
 
-    def __init__(self, connection: DatabaseConnection, staged: Staged) -> None:
+    def __init__(
+        self, connection: DatabaseConnection, target: str, staging: str, columns: Sequence[str], key: Sequence[str]
+    ) -> None:
         self._connection = connection
-        self._staged = staged
-        quote = connection.quote
-        self._target, self._staging = quote(staged.target), quote(staged.staging)
-        self._names = [connection.dialect.quoted(each) for each in staged.columns]
-        self._key = [connection.dialect.quoted(each) for each in staged.key]
-        self._matches = " AND ".join(f"t.{each} = s.{each}" for each in self._key)
+        self._table = target
+        self._target, self._staging = connection.quote(target), connection.quote(staging)
+        self._names = [connection.dialect.quoted(each) for each in columns]
+        self.key = [connection.dialect.quoted(each) for each in key]
+        self._matches = " AND ".join(f"t.{each} = s.{each}" for each in self.key)
         self._same = " AND ".join(self.same.format(t=f"t.{each}", s=f"s.{each}") for each in self._names)
-
-    @property
-    def has_key(self) -> bool:
-        return bool(self._key)
 
     @abstractmethod
     def begin(self) -> None:
@@ -86,17 +74,17 @@ class Move(ABC):
 
     def find_nulls(self) -> tuple[int, list[tuple[Value, ...]]]:
         """Return how many staged rows have no key, and examples."""
-        lacks = " OR ".join(f"{each} IS NULL" for each in self._key)
-        return self._find(f"SELECT {', '.join(self._key)} FROM {self._staging} WHERE {lacks}")
+        lacks = " OR ".join(f"{each} IS NULL" for each in self.key)
+        return self._find(f"SELECT {', '.join(self.key)} FROM {self._staging} WHERE {lacks}")
 
     def find_doubles(self) -> tuple[int, list[tuple[Value, ...]]]:
         """Return how many keys several staged rows have, and examples with the number of rows."""
-        key = ", ".join(self._key)
+        key = ", ".join(self.key)
         return self._find(f"SELECT {key}, count(*) FROM {self._staging} GROUP BY {key} HAVING count(*) > 1")
 
     def find_others(self) -> tuple[int, list[tuple[Value, ...]]]:
         """Return how many rows of the target have the key of a staged one with other values, and examples."""
-        keys = ", ".join(f"s.{each}" for each in self._key)
+        keys = ", ".join(f"s.{each}" for each in self.key)
         rows = f"{self._staging} s JOIN {self._target} t ON {self._matches}"
         return self._find(f"SELECT {keys} FROM {rows} WHERE NOT ({self._same})")
 
@@ -114,9 +102,6 @@ class Move(ABC):
             f"INSERT INTO {self._target} ({names}) SELECT {columns} FROM {self._staging} s{lacks}"
         )
 
-    def commit(self) -> None:
-        self._connection.commit()
-
     def delete(self, column: str, value: Value) -> int:
         """Delete the rows of the target that have a value in a column; return how many."""
         name = self._connection.dialect.quoted(column)
@@ -124,8 +109,8 @@ class Move(ABC):
 
     def _assignments(self, target: str = "") -> str:
         """Return what an update sets; a key that is all there is, is set to itself."""
-        rest = [each for each in self._names if each not in self._key]
-        return ", ".join(f"{target}{each} = s.{each}" for each in rest or self._key)
+        rest = [each for each in self._names if each not in self.key]
+        return ", ".join(f"{target}{each} = s.{each}" for each in rest or self.key)
 
     def _number(self, sql: str, *values: Value) -> int:
         ((found,),) = self._connection.query(sql, *values)
@@ -137,7 +122,7 @@ class Move(ABC):
 
     def _held(self, by: str) -> ServiceError:
         return ServiceError(
-            service=f"the table {self._staged.target} of {self._connection.address.url}",
+            service=f"the table {self._table} of {self._connection.address.url}",
             reason=f"it was locked for {LOCK_SECONDS} seconds{by}",
             next_step="Let that end, and run the instance again.",
         )
@@ -197,7 +182,7 @@ class _MariaMove(Move):
         self._connection.execute(f"SET SESSION sql_mode = CONCAT(@@sql_mode, ',{modes}')")
 
     def find_obstacle(self) -> str | None:
-        schema, _, name = self._staged.target.rpartition(".")
+        schema, _, name = self._table.rpartition(".")
         sql = (
             "SELECT t.engine FROM information_schema.tables t JOIN information_schema.engines e ON e.engine = t.engine "
             "WHERE t.table_schema = ? AND t.table_name = ? AND e.transactions <> 'YES'"
@@ -215,7 +200,7 @@ class _MariaMove(Move):
 
     @property
     def _lock_name(self) -> str:
-        schema, _, name = self._staged.target.rpartition(".")
+        schema, _, name = self._table.rpartition(".")
         place = f"{schema or self._connection.schema()}.{name}".lower()
         return f"feed-assets:{hashlib.sha256(place.encode()).hexdigest()[:40]}"
 
@@ -225,7 +210,8 @@ class _MariaMove(Move):
         )
 
 
-_MOVES = {"postgres": _PostgresMove, "mysql": _MariaMove}
+MOVES: Mapping[str, type[Move]] = {"postgres": _PostgresMove, "mysql": _MariaMove}
+"""How rows are moved over a connection to a database of a writable type."""
 
 
 def drop_staging(connection: DatabaseConnection, table: str) -> None:
@@ -237,8 +223,3 @@ def drop_staging(connection: DatabaseConnection, table: str) -> None:
     if connection.tables(schema, name):
         connection.execute(f"DROP TABLE IF EXISTS {connection.quote(table)}")
     connection.commit()
-
-
-def open_move(connection: DatabaseConnection, staged: Staged) -> Move:
-    """Return how rows are moved over a connection to a database of a writable type."""
-    return _MOVES[connection.address.type](connection, staged)

@@ -17,7 +17,7 @@ from feed_assets.engines.data.frames import read_input
 from feed_assets.engines.databases.connections import DatabaseConnection
 from feed_assets.engines.databases.dialects import Value
 from feed_assets.engines.databases.export_columns import ExportColumns, InstanceValue
-from feed_assets.engines.databases.moving import Move, Staged, drop_staging, open_move
+from feed_assets.engines.databases.moving import MOVES, Move, drop_staging
 from feed_assets.engines.databases.sessions import add_driver, jdbc_options, telling_refusals
 from feed_assets.engines.errors import ServiceError
 from feed_assets.engines.failures import reporting_failures
@@ -91,17 +91,13 @@ class ExportEngine(Engine):
             with reporting_failures(work):
                 add_driver(spark, connection.address)
                 frame = columns.fit(read_input(spark, work.inputs[0]), instance)
-            staged = Staged(
-                target=self.export.table,
-                staging=self._staging_table(work),
-                columns=tuple(frame.columns),
-                key=columns.find_key(connection.unique_keys(self.export.table), frame.columns),
-            )
-            move = open_move(connection, staged)
+            staging = self._staging_table(work)
+            key = columns.find_key(connection.unique_keys(self.export.table), frame.columns)
+            move = MOVES[connection.address.type](connection, self.export.table, staging, frame.columns, key)
             move.begin()
             if (obstacle := move.find_obstacle()) is not None:
                 raise columns.refused(obstacle, "Export to a table whose engine has some.")
-            earlier = self.log.begin(staged.staging)
+            earlier = self.log.begin(staging)
             try:
                 self.guard()  # else they might be those of whoever took over
                 for left in earlier:
@@ -109,11 +105,13 @@ class ExportEngine(Engine):
                 move.create()
                 next_step = "Correct the rows or the table, and run the instance again."
                 with reporting_failures(work), telling_refusals(connection, next_step):
-                    rows = _write(frame, connection, staged.staging, self.export.connections)
+                    rows = _write(frame, connection, staging, self.export.connections)
                 self._check(move, columns, rows, instance)
+                connection.commit()  # else a transaction that is older than the lock would read what was there before
                 done = self._move(move, columns, instance)
+                connection.commit()
             finally:
-                self._drop(connection, staged.staging)
+                self._drop(connection, staging)
         counts = {"rows": rows, **done}
         return WorkReport(outputs=(), details=counts, reported=ReportedMetadata(facts=counts))
 
@@ -122,7 +120,7 @@ class ExportEngine(Engine):
         if (staged := move.count()) != rows:
             reason = f"{rows:,} rows were read, but {staged:,} are in the staging table"
             raise columns.refused(reason, "A task of Spark was repeated: run the instance again.")
-        if move.has_key:
+        if move.key:
             _require_none(columns, "{} rows lack a value of the key", move.find_nulls(), "Leave them out.")
             _require_none(columns, "{} keys have several rows", move.find_doubles(), "Leave one row for each.")
         if instance is not None:
@@ -130,8 +128,7 @@ class ExportEngine(Engine):
             _require_none(columns, what, move.find_strangers(instance.column, instance.value), "Leave it out.")
 
     def _move(self, move: Move, columns: ExportColumns, instance: InstanceValue | None) -> dict[str, int]:
-        """Move the staged rows in one transaction; return how many rows of the table have changed, and how."""
-        move.commit()  # else a transaction that is older than the lock would read what was there before
+        """Move the staged rows, and commit nothing; return how many rows of the table have changed, and how."""
         move.lock()
         self.guard()
         done: dict[str, int] = {}
@@ -152,7 +149,6 @@ class ExportEngine(Engine):
             case _:
                 assert_never(self.export.load)
         self.guard()
-        move.commit()
         return done
 
     def _staging_table(self, work: Work) -> str:

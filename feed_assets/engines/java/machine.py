@@ -12,8 +12,8 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO
 
 from feed_assets.engines.errors import ServiceError
@@ -33,7 +33,7 @@ _OPTIONS = (
 _ENDS_WITHIN = 5.0
 
 
-class JavaMachine:
+class JavaMachine(AbstractContextManager["JavaMachine", None]):
     """A running Java virtual machine; `view` has its classes: `machine.view.java.lang.System.currentTimeMillis()`.
 
     Thread-safe: each calling thread gets its own thread in the machine. The machine ends with `close`, or when this
@@ -63,12 +63,7 @@ class JavaMachine:
         self._gateway = JavaGateway(gateway_parameters=parameters)
         self._end = weakref.finalize(self, _end, self._process, self._drain, self._errors)
 
-    def __enter__(self) -> "JavaMachine":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

@@ -1,8 +1,8 @@
 """Notice that the jobs of a session have no executor. Spark waits for one for ever, and says so only in Java's log."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from threading import Event, Thread
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from feed_assets.clock import Stopwatch
@@ -21,7 +21,7 @@ _QUIET_SECONDS = 15.0
 _EVERY_SECONDS = 120.0
 
 
-class ExecutorWatch:
+class ExecutorWatch(AbstractContextManager["ExecutorWatch", None]):
     """Watches the session of a run from `begin` to the end of its block. When jobs have no executor, it says so; in the
     end, it cancels them, and the sentence becomes the reason of their failure.
     """
@@ -44,12 +44,7 @@ class ExecutorWatch:
         self._thread = Thread(target=self._watch, args=(context, float(seconds)), daemon=True)
         self._thread.start()
 
-    def __enter__(self) -> "ExecutorWatch":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         if self._thread is not None:
             self._thread.join()

@@ -11,14 +11,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import IO
 
 _GRACE_SECONDS = 10.0
 
 
-class SupervisedProcess:
+class SupervisedProcess(AbstractContextManager["SupervisedProcess", None]):
     """A running program and all processes it starts. As a context manager, it ends the program on exit.
 
     Standard output and error go, together, to `output`, or to the pipe `lines` if `output` is None.
@@ -35,12 +36,7 @@ class SupervisedProcess:
             start_new_session=True,
         )
 
-    def __enter__(self) -> "SupervisedProcess":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property

@@ -298,12 +298,12 @@ def test_a_worker_that_is_frozen_in_its_transaction_is_cut_off_and_one_that_wait
         export.shop, export.guard = replace(export.shop, url=f"{url}{impatient}"), lambda: sleep(1.5)
         assert export.run(LoadType.ALLOW_INSERT, "id,name,amount\n1,eins,1\n")["updated"] == 1
         with pytest.raises(ServiceError, match="cannot be reached"):
-            frozen.commit()
+            other.commit()
     assert export.rows()[0] == ("1", "eins", "1.00")
 
 
 def _open_rival(other: DatabaseConnection) -> moving.Move:
-    rival = moving.open_move(other, moving.Staged(target="orders", staging="-", columns=("id",), key=("id",)))
+    rival = moving.MOVES[other.address.type](other, "orders", "-", ["id"], ["id"])
     rival.begin()
     return rival
 
