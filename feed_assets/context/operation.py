@@ -45,7 +45,7 @@ from feed_assets.timing.sequence import InstanceSequence, parse_instance, zone_o
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifecycleContext:
-    """The state database, the stores and the clocks, shared by attempts, sweeps and commands.
+    """The state database, the stores and the clocks, shared by attempts, sweeps, ticks and commands.
 
     `clock` tells the time of the data, `real_clock` the real time, which leases and durations use. The two differ only
     in replays and simulations. The name `Context` is taken: a `python` workflow receives a `Context`.
@@ -55,6 +55,11 @@ class LifecycleContext:
     stores: StorePool
     clock: Clock
     real_clock: Clock
+
+    @property
+    def as_of(self) -> datetime:
+        """The data's present."""
+        return self.clock.now()
 
     @property
     def real_now(self) -> datetime:
@@ -121,7 +126,7 @@ class OperationContext(TimelineContext):
     that keep entities out of the plan.
     """
 
-    as_of: datetime
+    as_of: datetime = field()
     webserver: str | None = None
     server_url: str | None = None
     retention_grace: timedelta = timedelta(0)

@@ -187,7 +187,7 @@ def _instances(context: AttemptContext, declared: FeedRecord, times: Collection[
     if not declared.has_data:
         return ()
     found = []
-    for time, record in find_records(context.database, context.stores, declared, times).items():
+    for time, record in find_records(context, declared, times).items():
         place = context.stores.get(record.store).place(record.path(time))
         url = place.store.url(place.path)
         names = (name for name in place.store.standing_files(place.path) if is_content(name, record.flag))

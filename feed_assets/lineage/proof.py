@@ -102,7 +102,7 @@ def _prove(context: OperationContext, row: FeedInstance, recorded: str | None) -
         return Proof.GONE, ""
     if record is None or not record.has_data or row.status is not FeedInstanceStatus.AVAILABLE:
         return Proof.UNKNOWN, "nothing says what storage should have"
-    there = find_records(context.database, context.stores, record, [row.nominal_time])[row.nominal_time]
+    there = find_records(context, record, [row.nominal_time])[row.nominal_time]
     side = source_side(there, row.nominal_time)
     audit = audit_publication(context.stores, side, context.real_clock)
     place, found = f"{side.store.url}/{side.path}", audit.digest

@@ -61,7 +61,7 @@ def find_instances(
     Raises: the errors of `require_instances`.
     """
     require_instances(context, record, times)
-    addresses = InstanceAddresses(context.database, context.stores, is_spark=is_spark)
+    addresses = InstanceAddresses(context, is_spark=is_spark)
     atexit.register(addresses.close)  # a DataFrame of Spark reads the copies later
     return feed_data(record.feed, record, addresses.find(record.feed, record, times))
 

@@ -22,9 +22,9 @@ from feed_assets.engines.port import STRETCH
 from feed_assets.entities.common import Kind
 from feed_assets.entities.content.event_messages import MARKING
 from feed_assets.entities.triggers import StartFrom
-from feed_assets.instances.arrival.arrival_notices import look_for_vanished
 from feed_assets.instances.arrival.polling import decide_poll_result, record_poll_results
 from feed_assets.instances.arrival.store_polls import Candidate
+from feed_assets.instances.arrival.stored_data import record_vanished
 from feed_assets.instances.attempts.attempt_inputs import freeze_inputs, plan_late_check
 from feed_assets.instances.attempts.attempts import begin_attempt, end_attempt
 from feed_assets.instances.attempts.made_from import TakenEvent
@@ -394,7 +394,7 @@ def _rebuild_feed(
         unknown=unknown,
         begins_anew=not is_begun and not delivered,
         damaged=tuple(damaged),
-        vanished=look_for_vanished(context, absent, ORIGIN, dry_run=dry_run),
+        vanished=len(record_vanished(context, absent, ORIGIN, dry_run=dry_run)),
     )
 
 

@@ -78,7 +78,7 @@ class Case:
             return None
         key = self.flow.inputs[0].feed_key
         feed, time = self.row.active.plan.feeds[key], self.row.nominal_time
-        return source_side(find_records(context.database, context.stores, feed, [time])[time], time)
+        return source_side(find_records(context, feed, [time])[time], time)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -164,7 +164,7 @@ class FlowRunner:
             )
         (source_time,) = states[0].present
         feed = self.context.plan.feeds[edge.feed_key]
-        source = find_records(self.context.database, self.context.stores, feed, [source_time])[source_time]
+        source = find_records(self.context, feed, [source_time])[source_time]
         lease = claims[out.name]
         record = self.context.plan.feeds[out.feed_key]
         place = OutputPlace.of(self.context, self.context.origin, record, nominal_time, begun.row.overrides)

@@ -126,9 +126,7 @@ def repair(context: ChangeContext, query: AuditQuery, *, progress: OnProgress | 
     _require_unsuspended(context, scope)
     for source in sorted({flow.inputs[0].feed_key for flow in scope.flows}):
         record = context.plan.feeds[source]
-        require_stored(
-            context.database, context.stores, record, context.as_of, context.real_now, dry_run=context.dry_run
-        )
+        require_stored(context, record, dry_run=context.dry_run)
     verified = verify(context, query, progress=progress)
     planned = [_plan(copy) for copy in verified.findings]
     if not context.dry_run and any(each.outcome is RepairOutcome.PLANNED for each in planned):

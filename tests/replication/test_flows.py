@@ -359,7 +359,7 @@ def changed_by_others(lifecycle: LifecycleHarness, as_of: datetime) -> None:
     """Others add a file, and a look records it."""
     lifecycle.land("clicks", START, text="more")
     record = lifecycle.feed("clicks")
-    contents = scan_contents(lifecycle.database, lifecycle.stores, {FeedKey(*record.key, START): record}, as_of)
+    contents = scan_contents(lifecycle.context(as_of), {FeedKey(*record.key, START): record})
     with lifecycle.database.begin() as connection:
         record_contents(connection, contents.values(), as_of)
 

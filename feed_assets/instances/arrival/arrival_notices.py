@@ -155,7 +155,7 @@ def record_notice(context: ChangeContext, notice: Notice) -> NoticeResult:
     seen_now: dict[FeedKey, Look] = {}
     if isinstance(known, FeedInstance) and not notice.is_trusted:
         wanted, origin = [Candidate(record=record, nominal_time=time)], notice_origin(context.author)
-        known = None if look_for_vanished(context, wanted, origin, dry_run=context.dry_run, seen=seen_now) else known
+        known = None if record_vanished(context, wanted, origin, dry_run=context.dry_run, seen=seen_now) else known
     if record.is_current and isinstance(known, FeedInstance) and not notice.is_trusted:
         return _record_version(context, record, notice, known)
     is_again = notice.is_again or record.is_current
@@ -199,9 +199,7 @@ def record_notice(context: ChangeContext, notice: Notice) -> NoticeResult:
 def _record_version(context: ChangeContext, record: FeedRecord, notice: Notice, known: FeedInstance) -> NoticeResult:
     """Look at the content of a current instance at once, and record other content as a version."""
     look = _look(context, record, notice, known.nominal_time)
-    where = (context.database, context.stores, {known.key: record}, context.real_now)
-    contents = scan_contents(*where, follows_declared=True)
-    (content,) = contents.values()
+    (content,) = scan_contents(context, {known.key: record}, follows_declared=True).values()
     if content.scan is None:
         _refuse_unread(notice, record, known.nominal_time, describe_error(content.error) if content.error else None)
     is_other = content.earlier is not None and content.earlier.digest != content.scan.digest
@@ -316,7 +314,7 @@ def _accept(context: ChangeContext, record: FeedRecord, notice: Notice, time: da
     if not (notice.accept or "").strip():
         _refuse(notice, record, time, "nothing says why its rows are accepted", "Write the reason behind --accept.")
     key = FeedKey(*record.key, time)
-    content = scan_held(context.database, context.stores, record, key, context.real_now)
+    content = scan_held(context, record, key)
     with context.database.begin() as connection:
         lock_log(connection)
         row, check = FeedInstances(connection).get(*key), QualityChecks(connection).of_instances([key]).get(key)
@@ -488,7 +486,7 @@ def _seen(context: ChangeContext, record: FeedRecord, notice: Notice, time: date
     candidate = Candidate(record=record, nominal_time=time)
     seen = decide_poll_result(candidate, look, context.as_of, notice_origin(context.author))
     if not notice.is_trusted:
-        (seen,) = read_versions(context.database, context.stores, [seen], context.real_now)
+        (seen,) = read_versions(context, [seen])
     if seen.event is None:
         _refuse_unread(notice, record, time, seen.next_poll and seen.next_poll.obstacle)
     assert seen.row is not None
@@ -500,19 +498,6 @@ def _seen(context: ChangeContext, record: FeedRecord, notice: Notice, time: date
     payload = {**event.payload, "trusted": True}
     event = replace(event, manifest_digest=digest, bytes=notice.bytes, files=None, payload=payload)
     return replace(seen, row=row, event=event)
-
-
-def look_for_vanished(
-    context: OperationContext,
-    candidates: Iterable[Candidate],
-    origin: str,
-    *,
-    dry_run: bool = False,
-    seen: dict[FeedKey, Look] | None = None,
-) -> int:
-    """Look at instances that may be gone, and record those that are; return how many. `seen` is given all looks."""
-    places = (context.database, context.stores, candidates, context.as_of, context.real_now, origin)
-    return len(record_vanished(*places, dry_run=dry_run, seen=seen))
 
 
 def notice_origin(author: str) -> str:

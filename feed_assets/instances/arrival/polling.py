@@ -16,6 +16,7 @@ from itertools import chain, zip_longest
 from sqlalchemy import Connection
 
 from feed_assets.context.bulkheads import Bulkheads, TickStep, pause_by_age
+from feed_assets.context.operation import LifecycleContext
 from feed_assets.context.tick import Tick, tick_step
 from feed_assets.errors import describe_error
 from feed_assets.instances.arrival.store_polls import Candidate, poll_confined, require_unobstructed
@@ -45,8 +46,6 @@ from feed_assets.plan.copy_records import endpoint_of
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.releases.timeline import ActiveRelease
-from feed_assets.sql.database import Database
-from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability, Look, obstructed
 from feed_assets.timing.dates import render_datetime
 from feed_assets.triggers.input_windows import InputState, input_states_many
@@ -196,18 +195,14 @@ def arrival_of(row: FeedInstance, path: str, origin: str) -> NewFeedEvent:
 
 
 def read_versions(
-    database: Database,
-    stores: StorePool,
-    seen: Sequence[PollResult],
-    real_now: datetime,
-    bulkheads: Bulkheads | None = None,
+    context: LifecycleContext, seen: Sequence[PollResult], bulkheads: Bulkheads | None = None
 ) -> list[PollResult]:
     """Return results with the content of the current instances that arrive, as looks for other versions compare it. One
     that cannot be read now is looked at again.
     """
     arriving = [each for each in seen if each.event is not None and each.is_news]
     wanted = {each.key: each.record for each in arriving if each.record is not None and each.record.is_current}
-    contents = scan_contents(database, stores, wanted, real_now, bulkheads, follows_declared=True)
+    contents = scan_contents(context, wanted, bulkheads, follows_declared=True)
     return [_with_content(each, contents[each.key]) if each.key in contents else each for each in seen]
 
 
@@ -275,12 +270,9 @@ def missing_inputs(plan: Plan, states: Sequence[InputState]) -> list[Candidate]:
 
 
 def poll_missing_inputs(
-    database: Database,
-    stores: StorePool,
+    context: LifecycleContext,
     plan: Plan,
     states: Sequence[InputState],
-    as_of: datetime,
-    real_now: datetime,
     poll: Callable[[Sequence[Candidate]], list[Look]],
 ) -> None:
     """Poll missing external instances now and record arrivals, for runs that no sensor has prepared, and for ticks.
@@ -288,12 +280,13 @@ def poll_missing_inputs(
     Raises:
         StorageError: a store could not look into one of them; the arrivals of the others are recorded.
     """
+    as_of = context.as_of
     candidates = [each for each in missing_inputs(plan, states) if each.nominal_time <= as_of]
     looks = poll(candidates)
     seen = [decide_poll_result(candidate, look, as_of) for candidate, look in zip(candidates, looks, strict=True)]
-    arrived = read_versions(database, stores, [each for each in seen if each.event is not None], real_now)
+    arrived = read_versions(context, [each for each in seen if each.event is not None])
     if arrived:
-        with database.begin() as connection:
+        with context.database.begin() as connection:
             record_poll_results(connection, arrived)
     require_unobstructed(candidates, looks)
 
@@ -413,7 +406,7 @@ def _apply_polls(tick: Tick, candidates: Sequence[Candidate], watermarks: Sequen
         decide_poll_result(candidate, wait_until_settled(candidate.record, look, tick.real_now), tick.as_of)
         for candidate, look in zip(candidates, looks, strict=True)
     ]
-    seen = read_versions(tick.database, tick.stores, seen, tick.real_now, tick.bulkheads)
+    seen = read_versions(tick.context, seen, tick.bulkheads)
     with tick.database.begin() as connection:
         arrived = record_poll_results(connection, seen)
         Watermarks(connection).move(watermarks)
@@ -501,9 +494,8 @@ def apply_past_polls(tick: Tick) -> None:
             return
         waited = [(each, _missing(connection, tick.plan, each, tick.as_of)) for each in older]
     for each, states in waited:
-        name, known = each.record.process, (tick.database, tick.stores, each.plan, states, tick.as_of, tick.real_now)
-        poll = partial(poll_missing_inputs, *known, partial(poll_confined, tick))
-        tick.bulkheads.run_unit(TickStep.PAST_ARRIVALS, name, None, poll)
+        poll = partial(poll_missing_inputs, tick.context, each.plan, states, partial(poll_confined, tick))
+        tick.bulkheads.run_unit(TickStep.PAST_ARRIVALS, each.record.process, None, poll)
     with tick.database.begin() as connection:
         Cursors(connection).put(_cursor(tick.cluster), (tick.as_of + PAUSE).isoformat())
 

@@ -13,6 +13,7 @@ from itertools import chain
 
 from feed_assets.clock import Stopwatch
 from feed_assets.context.bulkheads import AWAY, SLOW_SECONDS
+from feed_assets.context.operation import LifecycleContext
 from feed_assets.context.tick import Tick, ask_by_store
 from feed_assets.errors import describe_error
 from feed_assets.log.instances.feed_instances import FeedInstances
@@ -21,7 +22,6 @@ from feed_assets.log.records import FeedKey
 from feed_assets.plan.copy_records import StoreAddress
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord
-from feed_assets.sql.database import Database
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability, Look, obstructed
@@ -137,16 +137,16 @@ def _poll_store(
 
 
 def find_records(
-    database: Database, stores: StorePool, record: FeedRecord, times: Collection[datetime]
+    context: LifecycleContext, record: FeedRecord, times: Collection[datetime]
 ) -> dict[datetime, FeedRecord]:
     """Return for each instance of a feed the feed at the place where the instance is. Looks only at those that are at
     another place than that of `record`, by the record.
     """
-    with database.read() as connection:
+    with context.database.read() as connection:
         rows = FeedInstances(connection).get_many([FeedKey(*record.key, time) for time in times])
         places = FeedPlaces(connection)
         there = {row.nominal_time: places.at_place(record, row) for row in rows.values()}
-    return {time: find_record(stores, there.get(time, record), record, time) for time in times}
+    return {time: find_record(context.stores, there.get(time, record), record, time) for time in times}
 
 
 def find_record(stores: StorePool, there: FeedRecord, record: FeedRecord, nominal_time: datetime) -> FeedRecord:

@@ -23,6 +23,7 @@ from sqlalchemy import Connection
 from feed_assets.command_lines import command_line
 from feed_assets.context.bulkheads import TickStep
 from feed_assets.context.errors import NotAskedError
+from feed_assets.context.operation import LifecycleContext
 from feed_assets.context.tick import Tick, ask_stores, tick_step
 from feed_assets.errors import render_some
 from feed_assets.instances.arrival.instance_paths import PathMatcher
@@ -44,7 +45,6 @@ from feed_assets.plan.copy_records import endpoint_of
 from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.sql.database import Database, lock_log
 from feed_assets.storage.errors import StorageAwayError, StorageError
-from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Availability, Look
 from feed_assets.timing.dates import render_datetime
@@ -58,11 +58,8 @@ def present_inputs(plan: Plan, states: Iterable[InputState]) -> list[Candidate]:
 
 
 def record_vanished(
-    database: Database,
-    stores: StorePool,
+    context: LifecycleContext,
     candidates: Iterable[Candidate],
-    as_of: datetime,
-    real_now: datetime,
     origin: str,
     *,
     dry_run: bool = False,
@@ -79,8 +76,9 @@ def record_vanished(
             is recorded.
         StorageError: a store could not look.
     """
+    stores, real_now = context.stores, context.real_now
     by_key = {FeedKey(*each.record.key, each.nominal_time): each for each in candidates if each.record.has_data}
-    with database.read() as connection:
+    with context.database.read() as connection:
         rows = _find_standing(connection, by_key, real_now)
         places = FeedPlaces(connection)
         there = {key: places.at_place(by_key[key].record, row) for key, row in rows.items()}
@@ -97,7 +95,7 @@ def record_vanished(
     gone = {key: each for key, each in gone.items() if each.record.store not in away}
     moved = {key: by_key[key] for key, row in rows.items() if row.place not in (None, by_key[key].record.place)}
     if (gone or moved) and not dry_run:
-        with database.begin() as connection:
+        with context.database.begin() as connection:
             lock_log(connection)
             standing = _find_standing(connection, {**gone, **moved}, real_now)
             there_now = [
@@ -105,7 +103,7 @@ def record_vanished(
             ]
             FeedInstances(connection).put(replace(row, place=place) for row, place in there_now)
             gone = {key: each for key, each in gone.items() if standing.get(key) == rows[key]}
-            _record(connection, gone, rows, looks, as_of, origin)
+            _record(connection, gone, rows, looks, context.as_of, origin)
     for root in away:
         reason = "nothing at all lies below it, so what the record has there may only be away"
         step = "Mount it, or correct its address. If everything was removed from it, put any file there, and try again."
@@ -198,11 +196,7 @@ def apply_stored_looks(tick: Tick) -> None:
     for url, missing in absent.items():
         try:
             is_silent = obstacles.get(url) == ""
-            lost = (
-                {}
-                if is_silent
-                else record_vanished(tick.database, tick.stores, missing, tick.as_of, tick.real_now, ORIGIN)
-            )
+            lost = {} if is_silent else record_vanished(tick.context, missing, ORIGIN)
             if obstacles.get(url) and not lost:
                 raise StorageError(store=url, path="", reason=obstacles[url], next_step="Remove the obstacle.")
         except StorageError as exc:
@@ -223,7 +217,7 @@ def record_gone(tick: Tick, keys: Iterable[FeedKey]) -> None:
         record = tick.plan.feeds[key.feed, key.cluster]
         wanted, url = [Candidate(record=record, nominal_time=key.nominal_time)], record.store.url
         try:
-            lost = record_vanished(tick.database, tick.stores, wanted, tick.as_of, tick.real_now, LOOK)
+            lost = record_vanished(tick.context, wanted, LOOK)
         except StorageError as exc:
             tick.bulkheads.fail(TickStep.STORED_DATA, url, exc)
             continue
@@ -231,40 +225,31 @@ def record_gone(tick: Tick, keys: Iterable[FeedKey]) -> None:
             tick.bulkheads.fail(TickStep.STORED_DATA, url, _describe_lost(url, lost), next_try_at=tick.real_now + DAY)
 
 
-def require_stored(
-    database: Database,
-    stores: StorePool,
-    record: FeedRecord,
-    as_of: datetime,
-    real_now: datetime,
-    *,
-    dry_run: bool = False,
-) -> None:
+def require_stored(context: LifecycleContext, record: FeedRecord, *, dry_run: bool = False) -> None:
     """Look at the newest instance of a feed, before anything is removed or copied because of what its storage has.
 
     Raises:
         StorageError: it is gone, or the storage is away: the storage has lost what it had, or is another one.
     """
-    wanted = _find_newest(database, record, as_of)
-    if lost := record_vanished(database, stores, wanted, as_of, real_now, ORIGIN, dry_run=dry_run):
+    if lost := record_vanished(context, _find_newest(context, record), ORIGIN, dry_run=dry_run):
         raise _describe_lost(record.store.url, lost)
 
 
-def require_unswept(database: Database, stores: StorePool, record: FeedRecord, as_of: datetime) -> None:
+def require_unswept(context: LifecycleContext, record: FeedRecord) -> None:
     """Do as `require_stored` for a feed that is swept, of which nothing can be recorded; what expires may be gone."""
-    policy = record.retention
-    newest = _find_newest(database, record, as_of)
+    policy, as_of = record.retention, context.as_of
+    newest = _find_newest(context, record)
     wanted = [each for each in newest if policy is None or not policy.has_expired(each.nominal_time, as_of)]
-    looks = poll_instances(stores, wanted)
+    looks = poll_instances(context.stores, wanted)
     if any(look.obstacle is None and look.availability is Availability.MISSING for look in looks):
         raise _describe_lost(record.store.url, [FeedKey(*record.key, each.nominal_time) for each in wanted])
 
 
-def _find_newest(database: Database, record: FeedRecord, as_of: datetime) -> list[Candidate]:
+def _find_newest(context: LifecycleContext, record: FeedRecord) -> list[Candidate]:
     """Return the newest instance of a feed, unless it is where the feed had its data before, or was taken on trust."""
-    with database.read() as connection:
+    with context.database.read() as connection:
         instances = FeedInstances(connection)
-        times = instances.latest_available(*record.key, as_of, 1)
+        times = instances.latest_available(*record.key, context.as_of, 1)
         rows = instances.get_many([FeedKey(*record.key, time) for time in times]).values()
     here = [row for row in rows if row.place in (None, record.place) and row.files is not None and record.has_data]
     return [Candidate(record=record, nominal_time=row.nominal_time) for row in here]

@@ -5,16 +5,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import takewhile
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from sqlalchemy import Connection
 
-from feed_assets.context.operation import AttemptContext
+from feed_assets.context.operation import AttemptContext, LifecycleContext
 from feed_assets.engines.errors import UnknownFeedError
-from feed_assets.engines.port import InputData, InputEvent, InputInstance
+from feed_assets.engines.port import InputEvent, InputInstance
 from feed_assets.instances.arrival.store_polls import find_records
-from feed_assets.instances.attempts.work_data import input_data, table_partition
+from feed_assets.instances.attempts.work_data import table_partition
 from feed_assets.instances.errors import BatchEndedError
 from feed_assets.instances.late.contents import record_contents, scan_contents
 from feed_assets.instances.late.lateness import UNSETTLED, decide_process_check
@@ -38,9 +36,6 @@ from feed_assets.log.records import (
     ProcessKey,
 )
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
-from feed_assets.sql.database import Database
-from feed_assets.storage.pool import StorePool
-from feed_assets.timing.text import TextContext
 from feed_assets.triggers.input_windows import InputState
 from feed_assets.triggers.queue.batches import Batches
 from feed_assets.triggers.queue.store import QueueEnds
@@ -51,27 +46,19 @@ DIRECT = "direct"
 COPIED = "copied"
 
 
-def scan_late_inputs(
-    database: Database,
-    stores: StorePool,
-    plan: Plan,
-    key: ProcessKey,
-    states: Sequence[InputState],
-    as_of: datetime,
-    real_now: datetime,
-) -> dict[FeedKey, str]:
+def scan_late_inputs(context: AttemptContext, key: ProcessKey, states: Sequence[InputState]) -> dict[FeedKey, str]:
     """Record the content of a run's late inputs before the run reads them, so that a change during the run is noticed
     too.
 
     Returns the digests of the instances of external feeds. The record has those of instances produced here.
     """
-    wanted = _scanned_feeds(plan, states)
+    wanted = _scanned_feeds(context.plan, states)
     if not wanted:
         return {}
-    contents = scan_contents(database, stores, wanted, real_now)
-    with database.begin() as connection:
+    contents = scan_contents(context, wanted)
+    with context.database.begin() as connection:
         takes_less = _is_asked_for(Attempts(connection).of(key))
-        recorded = record_contents(connection, contents.values(), as_of, takes_less=takes_less)
+        recorded = record_contents(connection, contents.values(), context.as_of, takes_less=takes_less)
     return {each: recorded.digests.get(each, UNSETTLED) for each in wanted}
 
 
@@ -91,24 +78,19 @@ def _scanned_feeds(plan: Plan, states: Sequence[InputState]) -> dict[FeedKey, Fe
 
 
 def find_other_versions(
-    database: Database,
-    stores: StorePool,
-    plan: Plan,
-    states: Sequence[InputState],
-    frozen: Sequence[FrozenInput],
-    real_now: datetime,
+    context: AttemptContext, states: Sequence[InputState], frozen: Sequence[FrozenInput]
 ) -> list[str]:
     """Return the feeds of current instances that have other content now than an attempt has frozen."""
     wanted = {
         FeedKey(*record.key, time): record
         for state in states
-        if (record := plan.feeds[state.edge.feed_key]).is_current and record.has_data
+        if (record := context.plan.feeds[state.edge.feed_key]).is_current and record.has_data
         for time in state.present
     }
     if not wanted:
         return []
-    scanned = scan_contents(database, stores, {key: each for key, each in wanted.items() if each.is_external}, real_now)
-    with database.read() as connection:
+    scanned = scan_contents(context, {key: each for key, each in wanted.items() if each.is_external})
+    with context.database.read() as connection:
         rows = FeedInstances(connection).get_many(wanted)
     digests = {key: row.manifest_digest for key, row in rows.items()}
     digests |= {key: each.scan.digest if each.scan is not None else None for key, each in scanned.items()}
@@ -248,9 +230,8 @@ class InstanceAddresses:
     Without a connector (`is_spark` is False) what is not on this machine is copied. The copies are removed by `close`.
     """
 
-    def __init__(self, database: Database, stores: StorePool, *, is_spark: bool = True) -> None:
-        self._database = database
-        self._stores = stores
+    def __init__(self, context: LifecycleContext, *, is_spark: bool = True) -> None:
+        self._context = context
         self._is_spark = is_spark
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._access_modes: dict[str, str] = {}
@@ -267,18 +248,18 @@ class InstanceAddresses:
     def find(self, name: str, record: FeedRecord, times: Collection[datetime]) -> list[InputInstance]:
         """Return instances with their addresses; `name` is that of the input."""
         self._access_modes[name] = DIRECT
-        found = find_records(self._database, self._stores, record, times)
+        found = find_records(self._context, record, times)
         return [self._address(name, found[time], time) for time in times]
 
     def _address(self, name: str, record: FeedRecord, nominal_time: datetime) -> InputInstance:
         partition = table_partition(record, nominal_time)
         if partition is None:
             return InputInstance(nominal_time=nominal_time, url=self._url(name, record, nominal_time))
-        url = self._stores.url(record.store, record.path(nominal_time))
+        url = self._context.stores.url(record.store, record.path(nominal_time))
         return InputInstance(nominal_time=nominal_time, url=url, partition=partition)
 
     def _url(self, name: str, record: FeedRecord, nominal_time: datetime) -> str:
-        store = self._stores.get(record.store)
+        store = self._context.stores.get(record.store)
         path = record.path(nominal_time)
         local = store.local_path(path)
         direct = store.spark_url(path) if self._is_spark else None if local is None else f"file://{local}"
@@ -290,27 +271,3 @@ class InstanceAddresses:
         copy = Path(self._scratch.name) / name / f"{nominal_time:%Y%m%dT%H%M%S}"
         store.fetch(path, copy, record.flag)
         return f"file://{copy}"
-
-
-class InputReader(InstanceAddresses):
-    """Gives the inputs of an attempt their addresses. A context: the copies are removed when it ends."""
-
-    def __init__(self, plan: Plan, database: Database, stores: StorePool, context: TextContext) -> None:
-        super().__init__(database, stores)
-        self._plan = plan
-        self._context = context
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def read(self, state: InputState) -> InputData:
-        """Return the input with its present instances, newest first as in Falcon."""
-        edge = state.edge
-        record = self._plan.feeds[edge.feed_key]
-        instances = self.find(edge.name, record, state.present[::-1])
-        return input_data(edge, record, instances, self._context)

@@ -58,7 +58,7 @@ from feed_assets.log.records import (
     ProcessKey,
 )
 from feed_assets.log.removals.store import Sweeps
-from feed_assets.log.run_names import describe_run, is_command, is_elsewhere, origin_of
+from feed_assets.log.run_names import describe_run, is_command, is_elsewhere
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.registration.registering import look_later, try_register
 from feed_assets.sql.database import lock_for_lineage, lock_log
@@ -107,9 +107,7 @@ def require_same_versions(
     Raises:
         InputChangedError: one has other content.
     """
-    real_now = context.real_clock.now()
-    others = find_other_versions(context.database, context.stores, context.plan, states, frozen, real_now)
-    if others:
+    if others := find_other_versions(context, states, frozen):
         raise InputChangedError(process=process.process, nominal_time=nominal_time, feeds=others)
 
 
@@ -149,8 +147,7 @@ def open_gate(
             row = ProcessInstances(connection).get(*key)
         assert row is not None
         states = find_inputs(context, process, row)
-    real_now = context.real_clock.now()
-    scanned = scan_late_inputs(context.database, context.stores, context.plan, key, states, now, real_now)
+    scanned = scan_late_inputs(context, key, states)
     with context.database.begin() as connection:
         leased.check_in(connection)
         row = ProcessInstances(connection).get(*key) if scanned else None
@@ -186,17 +183,15 @@ def find_inputs(
     Raises:
         InputsMissingError: a mandatory instance is missing.
     """
-    now, real_now = context.clock.now(), context.real_clock.now()
-    database, stores = context.database, context.stores
-    with database.read() as connection:
+    now = context.clock.now()
+    with context.database.read() as connection:
         states, closed = check_gate(connection, context.plan, process, row, now)
     is_short = any(state.missing for state in states)
     if is_short:
-        poll_missing_inputs(database, stores, context.plan, states, now, real_now, partial(poll_instances, stores))
-    present, origin = present_inputs(context.plan, states), origin_of(context.run_id)
-    vanished = record_vanished(database, stores, present, now, real_now, origin)
+        poll_missing_inputs(context, context.plan, states, partial(poll_instances, context.stores))
+    vanished = record_vanished(context, present_inputs(context.plan, states), context.origin)
     if is_short or vanished:
-        with database.read() as connection:
+        with context.database.read() as connection:
             states, closed = check_gate(connection, context.plan, process, row, now)
     if closed:
         raise _inputs_missing(context, process, row, closed, vanished, stays)
@@ -209,7 +204,7 @@ def look_for_inputs(context: AttemptContext, process: ProcessRecord, row: Proces
     Raises:
         InputsMissingError: a mandatory instance is missing.
     """
-    now, real_now = context.clock.now(), context.real_clock.now()
+    now = context.clock.now()
     with context.database.read() as connection:
         states, _ = check_gate(connection, context.plan, process, row, now)
     candidates = missing_inputs(context.plan, states)
@@ -220,8 +215,7 @@ def look_for_inputs(context: AttemptContext, process: ProcessRecord, row: Proces
         for each, look in zip(candidates, looks, strict=True)
         if look.availability is Availability.AVAILABLE
     }
-    present, origin = present_inputs(context.plan, states), origin_of(context.run_id)
-    gone = record_vanished(context.database, context.stores, present, now, real_now, origin, dry_run=True)
+    gone = record_vanished(context, present_inputs(context.plan, states), context.origin, dry_run=True)
     seen = tuple(
         replace(
             state,
@@ -451,7 +445,7 @@ def record_published(
         cluster=record.cluster,
         nominal_time=done.nominal_time,
         kind=kind,
-        origin=origin_of(context.run_id),
+        origin=context.origin,
         manifest_digest=content.digest,
         bytes=content.bytes,
         files=content.files,

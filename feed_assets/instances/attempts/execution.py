@@ -32,7 +32,6 @@ from feed_assets.entities.content.event_messages import EventMessage
 from feed_assets.entities.process import OnTimeout
 from feed_assets.entities.workflow import Workflow
 from feed_assets.instances.attempts.attempt_inputs import (
-    InputReader,
     InstanceAddresses,
     find_batch_events,
     find_late_inputs,
@@ -65,6 +64,7 @@ from feed_assets.instances.attempts.staged_outputs import (
 )
 from feed_assets.instances.attempts.verdicts import Verdict, find_refusal
 from feed_assets.instances.attempts.work_data import (
+    input_data,
     job_properties,
     made_up_rows,
     text_context,
@@ -248,10 +248,15 @@ class InstanceRunner:
         pinned: PinnedWork,
     ) -> Task:
         """Return what an instance is made from. What Spark cannot reach is copied, and `stack` removes the copies."""
-        values = text_context(self.context.plan, process, nominal_time)
-        reader = stack.enter_context(InputReader(self.context.plan, self.context.database, self.context.stores, values))
-        readable = [state for state in inputs if self.context.plan.feeds[state.edge.feed_key].has_data]
-        data = tuple(map(reader.read, readable))
+        feeds, values = self.context.plan.feeds, text_context(self.context.plan, process, nominal_time)
+        addresses = InstanceAddresses(self.context)
+        stack.callback(addresses.close)
+        readable = [state for state in inputs if feeds[state.edge.feed_key].has_data]
+        found = ((state, feeds[state.edge.feed_key]) for state in readable)
+        data = tuple(  # newest first, as in Falcon
+            input_data(state.edge, record, addresses.find(state.edge.name, record, state.present[::-1]), values)
+            for state, record in found
+        )
         if process.on_timeout is OnTimeout.RUN:
             data = tuple(replace(each, optional=True) for each in data)
         return Task(
@@ -262,8 +267,8 @@ class InstanceRunner:
             states=readable,
             data=data,
             values=with_inputs(values, data),
-            addresses=reader,
-            access=reader.access_modes(),
+            addresses=addresses,
+            access=addresses.access_modes(),
             events=events,
             pinned=pinned,
         )

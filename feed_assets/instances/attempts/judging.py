@@ -95,8 +95,8 @@ def judge_instance(
         check = _find_open(context, key)
         if check is None or record.quality is None or not _is_same(context, record, check):
             return None
-        content = _scan(context, record, key)
-        with closing(InstanceAddresses(context.database, context.stores)) as addresses:
+        content = scan_held(context, record, key)
+        with closing(InstanceAddresses(context)) as addresses:
             data = _read(record, nominal_time, record.feed, addresses)
             others = find_others(context, record, nominal_time, addresses)
             judged = judge_input(session(), data, record.quality, others)
@@ -120,7 +120,7 @@ def conclude_unread(context: AttemptContext, record: FeedRecord, nominal_time: d
     """Let in an instance as if its rows were good, where there are none: in a simulation."""
     check = _find_open(context, FeedKey(*record.key, nominal_time))
     if check is not None and record.quality is not None:
-        content = _scan(context, record, check.feed_key)
+        content = scan_held(context, record, check.feed_key)
         judged = Judged(rows=0, bad=0, broken={})
         good = record.quality.model_copy(update={"min_rows": None})
         verdict = Verdict(
@@ -137,14 +137,10 @@ def _find_open(context: AttemptContext, key: FeedKey) -> QualityCheck | None:
     return check if check is not None and check.due_at is not None else None
 
 
-def _scan(context: AttemptContext, record: FeedRecord, key: FeedKey) -> Content | None:
-    return scan_held(context.database, context.stores, record, key, context.real_clock.now())
-
-
 def _is_same(context: AttemptContext, record: FeedRecord, check: QualityCheck) -> bool:
     """Return whether the content is still that of the check; else record what is there now."""
     if not check.content.startswith(LOOK):
-        content = _scan(context, record, check.feed_key)
+        content = scan_held(context, record, check.feed_key)
         return content is None or (content.scan is not None and content.scan.digest == check.content)
     candidate = Candidate(record=record, nominal_time=check.nominal_time)
     (look,) = poll_instances(context.stores, [candidate])

@@ -401,7 +401,7 @@ class _Trial:
             row = FeedInstances(connection).get(edge.feed, edge.cluster, time)
         if record is None or row is None or row.status is not FeedInstanceStatus.AVAILABLE:
             return None
-        addresses = InstanceAddresses(self.context.database, self.context.stores)
+        addresses = InstanceAddresses(self.context)
         self.stack.callback(addresses.close)
         found = addresses.find(edge.name, record, [time])
         keys = [name for each in found if each.partition is not None for name, _ in each.partition.values]

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from feed_assets.context.errors import InstanceQueryError
-from feed_assets.context.operation import ChangeContext, note_target
+from feed_assets.context.operation import ChangeContext, LifecycleContext, note_target
 from feed_assets.context.safe_mode import require_mode
 from feed_assets.instances.inbox.inbox_files import (
     FileStatus,
@@ -22,15 +21,13 @@ from feed_assets.instances.inbox.store import ListedVersions, VersionStatus
 from feed_assets.instances.inbox.taken import tell_held, tell_taken
 from feed_assets.log.cursors import Cursors
 from feed_assets.plan.records import FeedRecord
-from feed_assets.sql.database import Database
 from feed_assets.timing.dates import render_datetime
 
 
-def preview_files(
-    database: Database, record: FeedRecord, found: Sequence[InboxFile], real_now: datetime
-) -> tuple[SeenFile, ...]:
+def preview_files(context: LifecycleContext, record: FeedRecord, found: Sequence[InboxFile]) -> tuple[SeenFile, ...]:
     """Return what is known of files in an inbox, and which are READY to be taken; reads none of them."""
-    with database.read() as connection:
+    real_now = context.real_now
+    with context.database.read() as connection:
         state = InboxState.parse(record, Cursors(connection).get(cursor_of(record)))
         known = [each for each in ListedVersions(connection, *record.key).known() if each.status is VersionStatus.TAKEN]
         held = tell_held(connection, record, {each.event for each in known})
@@ -97,15 +94,12 @@ def _take(context: ChangeContext, record: FeedRecord, progress: Callable[[str, i
     done, goes_on = 0, True
     while goes_on:
         before = done
-        listing = list_inbox(context.database, context.stores, record)
-        real_now = context.real_clock.now()
+        listing = list_inbox(context, record)
         if context.dry_run:
-            files = preview_files(context.database, record, listing.files, real_now)
+            files = preview_files(context, record, listing.files)
         else:
             is_first = not seen  # later ones remember what the first has found out
-            files = take_files(
-                context.database, context.stores, record, listing, context.as_of, real_now, is_asked=is_first
-            )
+            files = take_files(context, record, listing, is_asked=is_first)
         before_it = {name for name, file in seen.items() if file.status is FileStatus.TAKEN}
         seen |= {file.name: file for file in files if file.status is not FileStatus.KNOWN or file.name not in before_it}
         done = sum(file.status is not FileStatus.READY for file in seen.values())

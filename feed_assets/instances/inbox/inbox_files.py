@@ -12,12 +12,12 @@ from uuid import uuid4
 
 from sqlalchemy import Connection
 
+from feed_assets.context.operation import LifecycleContext
 from feed_assets.entities.maps import EMPTY
 from feed_assets.errors import render_some
 from feed_assets.json_form import NominalTime
 from feed_assets.log.cursors import Cursors
 from feed_assets.plan.records import FeedRecord, InboxRecord
-from feed_assets.sql.database import Database
 from feed_assets.storage.deliveries import DeliveredFile, Deliveries
 from feed_assets.storage.listing import moment
 from feed_assets.storage.pool import StorePool
@@ -163,15 +163,15 @@ def find_files(stores: StorePool, record: FeedRecord) -> list[InboxFile]:
     return sorted(found, key=lambda file: (file.modified_at is None, file.modified_at, file.name))
 
 
-def list_inbox(database: Database, stores: StorePool, record: FeedRecord) -> InboxListing:
+def list_inbox(context: LifecycleContext, record: FeedRecord) -> InboxListing:
     """Return the state of an inbox, and then its files.
 
     Raises:
         StorageError: the storage cannot be listed.
     """
-    with database.read() as connection:
+    with context.database.read() as connection:
         kept = Cursors(connection).get(cursor_of(record))
-    return InboxListing(kept, find_files(stores, record))
+    return InboxListing(kept, find_files(context.stores, record))
 
 
 def _find_obstacle(name: str) -> str | None:

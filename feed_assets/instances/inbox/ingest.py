@@ -21,6 +21,7 @@ from sqlalchemy import Connection
 from feed_assets.command_lines import command_line
 from feed_assets.context.bulkheads import TickStep
 from feed_assets.context.errors import NotAskedError
+from feed_assets.context.operation import LifecycleContext
 from feed_assets.context.tick import Tick, ask_stores, find_silent, tick_step
 from feed_assets.entities.maps import EMPTY
 from feed_assets.errors import render_some
@@ -49,7 +50,7 @@ from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.records import FeedInstanceStatus, FeedKey
 from feed_assets.masking import get_logger
 from feed_assets.plan.records import FeedRecord
-from feed_assets.sql.database import Database, lock_log
+from feed_assets.sql.database import lock_log
 from feed_assets.storage.deliveries import DeliveredFile, Deliveries
 from feed_assets.storage.errors import InstanceChangingError, StorageAwayError, StorageError
 from feed_assets.storage.manifests import SupportsWrite, read_entry
@@ -71,12 +72,9 @@ class _OvertakenError(Exception):
 
 
 def take_files(
-    database: Database,
-    stores: StorePool,
+    context: LifecycleContext,
     record: FeedRecord,
     listing: InboxListing,
-    as_of: datetime,
-    real_now: datetime,
     *,
     largest: int | None = None,
     is_asked: bool = False,
@@ -89,10 +87,10 @@ def take_files(
     Raises:
         StorageError: a storage refused; the next call goes on.
     """
-    inbox = _Inbox(database, stores, record, listing.kept, as_of, is_asked=is_asked)
+    inbox = _Inbox(context, record, listing.kept, is_asked=is_asked)
     with suppress(_OvertakenError):
         try:
-            inbox.take(listing.files, real_now, largest)
+            inbox.take(listing.files, largest)
         except (OSError, StorageError):
             inbox.require_claim()  # another look has removed what this one has staged
             raise
@@ -102,20 +100,13 @@ def take_files(
 class _Inbox:
     """One inbox during one look; `seen` has what became of each file."""
 
-    def __init__(
-        self,
-        database: Database,
-        stores: StorePool,
-        record: FeedRecord,
-        kept: str | None,
-        as_of: datetime,
-        *,
-        is_asked: bool,
-    ) -> None:
+    def __init__(self, context: LifecycleContext, record: FeedRecord, kept: str | None, *, is_asked: bool) -> None:
+        stores = context.stores
         self.seen: dict[str, SeenFile] = {}
-        self._database = database
+        self._database = context.database
         self._record = record
-        self._as_of = as_of
+        self._as_of = context.as_of
+        self._real_now = context.real_now
         self._is_asked = is_asked
         self._leaves = inbox_of(record).leaves
         self._stores = stores
@@ -128,7 +119,7 @@ class _Inbox:
         self._ready: list[InboxFile] = []
         self._has_more = False
 
-    def take(self, found: Sequence[InboxFile], real_now: datetime, largest: int | None) -> None:
+    def take(self, found: Sequence[InboxFile], largest: int | None) -> None:
         """Finish what was claimed before, then claim what is there, and take it."""
         if not self._leaves:
             self._deliveries.put_back()
@@ -141,7 +132,7 @@ class _Inbox:
         gone = self._find_absent({file.name: file.version for file in found})
         self._taken = {name: each for name, each in self._taken.items() if name not in gone}
         self._state = replace(self._state, was_blank=not found)
-        chosen = list(self._choose(there, real_now, largest))
+        chosen = list(self._choose(there, largest))
         self._note(found, [each for each in listed if each.status is not TAKEN], gone)
         checksums = self._stores.each(self._read, chosen)
         contents = [(file, each) for file, each in zip(chosen, checksums, strict=True) if each is not None]
@@ -152,7 +143,7 @@ class _Inbox:
         if self._state.claim is not None:
             self._finish(self._state.claim)
 
-    def _choose(self, found: Sequence[InboxFile], real_now: datetime, largest: int | None) -> Iterator[InboxFile]:
+    def _choose(self, found: Sequence[InboxFile], largest: int | None) -> Iterator[InboxFile]:
         """Yield the files to be read, up to the limits of one instance."""
         files, size, held = 0, 0, dict[int, str]()
         if self._is_asked:
@@ -164,7 +155,7 @@ class _Inbox:
                     self._see(file, FileStatus.KNOWN, tell_taken(taken.event, held))
                 continue
             left = None if self._is_asked else self._state.left.get(file.name)
-            status, reason = judge_file(self._record, file, left, real_now, largest)
+            status, reason = judge_file(self._record, file, left, self._real_now, largest)
             if status is not FileStatus.READY:
                 self._see(file, status, reason)
                 continue
@@ -542,7 +533,7 @@ def apply_inboxes(tick: Tick) -> ArrivalResult:
             continue
         if tick.budget.is_spent:
             return ArrivalResult.sum_of(*results, ArrivalResult(is_complete=False))
-        known = (tick.database, tick.stores, record, found, tick.as_of, tick.real_now)
+        known = (tick.context, record, found)
         seen = tick.bulkheads.run_unit(step, record.feed, (), take_files, *known, largest=LARGEST_IN_TICKS)
         arrived = {each.nominal_time for each in seen if each.status is FileStatus.TAKEN}
         results.append(ArrivalResult(polled=len(found.files), arrived=len(arrived)))

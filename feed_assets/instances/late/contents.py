@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 from feed_assets.clock import Stopwatch
 from feed_assets.context.bulkheads import TIME_OUT_SECONDS, Bulkheads, TickStep
 from feed_assets.context.errors import NotAskedError
+from feed_assets.context.operation import LifecycleContext
 from feed_assets.context.tick import find_silent
 from feed_assets.errors import describe_error
 from feed_assets.instances.errors import DataRemovedError
@@ -24,7 +25,6 @@ from feed_assets.log.records import ArrivalPoll, FeedEventKind, FeedInstance, Fe
 from feed_assets.masking import get_logger
 from feed_assets.plan.copy_records import StoreAddress, endpoint_of
 from feed_assets.plan.records import FeedRecord
-from feed_assets.sql.database import Database
 from feed_assets.storage.errors import InstanceChangingError
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability, Scan
@@ -69,10 +69,8 @@ class Content:
 
 
 def scan_contents(
-    database: Database,
-    stores: StorePool,
+    context: LifecycleContext,
     candidates: Mapping[FeedKey, FeedRecord],
-    real_now: datetime,
     bulkheads: Bulkheads | None = None,
     *,
     follows_declared: bool = False,
@@ -80,12 +78,13 @@ def scan_contents(
     """Scan instances, several at a time, where they are by the record; read only files that the record does not cover.
     A current instance that `follows_declared` places is where its feed has its data now, or else where it was.
 
-    `real_now` is the real time. With `bulkheads`, a storage that does not answer or fails by a time-out is left alone,
-    and what is less than before is held: only a run that a person asks for takes it.
+    With `bulkheads`, a storage that does not answer or fails by a time-out is left alone, and what is less than before
+    is held: only a run that a person asks for takes it.
     """
     if not candidates:
         return {}
-    with database.read() as connection:
+    stores, real_now = context.stores, context.real_now
+    with context.database.read() as connection:
         known, rows = Manifests(connection).get_many(list(candidates)), FeedInstances(connection).get_many(candidates)
         places = FeedPlaces(connection)
         former = {key: places.at_place(record, rows.get(key)) for key, record in candidates.items()}
@@ -264,14 +263,12 @@ def _is_available(row: FeedInstance | None) -> bool:
     return row is not None and row.status is FeedInstanceStatus.AVAILABLE
 
 
-def scan_held(
-    database: Database, stores: StorePool, record: FeedRecord, key: FeedKey, real_now: datetime
-) -> Content | None:
+def scan_held(context: LifecycleContext, record: FeedRecord, key: FeedKey) -> Content | None:
     """Scan an instance that is held back, if its content is compared later: of a current one, or for late data."""
-    with database.read() as connection:
+    with context.database.read() as connection:
         is_compared = record.is_current or bool(Manifests(connection).get_digests([key]))
     wanted = {key: record} if is_compared else {}
-    return scan_contents(database, stores, wanted, real_now, follows_declared=True).get(key)
+    return scan_contents(context, wanted, follows_declared=True).get(key)
 
 
 def note_content(connection: Connection, content: Content | None, as_of: datetime) -> None:

@@ -11,8 +11,9 @@ from feed_assets.context.consolidation import PAGE, Answer, Result, consolidate
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.errors import render_some
-from feed_assets.instances.arrival.arrival_notices import look_for_vanished, notice_origin
+from feed_assets.instances.arrival.arrival_notices import notice_origin
 from feed_assets.instances.arrival.store_polls import Candidate, find_records, poll_instances, require_unobstructed
+from feed_assets.instances.arrival.stored_data import record_vanished
 from feed_assets.instances.inbox.inbox_files import find_ahead
 from feed_assets.instances.inbox.store import ListedVersion, ListedVersions, TakenFile, TakenFiles
 from feed_assets.instances.inbox.taken import tell_held
@@ -139,7 +140,7 @@ def list_feed(
             if not look or not record.has_data:
                 listed = _recorded(context, ((places.at_place(record, row), time, row) for time, row in rows))
             else:
-                there = find_records(context.database, context.stores, record, [time for time, _ in rows])
+                there = find_records(context, record, [time for time, _ in rows])
                 candidates = [Candidate(record=each, nominal_time=time) for time, each in there.items()]
                 listed = _looked(context, candidates, author)
             wanted = [each for each in listed if statuses is None or each.status in statuses]
@@ -180,7 +181,7 @@ def _looked(context: OperationContext, candidates: Sequence[Candidate], author: 
     require_unobstructed(candidates, looks)
     found = zip(candidates, looks, strict=True)
     absent = [each for each, look in found if look.availability is not Availability.AVAILABLE]
-    look_for_vanished(context, absent, notice_origin(author))
+    record_vanished(context, absent, notice_origin(author))
     with context.database.read() as connection:
         rows = FeedInstances(connection).get_many([FeedKey(*each.record.key, each.nominal_time) for each in absent])
     missing = {row.nominal_time for row in rows.values() if row.status is FeedInstanceStatus.MISSING}

@@ -13,7 +13,7 @@ from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import ChangeContext, OperationContext, Subject
 from feed_assets.entities.common import Kind
 from feed_assets.errors import Fault
-from feed_assets.instances.arrival.arrival_notices import look_for_vanished, notice_origin
+from feed_assets.instances.arrival.arrival_notices import notice_origin
 from feed_assets.instances.arrival.polling import (
     BATCH,
     decide_poll_result,
@@ -22,7 +22,7 @@ from feed_assets.instances.arrival.polling import (
     wait_until_settled,
 )
 from feed_assets.instances.arrival.store_polls import Candidate, poll_instances, require_unobstructed
-from feed_assets.instances.arrival.stored_data import find_standing, present_inputs
+from feed_assets.instances.arrival.stored_data import find_standing, present_inputs, record_vanished
 from feed_assets.instances.lists.ranges import render_ranges
 from feed_assets.json_form import NominalTime
 from feed_assets.log.instances.feed_instances import SETTLED, FeedInstances
@@ -147,7 +147,7 @@ def poll_now(
         decide_poll_result(candidate, look, context.as_of, notice_origin(context.author))
         for candidate, look in zip(candidates, looks, strict=True)
     ]
-    polled = read_versions(context.database, context.stores, polled, context.real_now)
+    polled = read_versions(context, polled)
     arrived = sum(each.event is not None for each in polled)
     if not context.dry_run:
         with context.database.begin() as connection:
@@ -173,7 +173,7 @@ def record_vanished_now(context: ChangeContext, subject: Subject, clusters: Iter
             elif active := context.timeline.find_or_declared(connection, (subject.name, cluster), time):
                 states = input_states(connection, active.plan, active.record, [time], context.as_of)[time]
                 wanted += present_inputs(active.plan, states)
-    return look_for_vanished(context, wanted, notice_origin(context.author))
+    return len(record_vanished(context, wanted, notice_origin(context.author)))
 
 
 def poll_instances_now(context: ChangeContext, keys: Iterable[FeedKey]) -> tuple[int, int]:

@@ -105,7 +105,7 @@ def _iter_fingerprints(context: AttemptContext, states: Sequence[InputState]) ->
         record = context.plan.feeds[state.edge.feed_key]
         if not record.is_external or state.edge.is_late:
             continue
-        for time, found in find_records(context.database, context.stores, record, state.present).items():
+        for time, found in find_records(context, record, state.present).items():
             (measure,) = context.stores.get(found.store).measure([found.path(time)])
             yield [state.edge.name, render_datetime(time), measure.fingerprint]
 

@@ -223,7 +223,7 @@ def _plan_feed(
         return PlannedFeed(record=record, left_out=f"its sweep {other.sweep_id} {_describe_state(other)}")
     try:
         context = surveyor.context
-        require_stored(context.database, context.stores, record, request.now, context.real_now, dry_run=traces.dry_run)
+        require_stored(context, record, dry_run=traces.dry_run)
         traces.settle([record])
         survey = surveyor.survey(record, find_former(record, neighbours, traces))
         obstacles = _obstacles(survey, request, known.times) if survey.paths else ()

@@ -473,7 +473,7 @@ def _find_unsettled(context: SweepContext, sweep: Sweep) -> dict[str, Exception]
     for record in context.feeds_of(sweep):
         try:
             traces.settle([record])
-            require_unswept(context.database, context.stores, record, context.clock.now())
+            require_unswept(context, record)
         except StorageError as exc:
             failures[record.feed] = exc
     return failures

@@ -102,7 +102,7 @@ def test_a_storage_with_nothing_below_its_root_has_lost_nothing_and_says_that_it
     assert "nothing at all lies below it, so what the record has there may only be away" in failure.reason
     assert lost(lifecycle, "a") == lost(lifecycle, "b") == []
     with pytest.raises(StorageAwayError):
-        require_stored(lifecycle.database, lifecycle.stores, lifecycle.feed("a"), at("05"), at("05"))
+        require_stored(lifecycle.context(at("05")), lifecycle.feed("a"))
 
 
 def test_nothing_is_repaired_from_a_storage_that_has_lost_its_newest_instance(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_what_was_made_here_and_is_back_is_recorded_by_a_rebuild(tmp_path: Path)
     lifecycle.launch(lifecycle.tick(START), START)
     aside = lifecycle.folder("b", START).rename(tmp_path / "aside")
     with pytest.raises(StorageError, match="feed-assets state rebuild"):
-        require_stored(lifecycle.database, lifecycle.stores, lifecycle.feed("b"), at("02"), at("02"))
+        require_stored(lifecycle.context(at("02")), lifecycle.feed("b"))
     aside.rename(lifecycle.folder("b", START))
     assert lifecycle.feed_statuses("b") == {START: FeedInstanceStatus.MISSING}
     rebuild_instances(context_of(lifecycle, at("02T01")))

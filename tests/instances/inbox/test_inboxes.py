@@ -71,13 +71,13 @@ def ask(lifecycle: LifecycleHarness, as_of: datetime = FIRST) -> dict[str, FileS
 
 def take(lifecycle: LifecycleHarness, as_of: datetime = FIRST) -> tuple[SeenFile, ...]:
     record = lifecycle.feed("orders")
-    found = list_inbox(lifecycle.database, lifecycle.stores, record)
-    return take_files(lifecycle.database, lifecycle.stores, record, found, as_of, NOW, is_asked=True)
+    found = list_inbox(lifecycle.context(FIRST), record)
+    return take_files(lifecycle.context(as_of, real_clock=FrozenClock(NOW)), record, found, is_asked=True)
 
 
 def preview(lifecycle: LifecycleHarness) -> dict[str, FileStatus]:
     record = lifecycle.feed("orders")
-    found = preview_files(lifecycle.database, record, find_files(lifecycle.stores, record), NOW)
+    found = preview_files(lifecycle.context(NOW), record, find_files(lifecycle.stores, record))
     return {each.name: each.status for each in found}
 
 
@@ -168,14 +168,14 @@ def test_a_file_that_is_written_between_the_look_and_its_reading_stays(tmp_path:
     grown, gone = put(lifecycle, "1.json", "one"), put(lifecycle, "2.json", "two")
     piped, linked = put(lifecycle, "3.json", "three"), put(lifecycle, "4.json", "four")
     record = lifecycle.feed("orders")
-    found = list_inbox(lifecycle.database, lifecycle.stores, record)
+    found = list_inbox(lifecycle.context(FIRST), record)
     put(lifecycle, "1.json", "one and more", ago=timedelta(0))
     gone.unlink()
     piped.unlink()
     os.mkfifo(piped)  # nobody writes into it, and nobody waits for that
     linked.rename(linked.with_name("_4"))
     linked.symlink_to("_4")
-    seen = take_files(lifecycle.database, lifecycle.stores, record, found, FIRST, NOW)
+    seen = take_files(lifecycle.context(FIRST, real_clock=FrozenClock(NOW)), record, found)
     assert [each.status for each in seen] == [FileStatus.CHANGING] * 4
     assert [each.name for each in find_files(lifecycle.stores, record)] == ["1.json"]  # a link is no delivery
     assert grown.read_text() == "one and more"
@@ -373,7 +373,7 @@ def test_a_file_that_another_program_takes_while_it_is_opened_is_gone_and_no_fau
     lifecycle = harness(tmp_path)
     file = put(lifecycle, "1.json", "one")
     record = lifecycle.feed("orders")
-    found = list_inbox(lifecycle.database, lifecycle.stores, record)
+    found = list_inbox(lifecycle.context(FIRST), record)
     open_folder = LocalCalls.opened_below
 
     @contextmanager
@@ -383,7 +383,7 @@ def test_a_file_that_another_program_takes_while_it_is_opened_is_gone_and_no_fau
             yield folder
 
     monkeypatch.setattr(LocalCalls, "opened_below", open_late)
-    (seen,) = take_files(lifecycle.database, lifecycle.stores, record, found, FIRST, NOW)
+    (seen,) = take_files(lifecycle.context(FIRST, real_clock=FrozenClock(NOW)), record, found)
     assert seen.status is FileStatus.CHANGING
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from feed_assets.clock import FrozenClock
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
@@ -132,8 +133,8 @@ def test_a_queue_of_which_nothing_is_left_is_named(tmp_path: Path) -> None:
 
 def take(lifecycle: LifecycleHarness, as_of: datetime) -> dict[str, FileStatus]:
     record = lifecycle.feed("orders")
-    found = list_inbox(lifecycle.database, lifecycle.stores, record)
-    seen = take_files(lifecycle.database, lifecycle.stores, record, found, as_of, LATER, is_asked=True)
+    found = list_inbox(lifecycle.context(as_of), record)
+    seen = take_files(lifecycle.context(as_of, real_clock=FrozenClock(LATER)), record, found, is_asked=True)
     return {each.name: each.status for each in seen}
 
 

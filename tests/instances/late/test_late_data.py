@@ -241,7 +241,7 @@ def test_what_was_gone_and_comes_back_as_less_is_held_too(tmp_path: Path) -> Non
     kept = min(folder.glob("*.csv")).rename(tmp_path / "aside")
     shutil.rmtree(folder)
     with pytest.raises(StorageError, match="it has lost what it had: weather 2013-11-03T03:00Z"):
-        require_stored(lifecycle.database, lifecycle.stores, lifecycle.feed("weather"), at("03T05"), at("03T05"))
+        require_stored(lifecycle.context(at("03T05")), lifecycle.feed("weather"))
     folder.mkdir()
     kept.rename(folder / "part-again.csv")
     lifecycle.tick(at("03T05:30"))

@@ -322,7 +322,7 @@ def test_other_content_of_the_same_size_stays(harness: RetentionHarness, storage
         for path in paths:
             storage.land(path, content)
         wanted = {FeedKey("clicks", "primary", time): lifecycle.feed("clicks") for time in EXPIRED[:2]}
-        contents = scan_contents(lifecycle.database, lifecycle.stores, wanted, at("04")).values()
+        contents = scan_contents(lifecycle.context(at("04")), wanted).values()
         with lifecycle.database.begin() as connection:
             record_contents(connection, contents, at("04"))
     lifecycle.declare(MOVED)

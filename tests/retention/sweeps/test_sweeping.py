@@ -307,7 +307,7 @@ def test_what_a_sweep_has_begun_to_move_is_not_lost(harness: RetentionHarness) -
     begin_sweep(harness.context(), sweep.sweep_id)
     (harness.root / "clicks" / "2013-11-01").rename(harness.root / "moved")
     wanted = [Candidate(record=lifecycle.feed("clicks"), nominal_time=time) for time in EXPIRED]
-    assert record_vanished(lifecycle.database, lifecycle.stores, wanted, harness.now, harness.now, "look") == {}
+    assert record_vanished(lifecycle.context(harness.now), wanted, "look") == {}
     (harness.root / "moved").rename(harness.root / "clicks" / "2013-11-01")
     assert harness.outcomes(harness.run(sweep)) == {ItemOutcome.EVICTED: 24}
 
