@@ -11,6 +11,7 @@ from feed_assets.entities.common import Entity, EntityModel, Kind
 from feed_assets.entities.fields import Colo, FilledText, PropertyName, Text, refuse
 from feed_assets.entities.maps import EMPTY, Map
 from feed_assets.issues import FieldPath
+from feed_assets.timing.templates import PathTemplate
 
 LOCAL_MASTER = "local[*]"
 _NAME_NODE = re.compile(r"(?:[^:]*|\[[^]]*])(?::[0-9]{1,5})?")  # namenode:8020, or a name service
@@ -172,6 +173,10 @@ class Cluster(Entity):
     def is_lake(self) -> bool:
         """Whether the catalog is one of Iceberg."""
         return (self.catalog or "").startswith(ICEBERG)
+
+    def fill(self, template: PathTemplate) -> PathTemplate:
+        """Return a template with the cluster's variables filled in; raise TemplateError for an unknown property."""
+        return template.with_cluster(name=self.name, colo=self.colo, properties=self.properties)
 
     @property
     def metastores(self) -> tuple[str, ...]:

@@ -220,7 +220,7 @@ def compile_plan(
     only = None if cluster is None else frozenset([cluster])
     if colo is not None:
         only = frozenset(each.name for each in bundle.clusters if each.colo == colo)
-    overlaps = overlaps or find_overlaps(bundle, cluster)
+    overlaps = find_overlaps(bundle, cluster) if overlaps is None else overlaps
     return _Compiler(bundle, sources or SourceMap(), only, overlaps, colo).plan()
 
 

@@ -33,11 +33,7 @@ def locate(cluster: Cluster, location: str, zone: ZoneInfo = _UTC) -> tuple[Stor
 
 
 def _split(cluster: Cluster, location: str) -> tuple[str, str]:
-    template = _plain(
-        parse_path_template(location).with_cluster(
-            name=cluster.name, colo=cluster.colo, properties=dict(cluster.properties)
-        )
-    )
+    template = _plain(cluster.fill(parse_path_template(location)))
     own = cluster.storage.rstrip("/") + "/"
     if "://" not in template.text:
         return cluster.storage, template.text
@@ -83,5 +79,4 @@ def locate_table(feed: Feed, cluster: Cluster, text: str) -> tuple[StoreAddress,
         options |= {"is_received": True, "columns": feed.columns.value} if is_target else {}
     table = TableRecord(catalog=catalog, database=address.database, name=address.table)
     store = StoreAddress(url=f"{url}/{address.database}/{address.table}", options=FrozenMap(options))
-    template = address.template.with_cluster(name=cluster.name, colo=cluster.colo, properties=dict(cluster.properties))
-    return store, template.in_zone(feed.path_zone), table
+    return store, cluster.fill(address.template).in_zone(feed.path_zone), table

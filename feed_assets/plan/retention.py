@@ -140,7 +140,7 @@ def _locations(feed: Feed, cluster: Cluster, policy: Retention, overlaps: Overla
             template=template,
             obstacle=_NO_ARCHIVE
             if policy.action is RetentionAction.ARCHIVE and policy.archive_to is None
-            else overlaps.find(feed.name, cluster.name, kind)
+            else overlaps.get((feed.name, cluster.name, kind))
             if template.granularity
             else _NO_DATE,
         )

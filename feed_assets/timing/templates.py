@@ -314,6 +314,8 @@ class PathTemplate:
         Raises:
             TemplateError: the cluster has no such property.
         """
+        if not any(isinstance(piece, ClusterVariable) for piece in self.pieces):
+            return self
         merged = merge_pieces(_iter_replaced(self, {**properties, "name": name, "colo": colo}))
         return PathTemplate(text="".join(map(text_of, merged)), pieces=merged, zone=self.zone)
 
@@ -357,6 +359,20 @@ def parse_path_template(text: str, *, allow_unknown: bool = False) -> PathTempla
 Did you mean ${MONTH}?
     """
     return PathTemplate(text=text, pieces=merge_pieces(iter_pieces(text, allow_unknown=allow_unknown)))
+
+
+def find_variables(text: str | None) -> tuple[TimeVariable, ...] | None:
+    """Return the time variables of a template or of the address of a table; None if the text is neither.
+
+    >>> find_variables("/ref/countries"), find_variables("catalog:web:clicks#year=${YEAR}"), find_variables("${no}")
+    ((), (<TimeVariable.YEAR: 'YEAR'>,), None)
+    """
+    try:
+        if text is None:
+            return None
+        return (parse_table_address(text).template if _ADDRESS.match(text) else parse_path_template(text)).variables
+    except (TemplateError, TableAddressError):
+        return None
 
 
 @lru_cache(maxsize=8192)

@@ -14,6 +14,7 @@ from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Kind, LocationKind
 from feed_assets.entities.content.columns import parse_columns
+from feed_assets.entities.copies.mirror import url_of
 from feed_assets.entities.datasource import LoadType
 from feed_assets.entities.errors import ColumnsError
 from feed_assets.entities.feed import ClusterRole, Feed, Inbox, flow_sequence, iter_pairs
@@ -253,7 +254,7 @@ class Scope:
             found = self.bundle.find_cluster(cluster)
             try:
                 template = _parse_location(feed.data_on(cluster), feed.table_on(cluster))
-                placed = with_cluster(template, found).in_zone(feed.path_zone) if found and template else None
+                placed = found.fill(template).in_zone(feed.path_zone) if found and template else None
                 self._templates[key] = placed
             except TimingError:
                 self._templates[key] = None
@@ -266,7 +267,7 @@ class Scope:
             return None
         if (table := feed.table_on(cluster)) is not None:
             return f"{found.catalog} {parse_table_address(table).name} {template.text}"
-        return self.places.canonical(template.text if "://" in template.text else f"{found.storage}/{template.text}")
+        return self.places.canonical(url_of(found.storage, template.text))
 
     def find_window(self, process: Process, name: str) -> Window | None:
         """Return the window of an input; None also if it is data-driven, or takes what is new."""
@@ -510,7 +511,7 @@ class Scope:
         storage = found.storage if found is not None else ""
         if "://" not in text and (not storage or self.places.is_hidden(storage)):
             return False
-        return self.places.is_hidden(text if "://" in text else f"{storage}/{text}")
+        return self.places.is_hidden(url_of(storage, text))
 
     @cached_property
     def ring_links(self) -> frozenset[frozenset[LocationKey | None]]:
@@ -564,8 +565,3 @@ def column_names(feed: Feed) -> frozenset[str] | None:
         return frozenset(name.lower() for name, _ in parse_columns(feed.ddl)) if feed.ddl else None
     except ColumnsError:
         return None
-
-
-def with_cluster(template: PathTemplate, cluster: Cluster) -> PathTemplate:
-    """Return the template with the variables of a cluster filled in; raise TemplateError for an unknown property."""
-    return template.with_cluster(name=cluster.name, colo=cluster.colo, properties=cluster.properties)

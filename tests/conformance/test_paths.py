@@ -13,8 +13,7 @@ from feed_assets.issues import SourceMap
 from feed_assets.plan.compile import compile_plan
 from feed_assets.timing.dates import parse_datetime, parse_timezone, render_datetime
 from feed_assets.timing.errors import TableAddressError
-from feed_assets.timing.templates import parse_path_template, parse_table_address
-from feed_assets.validation.feeds.paths import variables_of
+from feed_assets.timing.templates import find_variables, parse_path_template, parse_table_address
 from feed_assets.validation.scope import Scope
 
 Case = dict[str, Any]
@@ -55,7 +54,7 @@ def run_evaluation(case: Case) -> None:
 
 
 def run_pattern(case: Case) -> None:
-    assert str(list(variables_of(case["path"]) or ())) == case["expected"]
+    assert str(list(find_variables(case["path"]) or ())) == case["expected"]
 
 
 def run_table_uri(case: Case) -> None:

@@ -16,7 +16,7 @@ from feed_assets.entities.feed import Feed, find_targets
 from feed_assets.entities.process import Process
 from feed_assets.entities.workflow import WorkflowEngine
 from feed_assets.issues import FieldPath
-from feed_assets.validation.feeds.paths import variables_of
+from feed_assets.timing.templates import find_variables
 
 _LAST_YEAR = 2099
 """What Falcon's documents write for no end."""
@@ -80,7 +80,7 @@ def _iter_of_feed(feed: Feed) -> Iterator[tuple[FieldPath, str]]:
         for kind in LocationKind:
             locations = feed.locations_on(name)
             text = locations.find(kind) if locations is not None else None
-            if locations is not None and text is not None and variables_of(text) != variables_of(locations.data):
+            if locations is not None and text is not None and find_variables(text) != find_variables(locations.data):
                 message = f"locations.{kind} is shared by instances: it is as old as the youngest of them"
                 yield ("locations", kind.value), message
     for name, entry in feed.clusters.items():

@@ -117,9 +117,7 @@ def _iter_locations(bundle: Bundle, feed: Feed, places: Places) -> Iterator[tupl
             if text is None:
                 continue
             try:
-                template = parse_path_template(text).with_cluster(
-                    name=cluster.name, colo=cluster.colo, properties=dict(cluster.properties)
-                )
+                template = cluster.fill(parse_path_template(text))
             except TemplateError:
                 continue  # validation reports it
             whole = parse_path_template(places.canonical(url_of(cluster.storage, template.text)))

@@ -138,7 +138,9 @@ def last_name(directory: str) -> str:
 def url_of(storage: str, directory: str) -> str:
     """Return the URL of a directory: below a cluster's storage, or elsewhere.
 
-    >>> url_of("file:///data/", "/models/"), url_of("file:///data", "s3://bucket/models")
-    ('file:///data/models', 's3://bucket/models')
+    >>> url_of("file:///data/", "/models/"), url_of("file:///", "models"), url_of("file:///data", "s3://bucket/models")
+    ('file:///data/models', 'file:///models', 's3://bucket/models')
     """
-    return directory.rstrip("/") if "://" in directory else f"{storage.rstrip('/')}/{directory.strip('/')}"
+    scheme, separator, path = storage.partition("://")
+    below = f"{scheme}{separator}{path.rstrip('/')}/{directory.strip('/')}"
+    return directory.rstrip("/") if "://" in directory else below

@@ -19,6 +19,7 @@ from feed_assets.entities.cluster import STORAGE_SCHEMES, Cluster
 from feed_assets.entities.common import LocationKind
 from feed_assets.entities.copies.mirror import url_of
 from feed_assets.entities.feed import Feed
+from feed_assets.entities.maps import EMPTY
 from feed_assets.entities.process import Process
 from feed_assets.errors import NoAnswerError
 from feed_assets.issues import FieldPath, Finding, split_error
@@ -263,22 +264,12 @@ LocationKey: TypeAlias = tuple[str, str, LocationKind | FixedPlace | None]
 a storage.
 """
 
-_CLUSTER_VARIABLE = "${cluster."
 _METASTORE_PORT = ":9083"
 
 
-@dataclass(frozen=True, slots=True)
-class Overlaps:
-    """The overlapping locations, each with the other location as a clause for a message."""
-
-    reasons: Mapping[LocationKey, str]
-
-    def find(self, name: str, cluster: str, kind: LocationKind | FixedPlace | None) -> str | None:
-        """Return how a location overlaps another; None if it does not. See `LocationKey`."""
-        return self.reasons.get((name, cluster, kind))
-
-
-NO_OVERLAPS = Overlaps({})
+Overlaps: TypeAlias = Mapping[LocationKey, str]
+"""The overlapping locations, each with the other location as a clause for a message."""
+NO_OVERLAPS: Overlaps = EMPTY
 
 
 def find_overlaps(
@@ -309,7 +300,7 @@ def describe_overlaps(
     reasons: dict[LocationKey, str] = {}
     for overlap in sorted(found, key=lambda overlap: places[overlap.outer][2] is not LocationKind.DATA):
         _add_reasons(reasons, overlap, places[overlap.outer], places[overlap.inner], describe or describe_location)
-    return Overlaps(reasons)
+    return reasons
 
 
 def iter_locations(
@@ -362,17 +353,9 @@ def _iter_texts(feed: Feed, cluster: str) -> Iterator[tuple[LocationKind | None,
 
 def _find_path(cluster: Cluster, text: str) -> str | None:
     try:
-        path = _for_cluster(cluster, text)
+        return url_of(cluster.storage, cluster.fill(parse_path_template(text)).text)
     except TemplateError:
         return None
-    return path if "://" in path else f"{cluster.storage}/{path}"
-
-
-def _for_cluster(cluster: Cluster, text: str) -> str:
-    template = parse_path_template(text)
-    if _CLUSTER_VARIABLE not in text:
-        return text
-    return template.with_cluster(name=cluster.name, colo=cluster.colo, properties=cluster.properties).text
 
 
 def _iter_partitions(cluster: Cluster, text: str) -> Iterator[str]:
@@ -383,7 +366,7 @@ def _iter_partitions(cluster: Cluster, text: str) -> Iterator[str]:
     try:
         address = parse_table_address(text)
         keys = "/".join(f"{key.lower()}={value.text}" for key, value in sorted(address.partition, key=_key_of))
-        partition = _for_cluster(cluster, keys or WHOLE_TABLE)
+        partition = cluster.fill(parse_path_template(keys or WHOLE_TABLE)).text
     except (TableAddressError, TemplateError):
         return
     yield from (f"{table}/{partition}" for table in iter_tables(cluster, address.name))
@@ -493,9 +476,7 @@ def iter_mirror_locations(find_cluster: Callable[[str], Cluster | None], process
 def _locate(cluster: Cluster, text: str) -> tuple[str | None, Finding | None]:
     """Return the URL of a directory, or why it cannot be located."""
     try:
-        template = parse_path_template(text).with_cluster(
-            name=cluster.name, colo=cluster.colo, properties=cluster.properties
-        )
+        template = cluster.fill(parse_path_template(text))
     except TemplateError as exc:
         return None, split_error(exc)
     fault = _find_fault(cluster, template)

@@ -17,8 +17,8 @@ from feed_assets.loading.falcon.reading import Reading, quote
 from feed_assets.loading.falcon.spark_options import parse_spark_options
 from feed_assets.loading.messages import render_path
 from feed_assets.timing.dates import is_utc, parse_timezone
-from feed_assets.timing.errors import TableAddressError, TemplateError, TimeZoneError
-from feed_assets.timing.templates import TimeVariable, parse_path_template, parse_table_address
+from feed_assets.timing.errors import TimeZoneError
+from feed_assets.timing.templates import TimeVariable, find_variables
 
 _SUBSTITUTION = re.compile(r"(?<!\$)\$\{((?:[^{}'\"]|'[^']*'|\"[^\"]*\")*)\}")  # ${coord:nominalTime()}
 _VARIABLE = re.compile(r"\$\{([\w.-]+)\}")  # ${region}
@@ -159,19 +159,6 @@ def convert(kind: Kind, reading: Reading) -> list[Note]:
     return converter.notes
 
 
-def _is_static(place: str) -> bool:
-    """Return whether a path or the address of a table can be read, and has no time.
-
-    >>> _is_static("/ref/countries"), _is_static("/ref/${YEAR}"), _is_static("catalog:ref:lands#region=${cluster.name}")
-    (True, False, True)
-    """
-    try:
-        template = parse_table_address(place).template if place.startswith("catalog:") else parse_path_template(place)
-    except (TemplateError, TableAddressError):
-        return False
-    return not template.variables
-
-
 class _Converter:
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
@@ -299,7 +286,7 @@ class _Converter:
         data = [(path, "locations", each.get("locations", {}).get("data")) for path, each in holders]
         places = [each for each in [*data, *((path, "table", each.get("table")) for path, each in holders)] if each[2]]
         is_said = f"{reserved.PREFIX}instances" in self._values.get("properties", {})
-        if is_said or not places or not all(_is_static(place) for _, _, place in places):
+        if is_said or not places or any(find_variables(place) != () for _, _, place in places):
             return
         self._values["instances"] = "current"
         path, key, place = places[0]

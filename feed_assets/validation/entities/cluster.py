@@ -254,7 +254,7 @@ def check_root(scope: Scope, cluster: Cluster) -> Iterator[Complaint]:
             message=f"the storage {cluster.storage} lies in the hidden folder of a store, which is emptied",
             remedy="Use a folder of its own.",
         )
-    overlap = scope.overlaps.find(cluster.name, cluster.name, FixedPlace.STORAGE)
+    overlap = scope.overlaps.get((cluster.name, cluster.name, FixedPlace.STORAGE))
     if overlap is not None:
         yield Complaint(
             path=("storage",),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from feed_assets.entities.content.columns import find_unknown_type, parse_columns, suggest_type
+from feed_assets.entities.copies.mirror import url_of
 from feed_assets.entities.datasource import TABLE
 from feed_assets.entities.errors import ColumnsError
 from feed_assets.entities.feed import ClusterRole, Feed, Inbox, Instances
@@ -13,10 +14,10 @@ from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.errors import TemplateError
 from feed_assets.timing.overlaps import Nesting, find_nesting
 from feed_assets.timing.sequence import Unit
-from feed_assets.timing.templates import parse_path_template
-from feed_assets.validation.feeds.paths import REFUSED_SEGMENTS, listed, own_place, variables_of
+from feed_assets.timing.templates import find_variables, parse_path_template
+from feed_assets.validation.feeds.paths import REFUSED_SEGMENTS, listed, own_place
 from feed_assets.validation.feeds.retention import find_retention_period
-from feed_assets.validation.scope import Complaint, Scope, complain, with_cluster
+from feed_assets.validation.scope import Complaint, Scope, complain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,7 +228,7 @@ def check_groups(scope: Scope, feed: Feed) -> Iterator[Complaint]:
                 f"this one has {feed.frequency}",
                 remedy="Write the same frequency, or leave the group.",
             )
-        own, others = (variables_of(own_place(each)) for each in (feed, first))
+        own, others = (find_variables(own_place(each)) for each in (feed, first))
         if own is not None and others is not None and own != others:
             yield Complaint(
                 path=("groups",),
@@ -301,7 +302,7 @@ def _check_directory(scope: Scope, feed: Feed, inbox: Inbox, cluster: str) -> Co
             remedy="Write a path without it.",
         )
     try:
-        template = parse_path_template(text) if found is None else with_cluster(parse_path_template(text), found)
+        template = parse_path_template(text) if found is None else found.fill(parse_path_template(text))
     except TemplateError as exc:
         return complain(_DIRECTORY, exc)
     if not template.is_static:
@@ -310,14 +311,14 @@ def _check_directory(scope: Scope, feed: Feed, inbox: Inbox, cluster: str) -> Co
             message=f"directory {text!r} has a time in it, but an inbox is one directory",
             remedy="Write one such as /in/orders.",
         )
-    if (overlap := scope.overlaps.find(feed.name, cluster, FixedPlace.INBOX)) is not None:
+    if (overlap := scope.overlaps.get((feed.name, cluster, FixedPlace.INBOX))) is not None:
         return Complaint(
             path=_DIRECTORY,
             message=f"the inbox on {cluster} overlaps other data: {overlap}",
             remedy="Use another directory.",
         )
     if found is not None and (data := scope.find_address(feed, cluster)) is not None:
-        place = scope.places.canonical(template.text if "://" in template.text else f"{found.storage}/{template.text}")
+        place = scope.places.canonical(url_of(found.storage, template.text))
         if feed.table_on(cluster) is None and find_nesting(data, place) in (Nesting.AT, Nesting.INSIDE):
             return Complaint(
                 path=_DIRECTORY,

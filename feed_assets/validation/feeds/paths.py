@@ -14,12 +14,11 @@ from feed_assets.entities.process import Process, iter_workflows
 from feed_assets.errors import render_some
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.timing.errors import TableAddressError, TemplateError
-from feed_assets.timing.templates import TimeVariable, parse_path_template, parse_table_address
-from feed_assets.validation.scope import Complaint, Scope, complain, location_path, with_cluster
+from feed_assets.timing.templates import TimeVariable, find_variables, parse_path_template, parse_table_address
+from feed_assets.validation.scope import Complaint, Scope, complain, location_path
 
 REFUSED_SEGMENTS = frozenset({".", "..", HIDDEN_FOLDER})
 """The segments of a path that every store refuses: see `storage/paths.py`."""
-_TABLE = "catalog:"
 _MOST_OTHERS = 3
 """Other locations that a message names."""
 
@@ -32,7 +31,7 @@ def check_templates(scope: Scope, feed: Feed) -> Iterator[Complaint]:
             try:
                 template = parse_path_template(text)
                 if cluster is not None:
-                    with_cluster(template, cluster)
+                    cluster.fill(template)
             except TemplateError as exc:
                 yield complain(path, exc)
 
@@ -85,7 +84,7 @@ def check_variables(_: Scope, feed: Feed) -> Iterator[Complaint]:
     Differs from Falcon: this also holds for feeds that are neither imported nor exported.
     """
     for path, data in _data_paths(feed):
-        variables = variables_of(data)
+        variables = find_variables(data)
         if feed.is_current:
             if variables:
                 yield Complaint(
@@ -128,9 +127,9 @@ def check_granularity(scope: Scope, feed: Feed) -> Iterator[Complaint]:
 
 def check_same_variables(_: Scope, feed: Feed) -> Iterator[Complaint]:
     """F25: a cluster's own data path, or table, must have the same variables as the feed's."""
-    default = variables_of(own_place(feed))
+    default = find_variables(own_place(feed))
     for name, entry in feed.clusters.items():
-        own = variables_of(own_place(entry))
+        own = find_variables(own_place(entry))
         if default is not None and own is not None and set(own) != set(default):
             what = "table" if entry.table else "data path"
             yield Complaint(
@@ -176,17 +175,6 @@ def check_written_places(scope: Scope, feed: Feed) -> Iterator[Complaint]:
         )
 
 
-def variables_of(text: str | None) -> tuple[TimeVariable, ...] | None:
-    """Return the time variables of a template or of the address of a table; None if the text is neither."""
-    if text is None:
-        return None
-    try:
-        template = parse_table_address(text).template if text.startswith(_TABLE) else parse_path_template(text)
-    except (TemplateError, TableAddressError):
-        return None
-    return template.variables
-
-
 def _without_variables(text: str) -> str:
     """Return a place without its time: the segments, or the keys of a table, that have none.
 
@@ -194,8 +182,8 @@ def _without_variables(text: str) -> str:
     ('/ref/countries', 'catalog:ref:lands#of=eu')
     """
     place, _, keys = text.partition("#")
-    path = "/".join(part for part in place.split("/") if not variables_of(part))
-    kept = ";".join(part for part in keys.split(";") if part and not variables_of(part))
+    path = "/".join(part for part in place.split("/") if not find_variables(part))
+    kept = ";".join(part for part in keys.split(";") if part and not find_variables(part))
     return f"{path}#{kept}" if kept else path
 
 
@@ -239,7 +227,7 @@ def check_addresses(scope: Scope, feed: Feed) -> Iterator[Complaint]:
         try:
             address = parse_table_address(text)
             if cluster is not None:
-                with_cluster(address.template, cluster)
+                cluster.fill(address.template)
         except (TableAddressError, TemplateError) as exc:
             yield complain(path, exc)
 

@@ -7,7 +7,7 @@ from feed_assets.entities.feed import CATALOG_TABLE_PROPERTY, Feed, FeedFormat
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.timing.errors import TableAddressError, TemplateError
 from feed_assets.timing.templates import parse_table_address
-from feed_assets.validation.scope import Complaint, Scope, complain, with_cluster
+from feed_assets.validation.scope import Complaint, Scope, complain
 
 _FORM = "catalog:web:clicks#ds=${YEAR}-${MONTH}-${DAY}"
 _OF_FEED = "{feed}"
@@ -56,7 +56,7 @@ def _check_on(scope: Scope, feed: Feed, cluster: Cluster, path: FieldPath) -> It
         return
     try:
         address = parse_table_address(text)
-        template = with_cluster(address.template, cluster).in_zone(feed.path_zone)
+        template = cluster.fill(address.template).in_zone(feed.path_zone)
     except (TableAddressError, TemplateError) as exc:
         yield complain(path, exc)
         return

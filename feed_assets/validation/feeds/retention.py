@@ -11,7 +11,7 @@ from feed_assets.issues import FieldPath, Severity
 from feed_assets.timing.errors import TemplateError
 from feed_assets.timing.sequence import Frequency
 from feed_assets.timing.templates import PathTemplate, parse_path_template
-from feed_assets.validation.scope import Complaint, Scope, with_cluster
+from feed_assets.validation.scope import Complaint, Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,13 +269,13 @@ def _find_archive(scope: Scope, feed: Feed, cluster: str, retention: Retention) 
     if retention.archive_to is None or found is None:
         return None
     try:
-        return with_cluster(parse_path_template(retention.archive_to), found).in_zone(feed.path_zone)
+        return found.fill(parse_path_template(retention.archive_to)).in_zone(feed.path_zone)
     except TemplateError:
         return None
 
 
 def _find_archive_problem(scope: Scope, feed: Feed, cluster: str, template: PathTemplate) -> tuple[str, str] | None:
-    overlap = scope.overlaps.find(feed.name, cluster, None)
+    overlap = scope.overlaps.get((feed.name, cluster, None))
     if overlap is not None:
         return f"the archive on {cluster} overlaps other data: {overlap}", "Use another path in archive_to."
     if not template.variables:
@@ -296,7 +296,7 @@ def _find_obstacle(scope: Scope, feed: Feed, cluster: str, kind: LocationKind, t
     if text is None or found is None:
         return None
     try:
-        template = with_cluster(parse_path_template(text), found)
+        template = found.fill(parse_path_template(text))
     except TemplateError:
         return None
     if template.is_static:
@@ -305,4 +305,4 @@ def _find_obstacle(scope: Scope, feed: Feed, cluster: str, kind: LocationKind, t
         return None if kind is LocationKind.DATA else "it has no ${YEAR}, so it does not say how old it is"
     if kind is LocationKind.DATA and (feed.name, cluster) in scope.sharing:
         return None
-    return scope.overlaps.find(feed.name, cluster, kind)
+    return scope.overlaps.get((feed.name, cluster, kind))
