@@ -97,12 +97,36 @@ def decode_file(file: EntityFile) -> str | Issue:
 
 def gather_files(files: Iterable[ParsedFile], digest: str) -> LoadedBundle:
     """Combine parsed files into one bundle."""
-    builder = _BundleBuilder()
+    entities: dict[EntityKey, AnyEntity] = {}
+    issues: list[Issue] = []
+    sources: dict[EntityKey, FieldSources] = {}
+    broken: set[EntityKey] = set()
+    salvaged: list[AnyEntity] = []
     for file in files:
-        builder.issues.extend(file.issues)
+        issues += file.issues
         for document in file.documents:
-            builder.add_document(document)
-    return builder.loaded(digest)
+            issues += document.issues
+            key, found = document.key, document.entity or document.salvaged
+            first = sources.setdefault(key, document.sources) if key is not None else None
+            if key is not None and first is not None and first is not document.sources:
+                message = f"there is another {label_of(key)} at {first.locate(('name',)).render()}"
+                at = document.sources.locate(("name",))
+                issues.append(_issue("duplicate-entity", message, "Rename one of them.", at, key))
+            if key is not None and document.entity is not None and first is document.sources:
+                entities[key] = document.entity
+                continue
+            if key is not None:
+                broken.add(key)
+            if found is not None:
+                salvaged.append(found)
+    return LoadedBundle(
+        bundle=Bundle(entities=tuple(entity for key, entity in entities.items() if key not in broken)),
+        issues=tuple(issues),
+        sources=SourceMap(sources, is_partial=any(issue.entity is None for issue in issues)),
+        broken=frozenset(broken),
+        digest=digest,
+        salvaged=tuple(each for each in salvaged if each.key not in entities or each.key in broken),
+    )
 
 
 def usable_bundle(loaded: LoadedBundle, issues: Iterable[Issue]) -> tuple[Bundle, tuple[Issue, ...]]:
@@ -132,46 +156,6 @@ def _blocked_issue(
         source=loaded.sources.locate(key),
         follows=causes,
     )
-
-
-class _BundleBuilder:
-    def __init__(self) -> None:
-        self.entities: dict[EntityKey, AnyEntity] = {}
-        self.issues: list[Issue] = []
-        self.sources: dict[EntityKey, FieldSources] = {}
-        self.broken: set[EntityKey] = set()
-        self.salvaged: list[AnyEntity] = []
-
-    def add_document(self, document: EntityDocument) -> None:
-        self.issues.extend(document.issues)
-        key = document.key
-        if key is None:
-            self.salvaged += [document.salvaged] if document.salvaged is not None else []
-            return
-        first = self.sources.setdefault(key, document.sources)
-        if first is not document.sources:
-            place = first.locate(("name",)).render()
-            message = f"there is another {label_of(key)} at {place}"
-            source = document.sources.locate(("name",))
-            self.issues.append(_issue("duplicate-entity", message, "Rename one of them.", source, key))
-        if document.entity is None or first is not document.sources:
-            self.broken.add(key)
-            found = document.entity or document.salvaged
-            if found is not None:
-                self.salvaged.append(found)
-        else:
-            self.entities[key] = document.entity
-
-    def loaded(self, digest: str) -> LoadedBundle:
-        usable = tuple(entity for key, entity in self.entities.items() if key not in self.broken)
-        return LoadedBundle(
-            bundle=Bundle(entities=usable),
-            issues=tuple(self.issues),
-            sources=SourceMap(self.sources, is_partial=any(issue.entity is None for issue in self.issues)),
-            broken=frozenset(self.broken),
-            digest=digest,
-            salvaged=tuple(each for each in self.salvaged if each.key not in self.entities or each.key in self.broken),
-        )
 
 
 def _issue(code: str, message: str, remedy: str, source: Source, key: EntityKey | None = None) -> Issue:

@@ -8,7 +8,7 @@ from feed_assets.engines import generate_engine
 from feed_assets.entities.content.made_up import MadeUpColumn, Making
 from feed_assets.entities.content.patterns import parse_pattern
 from feed_assets.entities.errors import PatternError
-from feed_assets.validation.processes.process import _FITTING, _NUMBERS
+from feed_assets.validation.processes.process import _MADE, _NUMBERS
 from feed_assets.validation.rules import RULES
 from tests.documents.markdown import ROOT, codes, plain, tables_of
 
@@ -21,7 +21,7 @@ def test_every_way_and_the_types_of_each_are_named() -> None:
     said = {plain(row[0]): row[2].replace("numbers", ", ".join(_NUMBERS)).split(", ") for row in table.rows}
     others = {"dec", "numeric", "timestamp_ltz"}  # other names of the same types
     assert {way: set(types) - others for way, types in said.items()} == {
-        way.value: set(types) - others for way, types in _FITTING.items()
+        way.value: set(made.types) - others for way, made in _MADE.items()
     }
     assert set(said) == set(Making)
     assert "nulls" in MadeUpColumn.model_fields

@@ -7,6 +7,7 @@ checking, writing and documentation.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 
 from feed_assets.entities.common import Kind
 
@@ -28,7 +29,7 @@ class Form(StrEnum):
     FIELD = "field"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Attribute:
     """An attribute and the key of its value; `default` is the value that Falcon assumes without it.
 
@@ -37,10 +38,10 @@ class Attribute:
 
     name: str
     to: str | None = None
-    required: bool = False
     choices: tuple[str, ...] = ()
     default: str | None = None
-    blank_is_none: bool = False
+    blank_is_none: bool = field(default=False, kw_only=True)
+    required: bool = field(default=False, kw_only=True)
 
     @property
     def key(self) -> str:
@@ -74,11 +75,6 @@ class Element:
     any_order: bool = False
     choices: tuple[str, ...] = ()
     blank_is_none: bool = False
-    _places: dict[str, tuple[int, "Element"]] = field(default_factory=dict, init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        for position, part in enumerate(self.content):
-            self._places.update({element.name: (position, element) for element in part.elements})
 
     @property
     def child_names(self) -> tuple[str, ...]:
@@ -87,7 +83,8 @@ class Element:
 
     def find_child(self, name: str) -> tuple[int, "Element"] | None:
         """Return the named child with the position of its part in `content`; None if there is none."""
-        return self._places.get(name)
+        found = ((position, each) for position, part in enumerate(self.content) for each in part.elements)
+        return next((pair for pair in found if pair[1].name == name), None)
 
     def find_attribute(self, name: str) -> Attribute | None:
         """Return the attribute of this name; None if there is none."""
@@ -114,23 +111,7 @@ def text(name: str, to: str | None = None, choices: tuple[str, ...] = (), *, bla
     return Element(name=name, form=Form.TEXT, to=to or name, choices=choices, blank_is_none=blank_is_none)
 
 
-def required(
-    name: str, to: str | None = None, choices: tuple[str, ...] = (), *, blank_is_none: bool = False
-) -> Attribute:
-    """Return a mandatory attribute."""
-    return Attribute(name=name, to=to, required=True, choices=choices, blank_is_none=blank_is_none)
-
-
-def optional(
-    name: str,
-    to: str | None = None,
-    choices: tuple[str, ...] = (),
-    default: str | None = None,
-    *,
-    blank_is_none: bool = False,
-) -> Attribute:
-    """Return an optional attribute."""
-    return Attribute(name=name, to=to, choices=choices, default=default, blank_is_none=blank_is_none)
+optional, required = Attribute, partial(Attribute, required=True)
 
 
 def wrapper(name: str, *content: Part) -> Element:

@@ -117,12 +117,16 @@ def _read_children(
         found = element.find_child(child.name)
         if found is None:
             misspelt.add(closest(child.name, element.child_names))
-            _note_unknown(reading, node, child, element)
+            message = f"<{shorten(child.name, _LONGEST_QUOTE)}> is not an element of <{node.name}>"
+            remedy = _suggest(child.name, element.child_names)
+            reading.note("xml-unknown-element", message, remedy, child.line, child.column)
             continue
         position, form = found
         if position < last and not element.any_order and not is_out_of_order:
             is_out_of_order = True
-            _note_order(reading, node, child, element)
+            message = f"<{child.name}> occurs too late in <{node.name}>"
+            remedy = f"The order is {', '.join(element.child_names)}."
+            reading.note("xml-order", message, remedy, child.line, child.column)
         last = max(last, position)
         if _is_too_many(reading, node, child, element.content[position], seen[position]):
             continue
@@ -195,17 +199,6 @@ def _read_entry(reading: Reading, node: XmlElement, element: Element, values: di
         entries[name] = read
     elif element.value in read:
         entries[name] = read[element.value]
-
-
-def _note_unknown(reading: Reading, node: XmlElement, child: XmlElement, element: Element) -> None:
-    message = f"<{shorten(child.name, _LONGEST_QUOTE)}> is not an element of <{node.name}>"
-    reading.note("xml-unknown-element", message, _suggest(child.name, element.child_names), child.line, child.column)
-
-
-def _note_order(reading: Reading, node: XmlElement, child: XmlElement, element: Element) -> None:
-    message = f"<{child.name}> occurs too late in <{node.name}>"
-    remedy = f"The order is {', '.join(element.child_names)}."
-    reading.note("xml-order", message, remedy, child.line, child.column)
 
 
 def _is_too_many(reading: Reading, node: XmlElement, child: XmlElement, part: Part, seen: list[XmlElement]) -> bool:

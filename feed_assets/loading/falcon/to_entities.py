@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any
 
 from feed_assets.entities.cluster import spark_of
 from feed_assets.entities.common import PRIORITY_PROPERTY, QUEUE_PROPERTY, Kind
@@ -144,17 +144,13 @@ _SPARK_NAMES = {"master": "master", "mode": "deploy_mode", "class": "main_class"
 def convert(kind: Kind, reading: Reading) -> list[Note]:
     """Convert the values of a document in place. A value that cannot be converted becomes a problem."""
     converter = _Converter(reading)
-    match kind:
-        case Kind.CLUSTER:
-            converter.cluster()
-        case Kind.DATASOURCE:
-            converter.datasource()
-        case Kind.FEED:
-            converter.feed()
-        case Kind.PROCESS:
-            converter.process()
-        case _:
-            assert_never(kind)
+    converts = {
+        Kind.CLUSTER: converter.cluster,
+        Kind.DATASOURCE: converter.datasource,
+        Kind.FEED: converter.feed,
+        Kind.PROCESS: converter.process,
+    }
+    converts[kind]()
     converter.overrides()
     return converter.notes
 

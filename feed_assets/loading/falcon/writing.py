@@ -210,17 +210,8 @@ def unconvert(kind: Kind, content: Mapping[str, Any]) -> dict[str, Any]:
     values["properties"] = {name: value for name, value in properties.items() if not name.startswith(reserved.PREFIX)}
     if "tags" in values:
         values["tags"] = ",".join(f"{key}={value}" for key, value in values["tags"].items())
-    match kind:
-        case Kind.CLUSTER:
-            _cluster(values)
-        case Kind.DATASOURCE:
-            _datasource(values)
-        case Kind.FEED:
-            _feed(values)
-        case Kind.PROCESS:
-            _process(values)
-        case _:
-            assert_never(kind)
+    unconverts = {Kind.CLUSTER: _cluster, Kind.DATASOURCE: _datasource, Kind.FEED: _feed, Kind.PROCESS: _process}
+    unconverts[kind](values)
     return values
 
 

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
+from typing import NamedTuple
 
 from feed_assets.entities.cluster import Cluster, InterfaceType
 from feed_assets.entities.content.columns import describe_column, has_path, parse_columns
-from feed_assets.entities.content.made_up import MadeUpColumn, MadeUpDecimal, Making, span_of
+from feed_assets.entities.content.made_up import MadeUpColumn, Making, span_of
 from feed_assets.entities.errors import ColumnsError
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Order, Process, RetryPolicy, iter_whole_workflows, iter_workflows
@@ -394,12 +395,22 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")  # -12
 _BITS: Mapping[str, int] = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _DECIMALS = ("decimal", "dec", "numeric")
 _NUMBERS = (*_BITS, *_DECIMALS, "double", "float")
-_FITTING: Mapping[Making, tuple[str, ...]] = {
-    Making.RANGE: (*_NUMBERS, "string"),
-    Making.DECIMAL: (*_DECIMALS, "double", "float", "string"),
-    Making.DATES: ("date", "timestamp", "timestamp_ltz", "string"),
-    Making.REGEX: ("string",),
-    Making.CHOICE: (*_NUMBERS, "boolean", "date", "string"),
+
+
+class _Made(NamedTuple):
+    """What a way makes: values, the types that they can have, and the one that a column of them usually has."""
+
+    values: str
+    types: tuple[str, ...]
+    usual: str
+
+
+_MADE: Mapping[Making, _Made] = {
+    Making.RANGE: _Made("whole numbers", (*_NUMBERS, "string"), "bigint"),
+    Making.DECIMAL: _Made("decimal numbers", (*_DECIMALS, "double", "float", "string"), "decimal(18,{scale})"),
+    Making.DATES: _Made("dates or times", ("date", "timestamp", "timestamp_ltz", "string"), "date"),
+    Making.REGEX: _Made("texts", ("string",), "string"),
+    Making.CHOICE: _Made("numbers, truth values, dates or texts", (*_NUMBERS, "boolean", "date", "string"), "string"),
 }
 
 
@@ -417,7 +428,7 @@ def check_outputs(scope: Scope, process: Process) -> Iterator[Complaint]:
             message = f"rows are made up in files, but feed {feed.name!r} is a table"
             yield Complaint(path=(*where, "engine"), message=message, remedy="Give the feed locations.")
         elif feed is not None and feed.ddl is None:
-            columns = ", ".join(f"{_quoted(name)} {_usual_type(column)}" for name, column in workflow.columns.items())
+            columns = ", ".join(_declared(name, column) for name, column in workflow.columns.items())
             message = f"feed {feed.name!r} has no schema, so the types of its columns are not known"
             yield Complaint(path=(*where, "columns"), message=message, remedy=f'Write schema: "{columns}" at the feed.')
 
@@ -477,8 +488,8 @@ def _find_misfit(column: MadeUpColumn, kind: str) -> str | None:
     if text.upper().endswith("NOT NULL"):
         return "but Spark reads the columns of files as nullable: remove NOT NULL"
     name = describe_column(found[1]).type.lower() if found else text
-    if found is None or name not in _FITTING[column.making]:
-        return f"and {column.making.value} makes {_made(column.making)}"
+    if found is None or name not in _MADE[column.making].types:
+        return f"and {column.making.value} makes {_MADE[column.making].values}"
     fits = _test_of(name, int(found[2] or 10), int(found[3] or 0))
     wrong = next((value for value in _extremes(column) if not fits(value)), None)
     return None if wrong is None else f"and {wrong} is not"
@@ -527,35 +538,11 @@ def _is_date(text: str) -> bool:
         return False
 
 
-def _made(making: Making) -> str:
-    match making:
-        case Making.RANGE:
-            return "whole numbers"
-        case Making.DECIMAL:
-            return "decimal numbers"
-        case Making.DATES:
-            return "dates or times"
-        case Making.REGEX:
-            return "texts"
-        case Making.CHOICE:
-            return "numbers, truth values, dates or texts"
-
-
-def _usual_type(column: MadeUpColumn) -> str:
-    decimal = column.decimal or MadeUpDecimal(range=("0", "0"))
-    match column.making:
-        case Making.RANGE:
-            return "bigint"
-        case Making.DECIMAL:
-            return f"decimal(18,{decimal.scale})"
-        case Making.DATES:
-            return "date"
-        case Making.REGEX | Making.CHOICE:
-            return "string"
-
-
-def _quoted(name: str) -> str:
-    return name if name.isidentifier() else f"`{name}`"
+def _declared(name: str, column: MadeUpColumn) -> str:
+    """Return a column as a schema usually declares it."""
+    quoted = name if name.isidentifier() else f"`{name}`"
+    scale = column.decimal.scale if column.decimal is not None else 0
+    return f"{quoted} {_MADE[column.making].usual.format(scale=scale)}"
 
 
 def _output_feed(scope: Scope, process: Process) -> Feed | None:
