@@ -5,7 +5,6 @@ elapsed time. An offset is monotone in the time it is applied to, so it has an i
 inverse, the process instances that see a feed instance are computed without a search.
 """
 
-from calendar import isleap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -156,30 +155,16 @@ def _day_bounds(truncation: Truncation, months: int) -> tuple[int, int]:
             return -1, 0
         case Truncation.WEEK:
             return -_WEEK, 0
-        case Truncation.MONTH:
-            origins, step = range(_MONTHS), 1
-        case Truncation.YEAR:
-            origins, step = range(0, _MONTHS, 12), 12
+        case Truncation.MONTH | Truncation.YEAR:
+            step = 1 if truncation is Truncation.MONTH else 12
         case _:
             assert_never(truncation)
-    firsts = _firsts_of_the_cycle()
-
-    def first_of(month: int) -> int:
-        cycles, rest = divmod(month, _MONTHS)
-        return cycles * _DAYS + firsts[rest]
-
-    moves = [first_of(origin + months) - first_of(origin) for origin in origins]
-    lengths = [first_of(origin + step) - first_of(origin) for origin in origins]
-    return min(move - length for move, length in zip(moves, lengths, strict=True)), max(moves)
-
-
-@lru_cache(maxsize=1)
-def _firsts_of_the_cycle() -> tuple[int, ...]:
-    firsts = [0]
-    for year in range(2000, 2400):
-        for length in (31, 29 if isleap(year) else 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31):
-            firsts.append(firsts[-1] + length)
-    return tuple(firsts)
+    cycles, rest = divmod(months, _MONTHS)
+    origins = range(2000 * 12, 2000 * 12 + _MONTHS, step)
+    moved = [cycles * _DAYS + _first_of(origin + rest) for origin in origins]
+    firsts = [_first_of(origin) for origin in (*origins, origins.stop)]
+    least = min(move - following for move, following in zip(moved, firsts[1:], strict=True))
+    return least, max(move - first for move, first in zip(moved, firsts, strict=False))
 
 
 _WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")

@@ -262,13 +262,6 @@ class InstanceSequence:
         n, found = self._locate(moment)
         return n if found == moment else n + 1
 
-    def floor(self, moment: datetime) -> datetime | None:
-        """Return the last instance at or before `moment`; None before the first."""
-        n, found = self._locate(moment)
-        if n < 0 or self._size == 0:
-            return None
-        return found if self._size is None or n < self._size else self.at(self._size - 1)
-
     def ceil(self, moment: datetime) -> datetime | None:
         """Return the first instance at or after `moment`; None if there is none before the end."""
         n = max(0, self.index_at_or_after(moment))

@@ -53,11 +53,11 @@ _VALUES = {
 _ORDER = tuple(TimeVariable)
 
 
-def iter_pieces(text: str, *, allow_unknown: bool) -> Iterator[Piece]:
+def iter_pieces(text: str) -> Iterator[Piece]:
     """Yield the literal pieces and variables of a template, in order.
 
     Raises:
-        TemplateError: a variable is unknown or not closed, unless `allow_unknown` treats it as literal text.
+        TemplateError: a variable is unknown or not closed.
     """
     end = 0
     for found in _VARIABLE.finditer(text):
@@ -68,8 +68,6 @@ def iter_pieces(text: str, *, allow_unknown: bool) -> Iterator[Piece]:
             yield TimeVariable(name)
         elif closed and name.startswith(_CLUSTER) and name != _CLUSTER:
             yield ClusterVariable(name=name.removeprefix(_CLUSTER))
-        elif allow_unknown:
-            yield found.group()
         else:
             raise _refused_variable(text, found.group(), name, closed=bool(closed))
     yield text[end:]
@@ -342,13 +340,11 @@ class PathTemplate:
 
 
 @lru_cache(maxsize=8192)
-def parse_path_template(text: str, *, allow_unknown: bool = False) -> PathTemplate:
-    """Parse a template.
+def parse_path_template(text: str) -> PathTemplate:
+    """Parse a template: literal text with `${YEAR}`, `${MONTH}`, `${DAY}`, `${HOUR}`, `${MINUTE}`, `${SECOND}` and
+    `${cluster.<property>}`.
 
-    Args:
-        text: literal text with `${YEAR}`, `${MONTH}`, `${DAY}`, `${HOUR}`, `${MINUTE}`, `${SECOND}` and
-            `${cluster.<property>}`.
-        allow_unknown: treat other variables as literal text, as Falcon does, instead of refusing them.
+    Differs from Falcon: other variables are refused, and no literal text.
 
     Raises:
         TemplateError: a variable is unknown or not closed.
@@ -358,7 +354,7 @@ def parse_path_template(text: str, *, allow_unknown: bool = False) -> PathTempla
     feed_assets.timing.errors.TemplateError: template '/data/${YEAR}/${MNTH}': ${MNTH} is not a variable of paths. \
 Did you mean ${MONTH}?
     """
-    return PathTemplate(text=text, pieces=merge_pieces(iter_pieces(text, allow_unknown=allow_unknown)))
+    return PathTemplate(text=text, pieces=merge_pieces(iter_pieces(text)))
 
 
 def find_variables(text: str | None) -> tuple[TimeVariable, ...] | None:

@@ -78,10 +78,6 @@ class Window:
             last = size - 1
         return range(first, last + 1) if first <= last else _NONE
 
-    def instances(self, nominal_time: datetime, feed: InstanceSequence) -> list[datetime]:
-        """Return the nominal times of `indices`, oldest first (Falcon renders lists of paths newest first)."""
-        return [feed.at(n) for n in self.indices(nominal_time, feed)]
-
     def consumers(self, feed_index: int, feed: InstanceSequence, process: InstanceSequence) -> range:
         """Return the numbers of the process instances whose window contains feed instance `feed_index`, ascending.
 

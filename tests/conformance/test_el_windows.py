@@ -56,7 +56,7 @@ def run_inputs(case: Case) -> None:
 
     def answer() -> list[str]:
         nominal_time = process.at(process.index(parse_datetime(case["instance_time"])))
-        return [render_datetime(moment) for moment in window_of(case).instances(nominal_time, feed)]
+        return [render_datetime(feed.at(n)) for n in window_of(case).indices(nominal_time, feed)]
 
     expect(case, answer)
 
@@ -98,8 +98,9 @@ def run_producer(case: Case) -> None:
 
 def run_runtime_window(case: Case) -> None:
     assert case["order"] == "newest_first"
-    found = window_of(case).instances(parse_datetime(case["instance_time"]), sequence_of(case["feed"]))
-    assert [render_datetime(moment) for moment in reversed(found)] == case["expected"]
+    feed = sequence_of(case["feed"])
+    found = window_of(case).indices(parse_datetime(case["instance_time"]), feed)
+    assert [render_datetime(feed.at(n)) for n in reversed(found)] == case["expected"]
 
 
 def run_validation(case: Case) -> None:

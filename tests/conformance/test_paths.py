@@ -49,7 +49,7 @@ def run_lookup(case: Case) -> None:
 
 
 def run_evaluation(case: Case) -> None:
-    template = parse_path_template(case["template"], allow_unknown=True)
+    template = parse_path_template(case["template"])
     assert template.render(parse_datetime(case["instance_time"])) == case["expected"]
 
 

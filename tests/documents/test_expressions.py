@@ -36,7 +36,8 @@ def window_of(start: str, end: str, moment: str, zone: str, feed: str) -> str:
     (table,) = [table for table in EXPRESSION_TABLES if table.header == FEED_HEADER]
     (frequency, first, feed_zone) = next(tuple(map(plain, row[1:])) for row in table.rows if row[0] == feed)
     window = parse_window(start, end, parse_timezone(zone))
-    times = window.instances(parse_datetime(moment, seconds=True), sequence(frequency, first, feed_zone))
+    instances = sequence(frequency, first, feed_zone)
+    times = [instances.at(n) for n in window.indices(parse_datetime(moment, seconds=True), instances)]
     if not times:
         return "none"
     ends = [times[0]] if len(times) == 1 else [times[0], times[-1]]

@@ -183,7 +183,7 @@ def test_a_month_of_days_is_held_by_its_mapping_exactly_where_it_has_whole_month
     begin, stop = _covering(window, days, months)
     assert offsets in (None, (begin, stop))
     for n in range(3, 14):
-        seen = window.instances(months.at(n), days)
+        seen = [days.at(k) for k in window.indices(months.at(n), days)]
         assert months.at(n + begin) <= seen[0]
         assert seen[-1] < months.at(n + stop + 1)
 

@@ -24,8 +24,8 @@ def test_a_local_day_over_an_hourly_feed_has_23_24_or_25_instances(day: str, hou
 
 def test_both_ends_belong_to_the_window_and_are_floored() -> None:
     feed = sequence("2012-01-01T00:00Z", "minutes(20)")
-    found = parse_window("now(0,-60)", "now(0,20)").instances(parse_datetime("2012-03-03T00:05Z"), feed)
-    assert [render_datetime(moment) for moment in found] == [
+    found = parse_window("now(0,-60)", "now(0,20)").indices(parse_datetime("2012-03-03T00:05Z"), feed)
+    assert [render_datetime(feed.at(n)) for n in found] == [
         "2012-03-02T23:00Z",
         "2012-03-02T23:20Z",
         "2012-03-02T23:40Z",
