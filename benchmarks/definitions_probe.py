@@ -34,7 +34,7 @@ def main(entities: str, changed: str, state: str) -> None:
         seconds[name] = time.perf_counter() - begun
         return result
 
-    report = timed("validate", lambda: validate_location(settings, now))
+    report = timed("validate", lambda: validate_location(settings))
     assert not report.issues, report.issues[0].render()
     context = open_entity_context(settings, database, author="benchmark", now=now)
     context.store.record_found(now)

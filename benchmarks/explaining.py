@@ -53,7 +53,7 @@ def _seconds(context: OperationContext) -> float:
 def _context(folder: Path, window: str) -> OperationContext:
     """Open the context of a location after one tick, two days without arrivals."""
     folder.mkdir()
-    location = declare_location(_entities(folder, window), START)
+    location = declare_location(_entities(folder, window))
     database = open_database(f"sqlite:///{folder / 'state.db'}")
     database.migrate()
     record_declared(database, location.declared or (), START, Settings())

@@ -21,7 +21,7 @@ def main(folder: str, day: str, rows: str) -> None:
     root, time = Path(folder), START + timedelta(days=int(day))
     settings = load_settings({"entities": f"{folder}/entities"}, environ={}, start=root)
     clock = FrozenClock(time + timedelta(days=1))
-    plan = load_location(settings, clock.now()).plan
+    plan = load_location(settings).plan
     database = open_database(f"sqlite:///{folder}/state.db")
     turn = Turn()
     context = AttemptContext(

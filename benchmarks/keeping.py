@@ -88,7 +88,7 @@ def _seconds(database: Database, folder: Path, size: LivedSize, repeats: int) ->
     """Return the median seconds of an idle tick, and of `why` for the newest and the oldest instance."""
     at, url = size.end - HOUR / 2, database._engine.url.render_as_string(hide_password=False)
     settings = load_settings({"entities": str(folder / "entities"), "state": url}, environ={}, start=folder)
-    location = load_location(settings, at)
+    location = load_location(settings)
     runtime = Runtime(settings=settings, location=location, clock=FrozenClock(at))
     with database.read() as connection:
         last = ReportedEvent(seq=EventLog(connection).last_seq())

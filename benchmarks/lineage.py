@@ -310,7 +310,7 @@ class _Asked:
 
 def _open_context(database: Database, folder: Path, size: LivedSize) -> OperationContext:
     settings = load_settings({"entities": str(folder / "entities")}, environ={}, start=folder)
-    plan = load_location(settings, size.end).plan
+    plan = load_location(settings).plan
     clock = FrozenClock(size.end)
     return OperationContext(
         timeline=ReleaseTimeline(plan),

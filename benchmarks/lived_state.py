@@ -143,7 +143,7 @@ class _Numbers(NamedTuple):
 def _live(folder: Path, size: LivedSize) -> tuple[Rows, Rows]:
     """Return the rows after the first period, and those after its sweep."""
     settings = load_settings({"entities": str(folder / "entities")}, environ={}, start=folder)
-    location, end = load_location(settings, START), START + size.period
+    location, end = load_location(settings), START + size.period
     arrivals = list(iter_arrivals(location.plan, START, end, _EVERYTHING, random.Random(0)))
     simulation = Simulation(
         plan=location.plan,

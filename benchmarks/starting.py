@@ -93,7 +93,7 @@ def _project(folder: Path) -> dict[str, str]:
     environ.pop("PYTHONDONTWRITEBYTECODE", None)
     environ |= {"DAGSTER_HOME": str(home), "PYTHONPATH": str(ROOT)}
     settings, as_of = load_settings(environ={}, start=folder), START + timedelta(hours=1)
-    location = load_location(settings, as_of, find_plan_cache(environ))
+    location = load_location(settings, find_plan_cache(environ))
     database = open_database(f"sqlite:///{folder}/state.db")
     database.migrate()
     record_location(database, settings, location, as_of)

@@ -83,7 +83,7 @@ def open_location(
     """
     url = state or f"sqlite:///{folder / STATE}"
     settings = load_settings({"entities": str(folder / "entities"), "state": url}, environ={}, start=folder)
-    location = load_location(settings, at)
+    location = load_location(settings)
     assert not location.errors, location.errors[0].render()
     if fill is not None:
         fill(location.plan, folder / STATE)

@@ -41,7 +41,7 @@ def test_yaml_is_in_order(document: Path) -> None:
             [EntityFile(name=document.name, content=body.encode())],
             Values(variables={"DATA_ROOT": "/data"}, environ={}),
         )
-        issues = [*loaded.issues, *validate_bundle(loaded.bundle, loaded.sources, AS_OF)]
+        issues = [*loaded.issues, *validate_bundle(loaded.bundle, loaded.sources)]
         assert [issue.render() for issue in issues] == []
         usable, blocked = usable_bundle(loaded, issues)
         assert (len(usable.entities), blocked) == (len(list(yaml.safe_load_all(body))), ())
@@ -194,4 +194,4 @@ def test_the_numbers_of_instances_in_the_demo_are_those_of_the_example() -> None
 def test_the_entities_of_the_demo_have_neither_errors_nor_warnings(tmp_path: Path) -> None:
     """The demo refuses to start otherwise."""
     environ = Demo(folder=tmp_path, port=0, seconds=1.0, s3="http://127.0.0.1:9").environment(ORIGIN)
-    assert load_location(load_settings(environ=environ, start=ROOT), ORIGIN).issues == ()
+    assert load_location(load_settings(environ=environ, start=ROOT)).issues == ()

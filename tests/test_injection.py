@@ -80,7 +80,7 @@ def test_hostile_texts_are_kept_as_they_are(text: str, tmp_path: Path) -> None:
         locations={"data": "/clicks/${YEAR}/${MONTH}/${DAY}"},
         clusters={"primary": {"validity": {"start": "2024-01-01T00:00Z"}}},
     )
-    location = declare_location([cluster, feed], NOW)
+    location = declare_location([cluster, feed])
     database = open_migrated(f"sqlite:///{tmp_path / 'state.db'}")
     record_declared(database, location.declared or (), NOW, Settings())
     with database.read() as connection:

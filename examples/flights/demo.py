@@ -21,7 +21,7 @@ from moto.server import ThreadedMotoServer
 from rich.progress import Progress
 
 from examples.flights.landing import LATE_DAY, NEW_YORK, Delivery, read_deliveries
-from examples.flights.place import LATE_PROCESS, ORIGIN, ROOT, START_UP, Demo, DemoError, console
+from examples.flights.place import LATE_PROCESS, ROOT, START_UP, Demo, DemoError, console
 from examples.flights.report import check_dagster, report, report_copies, report_late, report_retention
 from feed_assets.clock import Clock, SystemClock, open_clock
 from feed_assets.log.instances.process_instances import ProcessInstances
@@ -75,7 +75,7 @@ def run(demo: Demo, *, keep_open: bool) -> None:
     environment = demo.environment(real_start)
     settings = load_settings(environ=environment, start=ROOT)
     clock = open_clock(settings)
-    location = load_location(settings, ORIGIN)
+    location = load_location(settings)
     if location.issues:
         raise DemoError("\n".join(issue.render() for issue in location.issues))
     console.print(f"November 2013 arrives in {demo.seconds:.0f} seconds. The UI is at [link]{demo.address}[/link]")

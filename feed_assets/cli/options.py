@@ -206,7 +206,7 @@ def _load_plan() -> "Plan":
     from feed_assets.plan.location import find_plan_cache, load_location
 
     settings = load_settings()
-    return load_location(settings, open_clock(settings).now(), find_plan_cache(os.environ)).plan
+    return load_location(settings, find_plan_cache(os.environ)).plan
 
 
 ENV_AUTHOR = "FEED_ASSETS_AUTHOR"

@@ -10,7 +10,6 @@ import click
 from feed_assets.cli.groups import Verb
 from feed_assets.cli.options import FREQUENCY, MomentType, text_output_option
 from feed_assets.cli.render import print_json, say
-from feed_assets.clock import open_clock
 from feed_assets.settings import load_settings
 from feed_assets.timing.sequence import Frequency
 
@@ -87,7 +86,7 @@ def simulate(
     if end <= start:
         raise click.BadParameter("it is not after --from.", param_hint="--to")
     settings = load_settings()
-    location = load_location(settings.model_copy(update={"strict": True}), open_clock(settings).now())
+    location = load_location(settings.model_copy(update={"strict": True}))
     pattern = ArrivalPattern(late=late, missing=missing, again=again)
     told = load_events(events, location.plan) if events else []
     if arrivals:

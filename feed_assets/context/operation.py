@@ -353,7 +353,7 @@ def open_context(settings: Settings, database: Database, timeline: ReleaseTimeli
     as_of = clock.now()
     errors: tuple[Issue, ...] = ()
     if timeline is None:
-        location = load_location(settings, as_of, find_plan_cache(os.environ))
+        location = load_location(settings, find_plan_cache(os.environ))
         timeline, errors = ReleaseTimeline(location.plan, values_of(settings)), location.errors
     return OperationContext(
         timeline=timeline,

@@ -6,7 +6,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from feed_assets.clock import open_clock
 from feed_assets.definitions.lists.query_fields import Form, ListField, ListQuery
 from feed_assets.entities.common import Kind
 from feed_assets.errors import WrongUsageError
@@ -472,7 +471,7 @@ def validate_declared(
     from feed_assets.definitions.checks.declared_definitions import validate_location
 
     location = path if path is None or "://" in path else str(Path(path).absolute())
-    return validate_location(settings, open_clock(settings).now(), location, live=live, strict=strict)
+    return validate_location(settings, location, live=live, strict=strict)
 
 
 @operation("schema", plain=True)

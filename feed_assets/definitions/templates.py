@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +49,6 @@ def make_template(
     kind: Kind,
     document: Mapping[str, Any],
     declared: Bundle,
-    as_of: datetime,
     render: Callable[[AnyEntity], str],
     *,
     what: str,
@@ -73,7 +71,7 @@ def make_template(
         reason = f"{entity.label} is already declared"
         raise NewEntityError(what=what, reason=reason, next_step=f"Give the {what} another name.")
     bundle = Bundle(entities=(*(each for each in declared.entities if each.key != entity.key), entity))
-    issues = validate_bundle(bundle, SourceMap(), as_of, only=[entity.key])
+    issues = validate_bundle(bundle, SourceMap(), only=[entity.key])
     errors = [issue for issue in issues if issue.severity is Severity.ERROR]
     if errors:
         raise _refused(what, name, errors)

@@ -17,7 +17,6 @@ from sqlalchemy import Connection, Row, TextClause, func, select
 from feed_assets.alerts.deadlines.store import SlaMisses
 from feed_assets.alerts.delivery.store import ReceiverStates
 from feed_assets.alerts.delivery.tables import IS_DEAD, IS_OPEN, deliveries
-from feed_assets.clock import open_clock
 from feed_assets.context.bulkheads import TickFailures
 from feed_assets.context.operation import OperationContext, open_context
 from feed_assets.context.safe_mode import is_restored
@@ -207,9 +206,8 @@ class Scraper:
         with self._database.read() as connection:
             found = digest_files(read_declared_files(settings), values), Definitions(connection).revision()
             if self._known is None or self._known[0] != found:
-                as_of = open_clock(settings).now()
-                location = load_location(settings, as_of, find_plan_cache(os.environ))
-                plan = find_last_known(connection, ReleaseTimeline(location.plan, values), as_of)
+                location = load_location(settings, find_plan_cache(os.environ))
+                plan = find_last_known(connection, ReleaseTimeline(location.plan, values))
                 errors = {(each.source.file, each.entity) for each in location.errors if each.source is not None}
                 self._known = found, ReleaseTimeline(plan, values), Counter(file for file, _ in errors)
         _, timeline, invalid = self._known

@@ -19,7 +19,6 @@ from dagster._core.definitions.unresolved_asset_job_definition import Unresolved
 from dagster._core.execution.build_resources import wrap_resources_for_execution  # all assets need the same objects
 from dagster_shared.libraries import DagsterLibraryRegistry
 
-from feed_assets.clock import open_clock
 from feed_assets.engines.workflow.python_code import PythonFiles
 from feed_assets.entities.maps import EMPTY
 from feed_assets.entities.metadata import MetadataKey
@@ -160,9 +159,8 @@ def open_location(
     DagsterLibraryRegistry.register("feed-assets", version("feed-assets"), is_dagster_package=False)
     settings = settings or load_settings(start=folder or (*_calling_folders(), Path.cwd()))
     find_home(settings, os.environ)
-    now = open_clock(settings).now()
     load = partial(load_location, settings, cache=find_plan_cache(os.environ))
-    location = load(now) if entities is None else declare_location(entities, now, settings.root)
+    location = load() if entities is None else declare_location(entities, settings.root)
     for issue in location.issues:
         level = logging.ERROR if issue.severity is Severity.ERROR else logging.WARNING
         _logger.log(level, "%s", issue.render())

@@ -13,7 +13,6 @@ import sys
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -65,7 +64,7 @@ class Location:
 
 
 def load_location(
-    settings: Settings, as_of: datetime, cache: Path | None = None, files: tuple[EntityFile, ...] | None = None
+    settings: Settings, cache: Path | None = None, files: tuple[EntityFile, ...] | None = None
 ) -> Location:
     """Load, validate and compile the entities that the settings name.
 
@@ -85,7 +84,7 @@ def load_location(
         from feed_assets.loading.bundles import load_files
 
         loaded = load_files(files, values)
-        location = compile_location(loaded, as_of, settings.code_root, listeners, settings.works_in)
+        location = compile_location(loaded, settings.code_root, listeners, settings.works_in)
         if not location.errors:
             _keep(cache, cached, location)
     location = replace(location, plan=with_pinned_files(location.plan, settings.root))
@@ -100,7 +99,7 @@ def find_plan_cache(environ: Mapping[str, str]) -> Path | None:
     return Path(home) / "feed_assets" / "plans" if home else None
 
 
-def declare_location(entities: Sequence[Declared], as_of: datetime, root: Path | None = None) -> Location:
+def declare_location(entities: Sequence[Declared], root: Path | None = None) -> Location:
     """Validate and compile entities that were built in Python; files of workflows are below `root`.
 
     Raises:
@@ -116,7 +115,7 @@ def declare_location(entities: Sequence[Declared], as_of: datetime, root: Path |
     for entity in bundle.entities:
         remember_credentials(entity.model_dump(mode="json"), os.environ)
     loaded = LoadedBundle(bundle=bundle, issues=(), sources=sources, broken=frozenset(), digest=bundle.digest)
-    location = compile_location(loaded, as_of)
+    location = compile_location(loaded)
     if location.errors:
         raise _definitions_error("entities built in Python", location)
     plan = location.plan if root is None else with_pinned_files(location.plan, root)
@@ -125,7 +124,6 @@ def declare_location(entities: Sequence[Declared], as_of: datetime, root: Path |
 
 def compile_location(
     loaded: "LoadedBundle",
-    as_of: datetime,
     root: Path | None = None,
     listeners: Collection[str] | None = None,
     colo: str | None = None,
@@ -138,7 +136,7 @@ def compile_location(
     from feed_assets.plan.compile import compile_plan
     from feed_assets.validation.rules import validate_bundle
 
-    found = validate_bundle(loaded.bundle, loaded.sources, as_of, root, left_out=loaded.salvaged, listeners=listeners)
+    found = validate_bundle(loaded.bundle, loaded.sources, root, left_out=loaded.salvaged, listeners=listeners)
     issues = (*loaded.issues, *found)
     usable, blocked = usable_bundle(loaded, issues)
     left_out = [*(each for each in loaded.bundle.entities if usable.find(each.key) is None), *loaded.salvaged]

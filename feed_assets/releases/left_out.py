@@ -109,7 +109,7 @@ def find_former_holds(
     return held
 
 
-def find_last_known(connection: Connection, timeline: ReleaseTimeline, as_of: datetime) -> Plan:
+def find_last_known(connection: Connection, timeline: ReleaseTimeline) -> Plan:
     """Return the plan with what is left out of it, by the newest recorded versions that can be used."""
     plan, versions = timeline.plan, Definitions(connection).declared_versions()
     left_out = _find_left_out(connection, plan)
@@ -117,7 +117,7 @@ def find_last_known(connection: Connection, timeline: ReleaseTimeline, as_of: da
         loaded = timeline.load_recorded(
             connection, [Member(kind=kind, name=name, version=version) for (kind, name), version in versions.items()]
         )
-        known = compile_location(loaded, as_of, colo=plan.colo).plan
+        known = compile_location(loaded, colo=plan.colo).plan
         feeds = {key: record for key, record in known.feeds.items() if (Kind.FEED, key[0]) in left_out}
         processes = {key: record for key, record in known.processes.items() if declared_by(key[0]) in left_out}
         clusters = {name: record for name, record in known.clusters.items() if (Kind.CLUSTER, name) in left_out}

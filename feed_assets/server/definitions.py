@@ -6,8 +6,7 @@ The folder of the store says whether they have, to the plan and to the entities 
 import os
 from copy import copy
 from dataclasses import replace
-from datetime import datetime
-from functools import cached_property, partial
+from functools import cached_property
 from threading import Lock
 
 from feed_assets.access.principals import Principal
@@ -50,10 +49,10 @@ class KeptDefinitions:
             DefinitionsError: the location of the definitions cannot be read.
         """
         settings, now = self._settings, open_clock(self._settings).now()
-        loaded = self._load(now)
+        loaded = self._load()
         if loaded is not self._whole:
             # Not under the lock: whoever makes a change may ask for a context, too.
-            self._whole = loaded = self.store.read_whole(partial(self._load, now), now)
+            self._whole = loaded = self.store.read_whole(self._load, now)
         _, timeline, errors = loaded
         with self._lock:
             with self._database.read() as connection:
@@ -67,11 +66,10 @@ class KeptDefinitions:
         Raises:
             DefinitionsError: the location of the definitions cannot be read.
         """
-        now = open_clock(self._settings).now()
-        _, timeline, errors = self._load(now)
+        _, timeline, errors = self._load()
         declared = {key: facts.acl for key, facts in timeline.plan.facts.items()}
         if errors:
-            loaded = self.store.load(now).bundle
+            loaded = self.store.load(open_clock(self._settings).now()).bundle
             declared |= {each.key: acl_of(each) for each in loaded.bundle.entities}
             declared |= {key: self._find_recorded(key) or CLOSED for key in loaded.broken}
         return Rights(self._settings.access, principal, declared, self._find_recorded)
@@ -82,11 +80,11 @@ class KeptDefinitions:
         found = (find_version_entity(each) for each in reversed(versions) if each.text is not None)
         return next((acl_of(each) for each in found if each is not None), NOBODYS if versions else None)
 
-    def _load(self, now: datetime) -> _Loaded:
+    def _load(self) -> _Loaded:
         settings = self._settings
         with self._lock:
             files = read_declared_files(settings, lambda _: self.store.folder.read())
             if self._loaded is None or self._loaded[0] is not files:
-                location = load_location(settings, now, find_plan_cache(os.environ), files)
+                location = load_location(settings, find_plan_cache(os.environ), files)
                 self._loaded = files, ReleaseTimeline(location.plan, values_of(settings)), location.errors
             return self._loaded

@@ -287,7 +287,7 @@ def open_project(
     settings = settings.model_copy(
         update={"state": None, "demo": None, "schedule": ScheduleMode.AUTOMATIC, "strict": True}
     )
-    declared = entities if entities is not None else _load(settings, _parse(now))
+    declared = entities if entities is not None else _load(settings)
     with tempfile.TemporaryDirectory(prefix="feed-assets-") as scratch, _open_dagster(scratch) as instance:
         data = Path(scratch, "data")
         with without_beta_warnings(), _dagster_home(scratch):
@@ -330,9 +330,9 @@ def _open_dagster(folder: str) -> AbstractContextManager[dg.DagsterInstance]:
     return dg.DagsterInstance.from_config(folder)
 
 
-def _load(settings: Settings, now: datetime) -> Sequence[AnyEntity]:
+def _load(settings: Settings) -> Sequence[AnyEntity]:
     """Return the entities of files, which have no errors."""
-    load_location(settings, now)
+    load_location(settings)
     return load_files(read_declared_files(settings), values_of(settings)).bundle.entities
 
 

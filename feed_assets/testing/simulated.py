@@ -114,9 +114,9 @@ def simulate(
     settings = settings or load_settings(start=folder)
     begun, ended = parse_datetime(start, seconds=True), parse_datetime(end, seconds=True)
     if entities is None:
-        location = load_location(settings.model_copy(update={"strict": True}), begun)
+        location = load_location(settings.model_copy(update={"strict": True}))
     else:
-        location = declare_location(entities, begun, settings.root)
+        location = declare_location(entities, settings.root)
     coming = arrivals if isinstance(arrivals, Sequence) else [*_arrivals_of(location, arrivals)]
     simulation = Simulation(
         plan=location.plan,

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 
 from feed_assets.entities.bundle import Bundle
@@ -21,7 +20,7 @@ STILL_REFERENCED = "still-referenced"
 
 
 def find_broken_dependents(
-    before: Bundle, after: Bundle, *, sources: SourceMap, as_of: datetime, root: Path | None = None
+    before: Bundle, after: Bundle, *, sources: SourceMap, root: Path | None = None
 ) -> list[Issue]:
     """F30: find the entities that a change breaks. Returns one issue for each new error of such an entity.
 
@@ -33,7 +32,6 @@ def find_broken_dependents(
         before: all entities before the change.
         after: all entities after the change.
         sources: the positions of those of `after`.
-        as_of: the present, for both.
         root: the folder in which files of workflows are checked; None leaves files unchecked.
     """
     changed = _changed(before, after)
@@ -44,19 +42,17 @@ def find_broken_dependents(
     issues = [_still_referenced(key, names, sources) for key, names in in_use.items()]
     labels = {label_of(key): key for key in causes}
     reported = {(label_of(name), "unknown-reference") for names in in_use.values() for name in names}
-    wrong = [issue for issue in _errors(after, sources, as_of, root, causes) if _issue_key(issue) not in reported]
+    wrong = [issue for issue in _errors(after, sources, root, causes) if _issue_key(issue) not in reported]
     suspects = {labels[issue.entity or ""] for issue in wrong}
-    known = {_issue_key(issue) for issue in _errors(before, SourceMap(), as_of, root, suspects)}
+    known = {_issue_key(issue) for issue in _errors(before, SourceMap(), root, suspects)}
     issues += [
         _incompatible(each, causes[labels[each.entity or ""]]) for each in wrong if _issue_key(each) not in known
     ]
     return sorted(issues, key=order_of)
 
 
-def _errors(
-    bundle: Bundle, sources: SourceMap, as_of: datetime, root: Path | None, only: Collection[EntityKey]
-) -> list[Issue]:
-    issues = validate_bundle(bundle, sources, as_of, root, only=only) if only else []
+def _errors(bundle: Bundle, sources: SourceMap, root: Path | None, only: Collection[EntityKey]) -> list[Issue]:
+    issues = validate_bundle(bundle, sources, root, only=only) if only else []
     return [issue for issue in issues if issue.severity is Severity.ERROR]
 
 

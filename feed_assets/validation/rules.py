@@ -4,7 +4,6 @@ F…, P… and C… in the rules' docstrings are the numbers of Falcon's own che
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from datetime import datetime
 from pathlib import Path
 
 from feed_assets.entities.bundle import AnyEntity, Bundle
@@ -167,7 +166,6 @@ _RULES_OF: Mapping[Kind, tuple[Rule, ...]] = {kind: tuple(rule for rule in RULES
 def validate_bundle(
     bundle: Bundle,
     sources: SourceMap,
-    as_of: datetime,
     root: Path | None = None,
     *,
     left_out: Iterable[AnyEntity] = (),
@@ -180,7 +178,6 @@ def validate_bundle(
         bundle: the entities that could be read.
         sources: positions of declarations. An entity in `sources` but not in the bundle was declared with errors;
             references to it are no mistake.
-        as_of: the present, for rules about retention.
         root: the folder in which files of workflows are checked; None leaves files unchecked.
         left_out: entities that could not be read as a whole. They are not checked, but what they name is theirs.
         only: the entities to check, with the other entities as context; None for all.
@@ -189,7 +186,6 @@ def validate_bundle(
     scope = Scope(
         bundle=bundle,
         sources=sources,
-        as_of=as_of,
         root=root,
         left_out=tuple(left_out),
         listeners=None if listeners is None else frozenset(listeners),

@@ -1,10 +1,9 @@
-"""The input of rules: the bundle, its sources, the present time, and values that several rules share."""
+"""The input of rules: the bundle, its sources, and values that several rules share."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -212,16 +211,15 @@ class Use(NamedTuple):
 class Scope:
     """A bundle under validation.
 
-    `left_out` are entities that could not be read as a whole; their locations count. `as_of` is the present. `root` is
-    the folder in which files of workflows are checked; None leaves files unchecked. `listeners` are the receivers that
-    the settings declare; None if that is not known. The `find_…` functions return None
-    for what another rule refuses, so that each mistake is reported once. `waiting_for_themselves` and
-    `waking_themselves` are found for many processes at once: cluster → process → complaint.
+    `left_out` are entities that could not be read as a whole; their locations count. `root` is the folder in which
+    files of workflows are checked; None leaves files unchecked. `listeners` are the receivers that the settings
+    declare; None if that is not known. The `find_…` functions return None for what another rule refuses, so that each
+    mistake is reported once. `waiting_for_themselves` and `waking_themselves` are found for many processes at once:
+    cluster → process → complaint.
     """
 
     bundle: Bundle
     sources: SourceMap
-    as_of: datetime
     root: Path | None = None
     left_out: tuple[AnyEntity, ...] = ()
     listeners: frozenset[str] | None = None

@@ -79,7 +79,7 @@ ALL = (HERE, THERE, HIVE, CLICKS, APPROVAL, COUNT, SHOP, VIEWS, SUMS, ADDING)
 
 
 def described(*entities: Any, **known: Any) -> dict[str, Description]:
-    plan = declare_location(entities, START, Path("/project")).plan
+    plan = declare_location(entities, Path("/project")).plan
     return {each.target.path: each for each in iter_descriptions(plan, Circumstances(**known))}
 
 

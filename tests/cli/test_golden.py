@@ -551,12 +551,12 @@ def record_instances(folder: Path) -> None:
         Steps(connection).add([step])
         Facts(connection).add(succeeded.key, 1, "quality/counts", COUNTED, first)
         Facts(connection).add(succeeded.key, 1, PROGRAM, {"clicks-read": "1000"}, first)
-    note_places(open_database(str(load_settings().state)), lay_out(load_location(load_settings(), at("03T12:00")).plan))
+    note_places(open_database(str(load_settings().state)), lay_out(load_location(load_settings()).plan))
 
 
 def _run_mirror(folder: Path) -> None:
     lifecycle = LifecycleHarness.of(folder, clusters=("primary", "backup"), state=f"sqlite:///{folder}/mirror.db")
-    lifecycle.use(load_location(load_settings(), at("03T12:00")).plan)
+    lifecycle.use(load_location(load_settings()).plan)
     lifecycle.tick(at("03T12:00"))
     run_mirror(lifecycle, at("03T00:00"), at("03T12:00"))
 

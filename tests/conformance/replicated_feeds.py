@@ -41,7 +41,7 @@ def flows_of(feed: Feed) -> dict[tuple[str, str], ProcessRecord]:
 
 
 def codes_of(feed: Feed, severity: Severity = Severity.ERROR) -> set[str]:
-    issues = validate_bundle(bundle_of(feed), SourceMap(), START)
+    issues = validate_bundle(bundle_of(feed), SourceMap())
     return {issue.code for issue in issues if issue.severity is severity}
 
 

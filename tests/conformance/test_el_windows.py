@@ -130,7 +130,7 @@ def errors_of(case: Case) -> set[str]:
         Feed.model_validate(feed),
         Process.model_validate(process),
     )
-    issues = validate_bundle(Bundle(entities=entities), SourceMap(), parse_datetime(written["start"]))
+    issues = validate_bundle(Bundle(entities=entities), SourceMap())
     return {issue.code for issue in issues if issue.severity is Severity.ERROR}
 
 

@@ -82,7 +82,7 @@ def run_table_identity(case: Case) -> None:
         cluster = Cluster(name="c", storage="memory://x", catalog=catalog)
         validity = {"c": {"validity": {"start": "2015-01-01T00:00Z"}}}
         feed = Feed(name="f", frequency="days(1)", table=side["uri"], clusters=validity)
-        scope = Scope(bundle=Bundle(entities=(cluster, feed)), sources=SourceMap(), as_of=AS_OF)
+        scope = Scope(bundle=Bundle(entities=(cluster, feed)), sources=SourceMap())
         return scope.find_address(feed, "c")
 
     assert (place(case["a"]) == place(case["b"])) is case["expected"]

@@ -180,7 +180,7 @@ def check_validation(case: Case) -> None:
     }
     if "timeout" in case:
         changes[f"{DAILY}/timeout"] = case["timeout"]
-    issues = validate_bundle(bundle(changes), SourceMap(), BEGIN)
+    issues = validate_bundle(bundle(changes), SourceMap())
     assert ("process-sla" not in {issue.code for issue in issues}) is case["valid"]
 
 

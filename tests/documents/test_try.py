@@ -39,7 +39,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
     land(folder / "data/orders/2026-01-01", ORDERS, is_flagged=True)
     enter(folder, monkeypatch)
     settings = load_settings()
-    database, location = open_database(str(settings.state)), load_location(settings, DAY)
+    database, location = open_database(str(settings.state)), load_location(settings)
     record_location(database, settings, location, DAY)
     context = open_context(settings, database)
     attempt = AttemptContext(

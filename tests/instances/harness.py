@@ -268,7 +268,7 @@ class LifecycleHarness:
         places = [
             Cluster(name=name, colo=f"{name}-colo", storage=f"{base}/{name}", catalog=self.catalog) for name in clusters
         ]
-        location = declare_location([*places, *entities], START, self.root)
+        location = declare_location([*places, *entities], self.root)
         record_declared(self.database, location.declared or (), self.now, Settings(unconfirmed_deletions=1))
         self.use(location.plan)
 

@@ -121,7 +121,7 @@ def test_what_depends_on_something_broken_is_left_out_and_says_why(tmp_path: Pat
     _write(tmp_path, "a.yaml", "cluster primary", "cluster backup", "feed summary", "process daily")
     _write(tmp_path, "b.yaml", "feed clicks", frequency="weeks(1)")
     loaded = _load(tmp_path)
-    found = validate_bundle(loaded.bundle, loaded.sources, AS_OF)
+    found = validate_bundle(loaded.bundle, loaded.sources)
     assert found == []
     usable, blocked = usable_bundle(loaded, found)
     assert usable.names(Kind.PROCESS) == ()
@@ -206,7 +206,7 @@ def test_no_content_raises_and_every_refusal_is_a_sentence(
     place[key] = value
     content = yaml.safe_dump(document, allow_unicode=True).encode()
     loaded = load_files([EntityFile(name="a.yaml", content=content)], NO_VALUES)
-    validate_bundle(loaded.bundle, loaded.sources, AS_OF)
+    validate_bundle(loaded.bundle, loaded.sources)
     for issue in loaded.issues:
         assert "Input" not in issue.message
         assert issue.remedy

@@ -106,7 +106,7 @@ def _load(content: bytes) -> LoadedBundle:
 def _check(content: bytes) -> None:
     """Everything that is done with a file before something is made of it."""
     loaded = _load(content)
-    issues = [*loaded.issues, *validate_bundle(loaded.bundle, loaded.sources, AS_OF)]
+    issues = [*loaded.issues, *validate_bundle(loaded.bundle, loaded.sources)]
     for issue in issues:
         assert issue.message
         assert issue.source is not None

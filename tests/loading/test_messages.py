@@ -16,7 +16,7 @@ AS_OF = datetime(2015, 6, 1, tzinfo=UTC)
 @pytest.mark.parametrize("name", sorted(file.stem for file in GOLDEN.glob("*.yaml")))
 def test_each_mistake_is_named_in_one_clear_sentence(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(GOLDEN)
-    report = validate_location(Settings(), AS_OF, f"{name}.yaml", environ={})
+    report = validate_location(Settings(), f"{name}.yaml", environ={})
     text = "".join(f"{issue.render()}\n" for issue in report.issues).replace(str(GOLDEN), "<folder>")
     expected = GOLDEN / f"{name}.txt"
     if os.environ.get("FEED_ASSETS_REWRITE_GOLDEN"):

@@ -3,7 +3,6 @@
 import copy
 import random
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +152,7 @@ def test_an_exception_in_a_rule_is_an_issue_of_the_entity(monkeypatch: pytest.Mo
 
     monkeypatch.setitem(_RULES_OF, Kind.CLUSTER, (Rule(code="broken", kind=Kind.CLUSTER, check=fail),))  # type: ignore[misc]
     bundle = Bundle(entities=tuple(Cluster(name=name, storage=f"memory://{name}") for name in "ab"))
-    (issue,) = validate_bundle(bundle, SourceMap(), datetime(2015, 6, 1, tzinfo=UTC))
+    (issue,) = validate_bundle(bundle, SourceMap())
     assert (issue.entity, issue.message) == ("cluster 'a'", "the rule broken failed: ZeroDivisionError")
 
 
@@ -168,7 +167,7 @@ def test_a_mistake_of_a_process_is_no_second_one_of_the_feed_that_it_writes() ->
         {**process, "workflow": {"engine": "sql", "path": "p.sql"}, "ordr": "FIFO"},
     ]
     loaded = load_files([_file(*documents)], NO_VALUES)
-    found = validate_bundle(loaded.bundle, loaded.sources, datetime(2026, 1, 2, tzinfo=UTC))
+    found = validate_bundle(loaded.bundle, loaded.sources)
     assert [issue.entity for issue in (*loaded.issues, *found)] == ["process 'p'"]
 
 

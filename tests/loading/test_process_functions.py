@@ -9,7 +9,7 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.loading.process_functions import ProcessFunction, process
 from feed_assets.plan.location import declare_location
-from tests.instances.harness import START, feed
+from tests.instances.harness import feed
 
 CLUSTERS = {"primary": {"validity": {"start": "2013-11-01T00:00Z"}}}
 PRIMARY = Cluster(name="primary", storage="file:///data")
@@ -50,7 +50,7 @@ def test_it_stands_where_the_function_stands() -> None:
 
 
 def test_functions_and_entities_make_one_location() -> None:
-    location = declare_location([PRIMARY, feed("clicks"), feed("counts"), count_clicks], START)
+    location = declare_location([PRIMARY, feed("clicks"), feed("counts"), count_clicks])
     record = location.plan.processes["count-clicks", "primary"]
     assert record.work.path == f"{__name__}:count_clicks"
     assert record.facts.line == count_clicks.sources.locate().line
@@ -59,7 +59,7 @@ def test_functions_and_entities_make_one_location() -> None:
 def test_a_rule_that_is_broken_names_the_file_and_line_of_the_function() -> None:
     place = count_clicks.sources.locate().render()
     with pytest.raises(DefinitionsError, match=f"{place}: process 'count-clicks'") as refusal:
-        declare_location([PRIMARY, feed("clicks"), count_clicks], START)
+        declare_location([PRIMARY, feed("clicks"), count_clicks])
     assert "'counts'" in str(refusal.value)
 
 

@@ -49,7 +49,7 @@ class LocationHarness:
 
     def reopen(self) -> None:
         """Load the location anew, as a code server that starts."""
-        self.location: Location = load_location(self.settings, NOON)
+        self.location: Location = load_location(self.settings)
         self.layout: AssetLayout = lay_out(self.location.plan, self.translator)
         self.runtime: Runtime = open_runtime(self.settings, self.location, translator=self.translator)
         self.at(NOON)

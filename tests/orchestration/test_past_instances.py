@@ -34,16 +34,16 @@ def hour(number: float) -> datetime:
 class Server:
     """A code server for a folder of entities: loaded when it is made, ticked by hand."""
 
-    def __init__(self, home: Home, instance: DagsterInstance, now: datetime) -> None:
+    def __init__(self, home: Home, instance: DagsterInstance) -> None:
         self.instance = instance
         self.settings: Settings = load_settings(
             environ={"FEED_ASSETS_ENTITIES": "entities", "FEED_ASSETS_VARIABLES__DATA_ROOT": str(home.data)},
             start=home.folder,
         )
-        location = load_location(self.settings, now)
+        location = load_location(self.settings)
         assert not location.errors
         self.layout: AssetLayout = lay_out(location.plan)
-        self.runtime: Runtime = open_runtime(self.settings, location, lambda as_of: load_location(self.settings, as_of))
+        self.runtime: Runtime = open_runtime(self.settings, location, lambda: load_location(self.settings))
         self.cursor: str | None = None
 
     def tick(self, now: datetime) -> SensorResult:
@@ -87,12 +87,12 @@ def rewrite(home: Home, before: str, after: str) -> None:
 
 def test_an_update_of_a_window_while_instances_wait(home: Home, instance: DagsterInstance) -> None:
     land(home.data, 0, 1)
-    server = Server(home, instance, hour(2.2))
+    server = Server(home, instance)
     (first,) = server.tick(hour(2.2)).run_requests or ()
     assert first.partition_key == key(0)
 
     rewrite(home, 'start: "now(0,0)"', 'start: "now(-1,0)"')
-    server = Server(home, instance, hour(2.3))
+    server = Server(home, instance)
     server.tick(hour(2.3))
     with server.database.read() as connection:
         releases = Releases(connection).of("summing", "here")
@@ -113,10 +113,10 @@ def test_an_update_of_a_window_while_instances_wait(home: Home, instance: Dagste
 
 def test_an_update_of_the_frequency_while_instances_wait(home: Home, instance: DagsterInstance) -> None:
     land(home.data, 0, 1)
-    server = Server(home, instance, hour(3.2))
+    server = Server(home, instance)
     server.tick(hour(3.2))
     rewrite(home, "frequency: hours(1)", "frequency: hours(2)")
-    server = Server(home, instance, hour(3.3))
+    server = Server(home, instance)
     server.tick(hour(3.3))
     for number in range(1, 8):
         land(home.data, number, 1)
@@ -131,11 +131,11 @@ def test_an_update_of_the_frequency_while_instances_wait(home: Home, instance: D
 
 
 def test_a_server_that_has_not_seen_the_update_follows_it(home: Home, instance: DagsterInstance) -> None:
-    old = Server(home, instance, hour(2.2))
+    old = Server(home, instance)
     land(home.data, 0, 1)
     old.tick(hour(2.2))
     rewrite(home, 'start: "now(0,0)"', 'start: "now(-1,0)"')
-    Server(home, instance, hour(2.3)).tick(hour(2.3))
+    Server(home, instance).tick(hour(2.3))
     old.tick(hour(2.4))
     old.tick(hour(3.4))
     with old.database.read() as connection:
@@ -150,11 +150,11 @@ def test_a_run_of_former_instances_publishes_them_by_their_definition(
 ) -> None:
     monkeypatch.syspath_prepend(str(home.folder))
     land(home.data, 0, 1)
-    server = Server(home, instance, hour(3.2))
+    server = Server(home, instance)
     server.tick(hour(3.2))
     rewrite(home, "frequency: hours(1)", "frequency: hours(2)")
     land(home.data, 1, 4, 5)
-    server = Server(home, instance, hour(3.3))
+    server = Server(home, instance)
     server.tick(hour(3.3))
     (request,) = server.tick_for_instances(hour(3.4))
 

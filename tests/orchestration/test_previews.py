@@ -25,7 +25,7 @@ DAY = datetime(2026, 1, 1, tzinfo=UTC)
 
 def record_of(storage: str, **fields: object) -> FeedRecord:
     entities = [Cluster(name="here", storage=storage, spark={"master": "local[1]"}), feed("a", **fields)]  # type: ignore[arg-type]
-    return declare_location(entities, DAY).plan.feeds["a", "here"]
+    return declare_location(entities).plan.feeds["a", "here"]
 
 
 def published(record: FeedRecord, *columns: str) -> Published:

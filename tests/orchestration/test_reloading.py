@@ -70,7 +70,7 @@ def test_a_tick_follows_a_change_and_asks_for_no_run_that_dagster_cannot_make(ha
         "13 new process instances, 1 ready; 1 process waits for Dagster to load it"
     )
     harness.layout = follow_definitions(
-        harness.runtime, harness.layout, harness.runtime.database(harness.instance), NOON
+        harness.runtime, harness.layout, harness.runtime.database(harness.instance)
     ).layout
     harness.runtime.active = None  # as in a process that has loaded it from the start
     (request,) = harness.tick().run_requests or ()
@@ -80,13 +80,13 @@ def test_a_tick_follows_a_change_and_asks_for_no_run_that_dagster_cannot_make(ha
 def test_what_is_as_it_was_loaded_needs_no_other_layout(harness: LocationHarness) -> None:
     database = harness.runtime.database(harness.instance)
     harness.tick()
-    active = follow_definitions(harness.runtime, harness.layout, database, NOON)
+    active = follow_definitions(harness.runtime, harness.layout, database)
     assert active.layout is harness.layout
     entity_changes.submit(entity_context_of(harness), [NEW])
-    assert follow_definitions(harness.runtime, harness.layout, database, NOON).not_yet == {("doubling", "here")}
+    assert follow_definitions(harness.runtime, harness.layout, database).not_yet == {("doubling", "here")}
     entity_changes.delete(entity_context_of(harness), Kind.PROCESS, ["doubling"])
     entity_changes.delete(entity_context_of(harness), Kind.FEED, ["doubles"])
-    assert follow_definitions(harness.runtime, harness.layout, database, NOON).layout is harness.layout
+    assert follow_definitions(harness.runtime, harness.layout, database).layout is harness.layout
 
 
 def test_what_cannot_be_loaded_leaves_the_definitions_before_in_force(
@@ -97,10 +97,10 @@ def test_what_cannot_be_loaded_leaves_the_definitions_before_in_force(
     entities = harness.home.folder / "entities"
     entities.rename(harness.home.folder / "elsewhere")
     database = harness.runtime.database(harness.instance)
-    assert follow_definitions(harness.runtime, harness.layout, database, NOON).layout is harness.layout
+    assert follow_definitions(harness.runtime, harness.layout, database).layout is harness.layout
     assert "the changed definitions cannot be loaded" in caplog.text
     (harness.home.folder / "elsewhere").rename(entities)
-    assert ("doubling", "here") in follow_definitions(harness.runtime, harness.layout, database, NOON).plan.processes
+    assert ("doubling", "here") in follow_definitions(harness.runtime, harness.layout, database).plan.processes
 
 
 def test_a_cluster_that_is_not_declared_any_more_does_nothing(harness: LocationHarness) -> None:

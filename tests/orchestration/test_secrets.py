@@ -18,7 +18,6 @@ from feed_assets.plan.location import load_location
 from feed_assets.settings import load_settings
 from feed_assets.testing.projects import failure_of
 from tests.orchestration.dagster_home import Home, home_on_postgresql, runs_of, wait_until
-from tests.orchestration.hand_ticked import NOON
 from tests.orchestration.in_process import materializer
 from tests.orchestration.small import ENTITIES, key, land
 
@@ -70,15 +69,15 @@ def settings_of(home: Home) -> dict[str, str]:
 
 def test_a_cached_plan_has_no_secret_and_gives_it_back(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     settings, cache = load_settings(environ=settings_of(home), start=home.folder), home.folder / "plans"
-    compiled = load_location(settings, NOON, cache)
+    compiled = load_location(settings, cache)
     (file,) = cache.glob("*.plan")
     assert b"Planted" not in file.read_bytes()
     monkeypatch.setattr(masking, "_secrets", masking._Secrets())
-    cached = load_location(settings, NOON, cache)
+    cached = load_location(settings, cache)
     assert cached == compiled
     assert dict(cached.plan.clusters["here"].spark_conf)["spark.hadoop.door"] == PLANTED
     monkeypatch.setenv("PLANTED", "another one")
-    renewed = load_location(settings, NOON, cache)
+    renewed = load_location(settings, cache)
     assert dict(renewed.plan.clusters["here"].spark_conf)["spark.hadoop.door"] == "another one"
 
 
@@ -86,7 +85,7 @@ def test_a_plan_with_a_credential_in_clear_text_is_not_cached(home: Home) -> Non
     (file,) = (home.folder / "entities").iterdir()
     file.write_text(file.read_text().replace("{door:", "{password: xyzzy, door:"))
     cache = home.folder / "plans"
-    location = load_location(load_settings(environ=settings_of(home), start=home.folder), NOON, cache)
+    location = load_location(load_settings(environ=settings_of(home), start=home.folder), cache)
     assert [issue.code for issue in location.issues] == ["clear-text-credential"]
     assert not cache.exists()
 

@@ -219,9 +219,9 @@ def test_definitions_that_the_translator_refuses_keep_the_previous_ones(
     file = harness.home.folder / "entities" / "all.yaml"
     file.write_text(file.read_text().replace("name: sums", "name: totals").replace("feed: sums", "feed: totals"))
     runtime, database = harness.runtime, harness.runtime.database(instance)
-    runtime.reload = lambda as_of: load_location(harness.settings, as_of)
+    runtime.reload = lambda: load_location(harness.settings)
     runtime.revision = -1
-    active = follow_definitions(runtime, harness.layout, database, NOON)
+    active = follow_definitions(runtime, harness.layout, database)
     assert ("sums", "here") in active.plan.feeds
     assert active.layout.feed_asset(("sums", "here"))[0] == AssetKey("s")
     assert "feed 'totals' on cluster 'here': the translator" in caplog.text

@@ -56,7 +56,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def load(project: Path, *, strict: bool = False, cached: bool = True) -> Location:
-    return load_location(settings_of(project, strict=strict), START, project / "cache" if cached else None)
+    return load_location(settings_of(project, strict=strict), project / "cache" if cached else None)
 
 
 def settings_of(project: Path, *, strict: bool = False) -> Settings:
@@ -182,7 +182,7 @@ def test_a_place_that_does_not_exist_is_refused(tmp_path: Path) -> None:
 
 def test_entities_built_in_python_are_refused_at_once_when_they_are_wrong() -> None:
     with pytest.raises(DefinitionsError, match="feed 'clicks'") as caught:
-        declare_location([feed("clicks"), process("count", inputs={"clicks": "now(0,0)"})], START)
+        declare_location([feed("clicks"), process("count", inputs={"clicks": "now(0,0)"})])
     assert caught.value.issues
 
 

@@ -81,7 +81,7 @@ class Lake:
             }
             | more
         )
-        location = declare_location([self.cluster, feed], START)
+        location = declare_location([self.cluster, feed])
         record_declared(self.lifecycle.database, location.declared or (), START, Settings())
         self.lifecycle.use(location.plan)
 
@@ -159,7 +159,7 @@ def test_spark_reads_the_table_by_a_feed_that_is_the_table(
             "clusters": {"primary": {"validity": {"start": START}}},
         }
     )
-    record = declare_location([lake.cluster, reader], START).plan.feeds["reader", "primary"]
+    record = declare_location([lake.cluster, reader]).plan.feeds["reader", "primary"]
     rows = rows_of(record.store)
     assert rows is not None
     name = TableName(catalog="", database="web", name="sales", rows=rows)

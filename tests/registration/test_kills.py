@@ -61,9 +61,7 @@ class Bench:
             "catalog_table": f"catalog:{self._database}:sales#day=${{YEAR}}-${{MONTH}}-${{DAY}}",
         }
         self.lifecycle = LifecycleHarness.of(root)
-        location = declare_location(
-            [cluster, feed("raw", frequency="days(1)"), made, Feed.model_validate(sales)], START
-        )
+        location = declare_location([cluster, feed("raw", frequency="days(1)"), made, Feed.model_validate(sales)])
         record_declared(self.lifecycle.database, location.declared or (), START, Settings())
         self.lifecycle.use(location.plan)
         self.retention = RetentionHarness(lifecycle=self.lifecycle)

@@ -180,7 +180,7 @@ def declare_on(lifecycle: LifecycleHarness, version: int, reference: int, conf: 
     )
     content = counting().model_dump(by_alias=True)
     content["clusters"]["primary"]["version"] = reference
-    location = declare_location([cluster, CLICKS, VIEWS, Process.model_validate(content)], START)
+    location = declare_location([cluster, CLICKS, VIEWS, Process.model_validate(content)])
     record_declared(lifecycle.database, location.declared or (), lifecycle.now, Settings())
     lifecycle.use(location.plan)
 

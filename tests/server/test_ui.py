@@ -17,7 +17,6 @@ from feed_assets.plan.location import load_location
 from feed_assets.settings import load_settings
 from tests.cli.project import must
 from tests.cli.test_golden import FIRST, LAST, record_instances
-from tests.instances.harness import at
 from tests.server.project import open_project, serve
 
 ENOUGH = 4
@@ -117,7 +116,7 @@ def test_pages_lead_to_dagster_once_it_has_told_where(tmp_path: Path, monkeypatc
     with closing(database), serve(database) as client:
         pages = "/ui/feed/counts", "/ui/process/counting", f"/ui/process/counting/at/{FIRST}"
         assert not any("dagster.example.org" in client.get(page).text for page in pages)
-        note_places(database, lay_out(load_location(load_settings(), at("03T12:00")).plan))
+        note_places(database, lay_out(load_location(load_settings()).plan))
         found = [re.findall('href="(https://dagster[^"]*)"', client.get(page).text) for page in pages]
     assert found == [[asset], [asset], [partition]]
 

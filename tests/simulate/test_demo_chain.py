@@ -34,7 +34,7 @@ def week(tmp_path: Path) -> Iterator[Simulation]:
         f"variables: {{DATA_ROOT: '{tmp_path}', S3_ENDPOINT: 'http://127.0.0.1:1'}}\n"
     )
     settings = load_settings(start=tmp_path)
-    location = load_location(settings.model_copy(update={"strict": True}), BEGIN)
+    location = load_location(settings.model_copy(update={"strict": True}))
     hours = [BEGIN + number * HOUR for number in range(7 * 24 + 1)]
     arrivals = [
         Arrival(at=time + delay, feed=name, cluster="primary", nominal_time=time, content=f"{time}")

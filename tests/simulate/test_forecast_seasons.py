@@ -95,7 +95,6 @@ def location_of(pace: Pace) -> Location:
                 sla=ended,
             ),
         ],
-        START,
     )
 
 

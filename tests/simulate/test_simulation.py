@@ -128,7 +128,7 @@ def random_entities(source: random.Random, pace: Pace) -> list[AnyEntity]:
 
 def circumstances_of(seed: int, pace: Pace) -> tuple[Location, list[Arrival], SimulationSettings]:
     source = random.Random(seed)
-    location = declare_location(random_entities(source, pace), START)
+    location = declare_location(random_entities(source, pace))
     end = START + pace.length
     pattern = ArrivalPattern(late=source.uniform(0, 0.3), missing=source.uniform(0, 0.05), again=source.uniform(0, 0.1))
     arrivals = sorted(iter_arrivals(location.plan, START, end - pace.quiet, pattern, source))

@@ -15,7 +15,7 @@ EXPORT = SHARED["export"]
 
 
 def _texts(before: Bundle, after: Bundle) -> list[str]:
-    issues = find_broken_dependents(before, after, sources=SourceMap(), as_of=AS_OF)
+    issues = find_broken_dependents(before, after, sources=SourceMap())
     return [issue.render() for issue in issues]
 
 
@@ -109,7 +109,7 @@ def test_a_process_that_writes_what_another_one_writes_is_named_at_the_other_one
 def test_row_92_a_removal_is_refused_naming_everything_that_refers_to_what_goes() -> None:
     without = bundle().without({("cluster", "primary")})
     places = SourceMap({("feed", "clicks"): FieldSources(file="clicks.yaml", positions={(): (3, 1)})})
-    (issue,) = find_broken_dependents(bundle(), without, sources=places, as_of=AS_OF)
+    (issue,) = find_broken_dependents(bundle(), without, sources=places)
     assert (issue.code, issue.render()) == (
         "still-referenced",
         "clicks.yaml:3: cluster 'primary': it cannot be removed, because feed 'clicks', feed 'summary' and process "

@@ -32,7 +32,7 @@ def _load(text: str) -> LoadedBundle:
 
 
 def _issues(loaded: LoadedBundle) -> list[Issue]:
-    return [*loaded.issues, *validate_bundle(loaded.bundle, loaded.sources, AS_OF)]
+    return [*loaded.issues, *validate_bundle(loaded.bundle, loaded.sources)]
 
 
 def _leaves(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:

@@ -20,7 +20,7 @@ def _validate(folder: Path, old: str, new: str) -> ValidationReport:
     text = file.read_text("utf-8").replace('schema: "carrier string, delay double"', demand)
     assert old in text
     file.write_text(text.replace(old, new, 1), "utf-8")
-    return validate_location(load_settings(start=folder), AS_OF)
+    return validate_location(load_settings(start=folder))
 
 
 @pytest.mark.parametrize(

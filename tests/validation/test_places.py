@@ -9,7 +9,6 @@ from feed_assets.issues import EntityKey, FieldSources, Severity, SourceMap
 from feed_assets.validation.rules import validate_bundle
 from tests.entities.samples import REMOVED, bundle
 from tests.validation.cases import mirror
-from tests.validation.test_rules import AS_OF
 
 DAY = "${YEAR}/${MONTH}/${DAY}"
 VALID = {"validity": {"start": "2015-01-01T00:00Z", "end": "2016-01-01T00:00Z"}}
@@ -180,7 +179,7 @@ def test_places_that_are_written_are_shared_with_nobody(
     (tmp_path / "data/.feed-assets/trash").mkdir(parents=True)
     for name, target in (("link", "data"), ("bin", "data/.feed-assets/trash"), ("data/up", ".")):
         (tmp_path / name).symlink_to(tmp_path / target)
-    issues = validate_bundle(bundle(within(changes, tmp_path)), SourceMap(), AS_OF)
+    issues = validate_bundle(bundle(within(changes, tmp_path)), SourceMap())
     errors = [str(issue.entity) for issue in issues if issue.severity is Severity.ERROR]
     assert sorted(errors) == sorted(f"{kind} {name!r}" for kind, name in refused)
 
@@ -199,7 +198,7 @@ def places_of(changes: Changes) -> SourceMap:
 
 
 def errors_of(changes: Changes) -> list[str]:
-    issues = validate_bundle(bundle(changes), places_of(changes), AS_OF)
+    issues = validate_bundle(bundle(changes), places_of(changes))
     return [issue.render() for issue in issues if issue.severity is Severity.ERROR]
 
 

@@ -19,12 +19,12 @@ EXTERNAL = SHARED["external"]
 
 
 def _codes(changes: dict[str, Any], root: Path | None = None) -> list[str]:
-    issues = validate_bundle(bundle(changes), SourceMap(), AS_OF, root)
+    issues = validate_bundle(bundle(changes), SourceMap(), root)
     return [issue.code for issue in issues if issue.code != "no-effect"]
 
 
 def _texts(changes: dict[str, Any]) -> list[str]:
-    return [issue.render() for issue in validate_bundle(bundle(changes), SourceMap(), AS_OF)]
+    return [issue.render() for issue in validate_bundle(bundle(changes), SourceMap())]
 
 
 def test_row_7_a_cluster_by_its_interfaces_is_held_to_all_rules() -> None:
@@ -125,7 +125,7 @@ def test_a_file_outside_the_project_is_refused_alike_whether_it_exists_or_not(tm
     there.touch()
     for name in ("../there.sql", "../lost.sql", "x/../../there.sql", str(there), str(tmp_path / "lost.sql")):
         changes = {f"{DAILY}/workflow": {"engine": "sql", "path": name}}
-        (issue,) = (each for each in validate_bundle(bundle(changes), SourceMap(), AS_OF, root) if "file" in each.code)
+        (issue,) = (each for each in validate_bundle(bundle(changes), SourceMap(), root) if "file" in each.code)
         assert issue.render().partition(": the file ")[2] == (
             f"{name!r} is not below {root}. Put it into the folder of feed_assets.yaml, and write its path from there."
         )

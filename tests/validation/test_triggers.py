@@ -14,12 +14,12 @@ NEW = {"feed": "loaded", "instance": "now(0,0)"}
 def test_a_name_of_a_feed_that_has_errors_is_known_in_a_condition() -> None:
     declared = SourceMap({("feed", "cliks"): FieldSources(file="a.yaml", positions={})})
     for name in ("cliks", "group:sites"):
-        assert validate_bundle(bundle(load({"when": ["orders", name]})), declared, AS_OF) == []
+        assert validate_bundle(bundle(load({"when": ["orders", name]})), declared) == []
 
 
 def waking(changes: Changes) -> list[str]:
     """What is said of batches that wake themselves, without the remedy; nothing else is said but of missing effects."""
-    issues = validate_bundle(bundle(changes), SourceMap(), AS_OF)
+    issues = validate_bundle(bundle(changes), SourceMap())
     assert {issue.code for issue in issues} <= {"wakes-itself", "no-effect"}
     return [f"{issue.entity}: {issue.message}" for issue in issues if issue.code == "wakes-itself"]
 

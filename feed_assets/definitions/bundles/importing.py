@@ -276,7 +276,7 @@ def _file_collisions(
 
 def _operations_after(context: EntityContext, after: LoadedBundle) -> OperationContext:
     """Return a context for metadata with the declared entities as they are after the change."""
-    timeline = ReleaseTimeline(compile_location(after, context.now).plan, context.store.values)
+    timeline = ReleaseTimeline(compile_location(after).plan, context.store.values)
     return open_context(context.settings, context.database, timeline)
 
 

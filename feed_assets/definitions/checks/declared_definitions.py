@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaWarningKind, models_json_schema
@@ -71,7 +70,6 @@ def load_declared(settings: Settings) -> Bundle:
 
 def validate_location(
     settings: Settings,
-    as_of: datetime,
     location: str | None = None,
     environ: Mapping[str, str] | None = None,
     *,
@@ -83,7 +81,6 @@ def validate_location(
 
     Args:
         settings: name the location, the variables and the folder of files.
-        as_of: the present.
         location: a folder, file or URL that replaces that of the settings.
         environ: the environment for `${env:NAME}`; the process's own if None.
         live: also check that storages, Spark, catalogs, databases and the state can be reached. Entities that fail stay
@@ -97,7 +94,7 @@ def validate_location(
     location = location or settings.entities_location
     loaded = load_files(files, values_of(settings, environ))
     found = validate_bundle(
-        loaded.bundle, loaded.sources, as_of, settings.code_root, left_out=loaded.salvaged, listeners=settings.notify
+        loaded.bundle, loaded.sources, settings.code_root, left_out=loaded.salvaged, listeners=settings.notify
     )
     issues = [*loaded.issues, *found]
     if not loaded.sources and not issues:

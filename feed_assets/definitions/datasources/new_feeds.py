@@ -53,9 +53,7 @@ def make_feed(
         },
     }
     notes = tuple(f"{each.name} {each.type} is left out: Spark cannot read it" for each in columns if each.ddl is None)
-    return make_template(
-        Kind.FEED, document, declared, as_of, render_yaml, what="new feed", notes=notes, is_forced=is_forced
-    )
+    return make_template(Kind.FEED, document, declared, render_yaml, what="new feed", notes=notes, is_forced=is_forced)
 
 
 def _cluster(request: FeedRequest, declared: Bundle) -> str:

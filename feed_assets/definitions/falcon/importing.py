@@ -11,7 +11,6 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from feed_assets.clock import SystemClock
 from feed_assets.command_lines import command_line
 from feed_assets.definitions.falcon.reviewing import compare_script, iter_differences
 from feed_assets.definitions.folder import DefinitionFolder
@@ -311,7 +310,7 @@ class _Importer:
         brought, sources = self._entities, SourceMap(self._sources)
         bundle = Bundle(entities=tuple({**{each.key: each for each in known.entities}, **brought}.values()))
         notes: dict[str | None, list[Note]] = defaultdict(list)
-        for issue in validate_bundle(bundle, sources, SystemClock().now(), only=brought):
+        for issue in validate_bundle(bundle, sources, only=brought):
             if issue.code not in _TOLD:
                 kind = NoteKind.REFUSED if issue.severity is Severity.ERROR else NoteKind.CHECK
                 line = issue.source.line if issue.source is not None else None

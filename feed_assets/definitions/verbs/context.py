@@ -251,7 +251,6 @@ def find_new_issues(
     issues = validate_bundle(
         after.bundle,
         after.sources,
-        context.now,
         root,
         left_out=after.salvaged,
         only=present,
@@ -261,7 +260,7 @@ def find_new_issues(
     issues += [issue for issue in after.issues if issue.entity in labels]
     if present and not any(issue.severity is Severity.ERROR for issue in issues):
         issues += _blocked(context, after, present)
-    issues += find_broken_dependents(before.bundle, after.bundle, sources=after.sources, as_of=context.now, root=root)
+    issues += find_broken_dependents(before.bundle, after.bundle, sources=after.sources, root=root)
     return tuple(sorted(fold_followers(issues), key=order_of))
 
 
@@ -309,7 +308,7 @@ def _blocked(context: EntityContext, after: LoadedBundle, keys: Collection[Entit
 
     needed = DependencyGraph.of(after.bundle).dependencies_of(keys) | set(keys)
     root = context.settings.code_root
-    found = validate_bundle(after.bundle, after.sources, context.now, root, left_out=after.salvaged, only=needed)
+    found = validate_bundle(after.bundle, after.sources, root, left_out=after.salvaged, only=needed)
     _, blocked = usable_bundle(after, found)
     labels = {label_of(key) for key in keys}
     return [issue for issue in blocked if issue.entity in labels]

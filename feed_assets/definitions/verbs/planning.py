@@ -215,7 +215,7 @@ def plan_folder(context: EntityContext) -> PlannedChanges:
     root = context.settings.code_root
     issues = [
         *found.issues,
-        *validate_bundle(found.bundle, found.sources, context.now, root, left_out=found.salvaged),
+        *validate_bundle(found.bundle, found.sources, root, left_out=found.salvaged),
     ]
     usable, blocked = usable_bundle(found, issues)
     recorded = _recorded(context, loaded)

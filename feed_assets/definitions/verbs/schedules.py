@@ -180,7 +180,7 @@ def load_timeline(context: EntityContext, declared: LoadedBundle | None = None) 
     """Load the release timeline of the current definitions."""
     loaded = declared or context.load().bundle
     settings = context.settings
-    location = compile_location(loaded, context.now, settings.code_root, settings.notify, settings.works_in)
+    location = compile_location(loaded, settings.code_root, settings.notify, settings.works_in)
     return ReleaseTimeline(with_pinned_files(location.plan, settings.root), context.store.values)
 
 

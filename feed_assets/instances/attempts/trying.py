@@ -194,7 +194,7 @@ def _declared_in(context: OperationContext, settings: Settings, folder: str) -> 
             location=exc.location, reason=exc.reason, next_step="Name another folder with --entities."
         ) from exc
     values = values_of(settings)
-    location = compile_location(load_files(files, values), context.as_of, root, sorted(settings.notify))
+    location = compile_location(load_files(files, values), root, sorted(settings.notify))
     timeline = ReleaseTimeline(location.plan, values)
     return replace(context, timeline=timeline, errors=location.errors), root
 

@@ -43,7 +43,7 @@ PAUSE_SECONDS = 1.0
 _logger = get_logger(__name__)
 
 
-def follow_definitions(runtime: Runtime, loaded: AssetLayout, database: Database, as_of: datetime) -> ActiveDefinitions:
+def follow_definitions(runtime: Runtime, loaded: AssetLayout, database: Database) -> ActiveDefinitions:
     """Return the current definitions, and note where Dagster shows them; one read if no command has changed them since.
 
     Definitions that cannot be read keep their previous version, and the next tick tries again.
@@ -55,7 +55,7 @@ def follow_definitions(runtime: Runtime, loaded: AssetLayout, database: Database
     with runtime.reloading:
         runtime.said_revision = cursors.get(METADATA_REVISION, "")
         if revision != runtime.revision:
-            _reload(runtime, loaded, revision, as_of)
+            _reload(runtime, loaded, revision)
         active = runtime.active
         if active is None or active.location is not runtime.location:
             active = runtime.active = _activate(runtime, runtime.location, loaded)
@@ -73,10 +73,10 @@ def _activate(runtime: Runtime, location: Location, loaded: AssetLayout) -> Acti
     return ActiveDefinitions(location=location, layout=layout, not_yet=_find_unlaunchable(loaded, layout))
 
 
-def _reload(runtime: Runtime, loaded: AssetLayout, revision: int, as_of: datetime) -> None:
+def _reload(runtime: Runtime, loaded: AssetLayout, revision: int) -> None:
     if runtime.reload is not None:
         try:
-            location = runtime.reload(as_of)
+            location = runtime.reload()
             if location.plan.digest != runtime.location.plan.digest:
                 runtime.active = _activate(runtime, location, loaded)
                 runtime.location = location

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -70,7 +69,7 @@ class Runtime:
     location: Location
     clock: Clock
     real_clock: Clock = field(default_factory=SystemClock)
-    reload: Callable[[datetime], Location] | None = None
+    reload: Callable[[], Location] | None = None
     translator: FeedAssetsTranslator = DEFAULT_TRANSLATOR
     revision: int = 0
     active: ActiveDefinitions | None = None
@@ -194,7 +193,7 @@ class Runtime:
 def open_runtime(
     settings: Settings,
     location: Location,
-    reload: Callable[[datetime], Location] | None = None,
+    reload: Callable[[], Location] | None = None,
     translator: FeedAssetsTranslator = DEFAULT_TRANSLATOR,
 ) -> Runtime:
     """Return a runtime for a location; opens nothing yet."""

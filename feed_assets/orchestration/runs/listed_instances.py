@@ -118,7 +118,7 @@ def run_replication_tick(
 ) -> list[dg.RunRequest] | dg.SkipReason:
     """Request runs of ready copies; one query if there are none."""
     database, as_of = runtime.database(instance), runtime.clock.now()
-    active = follow_definitions(runtime, layout, database, as_of)
+    active = follow_definitions(runtime, layout, database)
     if active.is_safe_mode:
         return dg.SkipReason("safe mode is on")
     if active.is_restored:
@@ -138,7 +138,7 @@ def run_instances_tick(
     judged.
     """
     database, as_of = runtime.database(instance), runtime.clock.now()
-    active = follow_definitions(runtime, layout, database, as_of)
+    active = follow_definitions(runtime, layout, database)
     tick = build_tick(runtime, active, cluster, database, as_of)
     requests = _request_checks(active, tick, instance)
     requests += _request_runs(runtime, active, tick, LaunchMode.INSTANCES, INSTANCES_A_TICK)

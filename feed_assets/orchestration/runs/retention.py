@@ -92,7 +92,7 @@ def run_retention_tick(
 ) -> dg.RunRequest | dg.SkipReason:
     """Request a run if there is work for it; a few queries if not."""
     database, as_of = runtime.database(instance), runtime.clock.now()
-    active = follow_definitions(runtime, layout, database, as_of)
+    active = follow_definitions(runtime, layout, database)
     if active.is_safe_mode:
         return dg.SkipReason("safe mode is on")
     if active.is_restored:

@@ -99,7 +99,7 @@ def run_notify_tick(runtime: Runtime, layout: AssetLayout, instance: dg.DagsterI
     with runtime.alone(names.NOTIFY_SENSOR) as is_alone:
         if not is_alone:
             return dg.SkipReason("an earlier tick is still at work")
-        active = follow_definitions(runtime, layout, database, runtime.clock.now())
+        active = follow_definitions(runtime, layout, database)
         return dg.SkipReason(runtime.notifier.run(database, active.plan, runtime.real_clock).render())
 
 

@@ -71,7 +71,7 @@ def _work(
     database: Database,
     as_of: datetime,
 ) -> str:
-    active = follow_definitions(runtime, loaded, database, as_of)
+    active = follow_definitions(runtime, loaded, database)
     if cluster not in active.plan.clusters:
         closed = close_all(database, cluster, as_of, Recovery.DELETED)
         return f"cluster {cluster} is no longer declared; {counted(closed, 'deadline')} closed"
@@ -227,7 +227,7 @@ def _check(runtime: Runtime, layout: AssetLayout, cluster: str, database: Databa
     with database.read() as connection:
         if not LateChecks(connection).due(LATE_DATA, cluster, as_of, 1):
             return "no check for late data is due"
-    active = follow_definitions(runtime, layout, database, as_of)
+    active = follow_definitions(runtime, layout, database)
     tick = build_tick(runtime, active, cluster, database, as_of)
     checked = apply_late_checks(tick)
     record_gone(tick, checked.gone)

@@ -162,7 +162,7 @@ def run_tick(
     database = runtime.database(instance)
     as_of = runtime.clock.now()
     rebuilds = notice_restore(database, cursor)
-    active = follow_definitions(runtime, layout, database, as_of)
+    active = follow_definitions(runtime, layout, database)
     if cluster not in active.plan.clusters:
         return dg.SensorResult(
             skip_reason=dg.SkipReason(f"cluster {cluster} is no longer declared"), cursor=cursor_text

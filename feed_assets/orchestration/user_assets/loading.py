@@ -15,7 +15,6 @@ import dagster as dg
 from dagster._check import CheckError
 from dagster._core.errors import DagsterHomeNotSetError
 
-from feed_assets.clock import open_clock
 from feed_assets.entities.common import Kind
 from feed_assets.masking import masked_errors
 from feed_assets.orchestration import names
@@ -273,7 +272,7 @@ def _find_feeds(where: Where) -> tuple[FeedIOManager, RunContext | None]:
 
     settings = load_settings()
     find_home(settings, os.environ)
-    runtime = open_runtime(settings, load_location(settings, open_clock(settings).now()))
+    runtime = open_runtime(settings, load_location(settings))
     return FeedIOManager(runtime, lay_out(runtime.plan)), run
 
 

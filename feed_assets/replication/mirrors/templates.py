@@ -175,7 +175,7 @@ def make_mirror(request: MirrorRequest, declared: Bundle, as_of: datetime, *, is
     """
     document, notes = make_document(request, as_of)
     return make_template(
-        Kind.PROCESS, document, declared, as_of, render_template, what="mirror", notes=notes, is_forced=is_forced
+        Kind.PROCESS, document, declared, render_template, what="mirror", notes=notes, is_forced=is_forced
     )
 
 

@@ -59,11 +59,11 @@ def test_a_listener_that_nobody_declares_is_refused_with_file_and_line(
     tmp_path: Path, notification: dict[str, Any], reason: str
 ) -> None:
     settings = project(tmp_path, {"ops": {"url": "http://localhost:1/hook"}}, **notification)
-    (issue,) = [each for each in load_location(settings, NOW).errors if reason in each.render()]
+    (issue,) = [each for each in load_location(settings).errors if reason in each.render()]
     assert issue.source is not None
     assert (issue.source.line or 0) > 1
     fine = replace_line(tmp_path, "opps", "ops")
-    assert notification["to"] != ["opps"] or not load_location(fine, NOW).errors
+    assert notification["to"] != ["opps"] or not load_location(fine).errors
 
 
 def replace_line(folder: Path, old: str, new: str) -> Settings:
@@ -81,7 +81,7 @@ def test_a_tick_tells_each_way_and_says_so(tmp_path: Path, database: Database, r
         "chat": {"url": "slakc://A/B"},
     }
     settings = project(tmp_path, notify, type="webhook", to=[receiver.url], on=["success"])
-    plan, clock = load_location(settings, NOW).plan, SetClock()
+    plan, clock = load_location(settings).plan, SetClock()
     notifier = Notifier(settings, Patience(30))  # the first chat of a process imports apprise
     assert "broken cannot be used" in notifier.run(database, plan, clock).render()
     tell(database, message("counting", 1), message("other", 2))
@@ -108,7 +108,7 @@ def test_a_tick_tells_each_way_and_says_so(tmp_path: Path, database: Database, r
 
 def test_what_is_listed_and_planned_is_what_is_sent(tmp_path: Path, database: Database, receiver: Receiver) -> None:
     settings = project(tmp_path, {}, type="webhook", to=[receiver.url], on=["success"])
-    desk = ReceiverDesk(settings=settings, database=database, plan=load_location(settings, NOW).plan, clock=SetClock())
+    desk = ReceiverDesk(settings=settings, database=database, plan=load_location(settings).plan, clock=SetClock())
     assert [each.delivered for each in desk.send(())] == [0]
     evicted = message("counting", 2, operation=InstanceOperation.DELETE)  # an entity tells nobody of it
     tell(database, message("counting", 1), evicted)
@@ -118,7 +118,7 @@ def test_what_is_listed_and_planned_is_what_is_sent(tmp_path: Path, database: Da
 
 def test_without_news_a_tick_writes_nothing(tmp_path: Path, database: Database, receiver: Receiver) -> None:
     settings = project(tmp_path, {"ops": {"url": receiver.url}})
-    plan, clock = load_location(settings, NOW).plan, SetClock()
+    plan, clock = load_location(settings).plan, SetClock()
     notifier = Notifier(settings)
     notifier.run(database, plan, clock)
     tell(database, message("counting", 1))
@@ -144,7 +144,7 @@ def project_without_receivers(folder: Path) -> Settings:
 
 def test_dead_letters_are_tried_again_by_a_command(tmp_path: Path, database: Database, receiver: Receiver) -> None:
     settings = project(tmp_path, {"ops": {"url": receiver.url}})
-    plan, clock = load_location(settings, NOW).plan, SetClock()
+    plan, clock = load_location(settings).plan, SetClock()
     desk = ReceiverDesk(settings=settings, database=database, plan=plan, clock=clock, author="ann")
     desk.send([])
     receiver.answer = lambda _: 404

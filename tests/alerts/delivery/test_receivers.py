@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from feed_assets.alerts.delivery.receivers import Receiver, read_receivers
-from feed_assets.clock import SystemClock
 from feed_assets.errors import SettingsError
 from feed_assets.log.messages.outbox import MessageHead
 from feed_assets.masking import mask
@@ -35,7 +34,6 @@ def plan_of(**more: Any) -> Any:
             process("daily", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"}, **more),
             {"kind": "cluster"} if False else _cluster(),
         ],
-        SystemClock().now(),
     )
     return location.plan
 

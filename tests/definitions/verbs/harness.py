@@ -96,7 +96,7 @@ class EntityHarness:
         context = self.context()
         context.record()
         loaded = context.load()
-        timeline = ReleaseTimeline(compile_location(loaded.bundle, self.now).plan, context.store.values)
+        timeline = ReleaseTimeline(compile_location(loaded.bundle).plan, context.store.values)
         apply_plan(self.database, timeline, self.now)
         ticked = replace(open_context(self.settings, self.database, timeline), as_of=self.now)
         apply_readiness(open_tick(ticked, "primary"))

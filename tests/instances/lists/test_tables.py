@@ -61,7 +61,7 @@ def lifecycle(database: str, metastore_port: int, tmp_path: Path) -> LifecycleHa
         for name, table in (("clicks", CLICKS), ("sums", SUMS))
     ]
     counting = process("count", inputs={"clicks": "now(-1,0) now(0,0)"}, outputs={"sums": "now(0,0)"}, start=ONE)
-    location = declare_location([cluster, *tables, counting], START)
+    location = declare_location([cluster, *tables, counting])
     record_declared(made.database, location.declared or (), START, Settings())
     made.use(location.plan)
     return made

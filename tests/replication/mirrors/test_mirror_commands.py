@@ -38,7 +38,7 @@ def prepared(project: Path, *options: str) -> LifecycleHarness:
     """A mirror as `new` has written it, where it runs."""
     must(*NEW, "--start", "2013-11-01T00:00Z", *options, "--to", "entities/models.yaml")
     lifecycle = LifecycleHarness.of(project, clusters=("primary", "backup"))
-    lifecycle.use(load_location(load_settings(), NOON).plan)
+    lifecycle.use(load_location(load_settings()).plan)
     return lifecycle
 
 

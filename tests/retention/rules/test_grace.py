@@ -146,7 +146,7 @@ def test_a_limit_that_is_taken_back_within_the_grace_is_as_if_it_had_not_been(ha
 def test_a_shorter_limit_that_is_loaded_before_it_is_recorded_waits_too(harness: RetentionHarness) -> None:
     edited = kept_feed(limit="days(2)"), kept_feed("views")
     clusters = [Cluster(name="primary", storage=f"file://{harness.root}")]
-    harness.lifecycle.timeline = ReleaseTimeline(declare_location([*clusters, *edited], START).plan)
+    harness.lifecycle.timeline = ReleaseTimeline(declare_location([*clusters, *edited]).plan)
     assert due(harness, at("04T02:00")) == []
     assert sorted(due(harness, at("05T02:00"))) == ["clicks", "views"]
 

@@ -241,7 +241,7 @@ def test_another_place_of_the_target_makes_a_new_release(tmp_path: Path) -> None
     def fingerprint(place: str) -> str:
         storages = {"primary": "file:///primary", "backup": f"file:///{place}"}
         clusters = [Cluster(name=name, storage=storage) for name, storage in storages.items()]
-        return declare_location([*clusters, mirror()], START).plan.processes["models", "primary"].fingerprint
+        return declare_location([*clusters, mirror()]).plan.processes["models", "primary"].fingerprint
 
     assert fingerprint("backup") == fingerprint("backup")
     assert fingerprint("backup") != fingerprint("elsewhere")

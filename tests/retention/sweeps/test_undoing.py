@@ -464,7 +464,7 @@ def test_an_undo_after_its_cluster_was_removed_says_so_and_changes_nothing(harne
 def test_after_a_change_of_the_url_neither_undo_nor_purge_forgets_the_trash(harness: RetentionHarness) -> None:
     sweep = harness.run(harness.planned())
     elsewhere = Cluster(name="primary", colo="colo", storage=f"file://{harness.lifecycle.root}/elsewhere")
-    harness.lifecycle.use(declare_location([elsewhere, kept_feed()], START).plan)
+    harness.lifecycle.use(declare_location([elsewhere, kept_feed()]).plan)
     with pytest.raises(SweepRefusedError, match="where no feed is declared any more"):
         harness.undo(sweep)
     assert harness.sweep(sweep.sweep_id).state is SweepState.DONE
@@ -479,7 +479,7 @@ def test_an_undo_and_a_purge_find_a_storage_whose_url_is_written_otherwise(
     (harness.lifecycle.root / "link").symlink_to(harness.lifecycle.root)
     url = f"file://{harness.lifecycle.root}{written}{harness.root.name}"
     same = Cluster(name="primary", colo="colo", storage=url)
-    harness.lifecycle.use(declare_location([same, kept_feed()], START).plan)
+    harness.lifecycle.use(declare_location([same, kept_feed()]).plan)
     assert harness.undo(sweep, RestoreSelection(times=frozenset({EXPIRED[3]}))).restored == 1
     assert purge(harness, at_once=True) == {sweep.sweep_id: None}
 
