@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from feed_assets.errors import describe_error
-from feed_assets.storage.errors import ManifestError, StorageError
+from feed_assets.storage.errors import ManifestError, StorageError, Translated
 from feed_assets.storage.manifests import parse_manifest, render_manifest
+from feed_assets.storage.paths import parse_token
 from feed_assets.storage.records import Availability, Guard, Manifest, ManifestEntry, StagingPlace
 
 SNAPSHOTS_FOLDER = "snapshots"
@@ -23,8 +24,14 @@ SNAPSHOTS_FOLDER = "snapshots"
 class Documents(ABC):
     """Small files of ours with one suffix in one hidden folder of a store. Names follow the rule of staging tokens.
 
-    Every method raises `StorageError` if the storage refuses.
+    Every method raises `StorageError` if the storage refuses, and `translated` says so. `store` is its URL.
     """
+
+    def __init__(self, store: str, folder: str, suffix: str, translated: Translated) -> None:
+        self.translated = translated
+        self._store = store
+        self._folder = folder
+        self._suffix = suffix
 
     @abstractmethod
     def names(self) -> list[str]:
@@ -44,6 +51,12 @@ class Documents(ABC):
     @abstractmethod
     def drop(self, name: str) -> None:
         """Remove a document, if it exists."""
+
+    def _file(self, name: str) -> str:
+        return f"{parse_token(self._store, name)}{self._suffix}"
+
+    def _names_of(self, files: Iterable[str]) -> list[str]:
+        return sorted(file.removesuffix(self._suffix) for file in files if file.endswith(self._suffix))
 
 
 class Snapshots:

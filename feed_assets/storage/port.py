@@ -4,6 +4,7 @@ An instance is a directory known by its path below the store's root. The docstri
 contract; every adapter passes one behaviour suite.
 """
 
+import json
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -78,6 +79,7 @@ Kept: TypeAlias = tuple[Sequence[str], Callable[[str], Iterable[bytes | memoryvi
 _TRIES = 10
 _ALL = 1 << 62
 _THREADS = 8
+_DESCRIPTION = "sweep"
 _KINDS = {SystemFault.AWAY: StorageAwayError, SystemFault.FULL: StorageFullError}
 
 
@@ -230,7 +232,7 @@ class InstanceStore(ABC):
 
         Never a mix of two publications. Raises the errors of `manifest`, and `StorageError` if `to` is not empty.
         """
-        with Translated(self._refused, path):
+        with self._translated(path):
             to.mkdir(parents=True, exist_ok=True)
             if any(to.iterdir()):
                 raise StorageError(
@@ -462,6 +464,9 @@ class InstanceStore(ABC):
             with ThreadPoolExecutor(min(_THREADS, len(files))) as pool:
                 return list(pool.map(partial(_read_file, reading, to), files))
 
+    def _translated(self, path: str) -> Translated:
+        return Translated(self._refused, path)
+
     def _refused(self, path: str, exc: Exception) -> StorageError:
         """Translate an exception of a filesystem."""
         reason = getattr(exc, "strerror", None) or str(exc) or type(exc).__name__
@@ -506,16 +511,24 @@ class Trash(ABC):
     takes_files: bool = True
     """Whether a single file of an instance can be put and restored; else only the instance as a whole."""
 
-    @abstractmethod
     def describe(self, sweep: str, document: Mapping[str, object]) -> None:
         """Write a JSON document about the sweep into its trash, flushed to disk. Call it before `put`.
 
         It explains the trash to people who have no state database. A later document replaces an earlier one.
         """
+        self._documents(sweep).keep(_DESCRIPTION, json.dumps(document, indent=1).encode())
 
-    @abstractmethod
     def find_description(self, sweep: str) -> Mapping[str, object] | None:
         """Return the document of `describe`; None if there is none or it cannot be read."""
+        text = self._documents(sweep).find(_DESCRIPTION)
+        try:
+            found = None if text is None else json.loads(text)
+        except ValueError:
+            return None
+        return found if isinstance(found, dict) else None
+
+    def _documents(self, sweep: str) -> Documents:
+        return self.store.documents(f"trash/{parse_token(self.store.root_url, sweep)}", ".json")
 
     @abstractmethod
     def put(self, sweep: str, paths: Sequence[str], *, flag: str | None = None) -> list[Moved]:

@@ -236,6 +236,7 @@ def test_a_purge_of_what_was_never_there_is_complete(harness: StoreHarness) -> N
 
 
 def test_a_trash_explains_itself(harness: StoreHarness) -> None:
+    harness.land(HOURS[0], {"data": b"1"})
     trash = harness.store.trash()
     assert trash.find_description("sweep-1") is None
     trash.describe("sweep-1", {"feed": "wetter \udc80 ü", "items": [1, {"path": "x"}]})
@@ -243,7 +244,7 @@ def test_a_trash_explains_itself(harness: StoreHarness) -> None:
     trash.describe("sweep-1", {"feed": "flights"})
     assert trash.find_description("sweep-1") == {"feed": "flights"}
     assert trash.sweeps() == ["sweep-1"]
-    assert harness.names() == set()
+    assert harness.names() == {f"{HOURS[0]}/data"}
 
 
 @pytest.mark.parametrize("sweep", ["", "..", "a/b", ".hidden", "x" * 201, "a\n"])

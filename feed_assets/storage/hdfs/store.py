@@ -13,7 +13,6 @@ the former writer wanted to publish is then no longer there.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 
 from feed_assets.storage.copy_port import Acl, Prepared, Reading, Traits
@@ -22,7 +21,6 @@ from feed_assets.storage.errors import (
     PathRefusedError,
     PlaceOccupiedError,
     StorageError,
-    Translated,
 )
 from feed_assets.storage.hdfs.client import PUBLISHING_FOLDER, HdfsClient
 from feed_assets.storage.hdfs.trash import HdfsTrash
@@ -231,7 +229,7 @@ class HdfsReading(ObjectReading):
     """The files of an instance on HDFS."""
 
     def acl(self, file: str) -> Acl | None:
-        with Translated(self._refuse, file):
+        with self._store._translated(file):
             assert isinstance(self._client, HdfsClient)
             return self._client.acl(f"{self._key}/{file}")
 
@@ -254,7 +252,7 @@ class HdfsStore(ObjectStore):
 
     @contextmanager
     def reading(self, path: str) -> Iterator[Reading]:
-        yield HdfsReading(self.client, self._key(path), self.root_url, self._refused)
+        yield HdfsReading(self, self.client, self._key(path))
 
     def sweep_staging(self, older_than: datetime) -> int:
         number = super().sweep_staging(older_than)
@@ -263,7 +261,7 @@ class HdfsStore(ObjectStore):
         return number
 
     def trash(self) -> Trash:
-        return HdfsTrash(self, self._hdfs, partial(self._translated, ""))
+        return HdfsTrash(self, self._hdfs)
 
     def _staging(self, path: str, token: str) -> HdfsStaging:
         return HdfsStaging(self._objects(path, token), self._refused, self._place)

@@ -107,7 +107,7 @@ class HdfsTrash(ObjectTrash):
     @contextmanager
     def reading(self, sweep: str, path: str) -> Iterator[Kept]:
         kept = kept_at(self._prefix(sweep), parse_path(self.store.root_url, path))
-        with self._translated():
+        with self.store._translated(""):
             found = list_objects(self._client, kept)
             if not found.exists:
                 raise InstanceNotFoundError(store=self.store.root_url, path=path)
@@ -115,7 +115,7 @@ class HdfsTrash(ObjectTrash):
 
     def purge(self, sweep: str) -> Purged:
         purging = f"{_PURGING}/{parse_token(self.store.root_url, sweep)}"
-        with self._translated():
+        with self.store._translated(""):
             files = self._client.remove_tree(purging)
             if self._client.status(self._prefix(sweep)) is not None:
                 try:
@@ -129,25 +129,25 @@ class HdfsTrash(ObjectTrash):
         return Purged(sweep=sweep, files=files, is_complete=True)
 
     def sweeps(self) -> list[str]:
-        with self._translated():
+        with self.store._translated(""):
             return sorted({name for area in (_AREA, _PURGING) for name in self._client.children(area).folders})
 
     def contents(self, sweep: str) -> Iterator[str]:
         trees = f"{self._prefix(sweep)}/tree"
-        with self._translated():
+        with self.store._translated(""):
             for depth in self._client.children(trees).folders:
                 for found in walk_keys(self._client, f"{trees}/{depth}", int(depth), lambda _, names: names):
                     yield from (found.folder + name for name in found.names)
 
     def holds(self, sweep: str, path: str) -> bool:
         plain = self._plain(path)
-        with self._translated():
+        with self.store._translated(""):
             return isinstance(plain, str) and self._trash_move(sweep, plain).settle()
 
     def remove_empty_parents(self, base: str, paths: Sequence[str]) -> list[str]:
         plain = parse_path(self.store.root_url, base) if base.strip("/") else ""
         removed = []
-        with self._translated():
+        with self.store._translated(""):
             for parent in parents_below(self.store.root_url, plain, paths):
                 try:
                     if self._client.remove_folder(parent):

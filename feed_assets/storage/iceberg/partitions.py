@@ -109,12 +109,9 @@ class LakeTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The entries of live files in a partition: of data, and of deleted rows. `is_rewritten`: instead of files that a
-    compaction has written, they have those that it has read.
-    """
+    """The entries of live files in a partition: of data, and of deleted rows."""
 
     entries: tuple[ManifestEntry, ...]
-    is_rewritten: bool = False
 
     @property
     def paths(self) -> frozenset[str]:
@@ -232,19 +229,19 @@ class LakePartitions(Partitions[LakeTable]):
         return snapshot
 
     def _unpack(self, table: LakeTable, spec: PartitionSpec, found: Found) -> Found:
-        live, is_rewritten = {entry.data_file.file_path: entry for entry in found.entries}, False
+        live = {entry.data_file.file_path: entry for entry in found.entries}
         while True:
             snapshots = [table.table.snapshot_by_id(each.snapshot_id or 0) for each in live.values()]
             replaced = [each for each in snapshots if each is not None and is_compaction(each)]
             last = max(replaced, key=lambda each: each.sequence_number or 0, default=None)
             before = None if last is None else table.table.snapshot_by_id(last.parent_snapshot_id or 0)
             if last is None or before is None:
-                return Found(entries=tuple(live.values()), is_rewritten=is_rewritten)
+                return Found(entries=tuple(live.values()))
             read, written = (self._entries_of(table, each, spec) for each in (before, last))
             if not live.keys() >= written.keys() - read.keys():
-                return Found(entries=tuple(live.values()), is_rewritten=is_rewritten)
+                return Found(entries=tuple(live.values()))
             kept = {path: entry for path, entry in live.items() if path not in written or path in read}
-            live, is_rewritten = kept | {path: read[path] for path in read.keys() - written.keys()}, True
+            live = kept | {path: read[path] for path in read.keys() - written.keys()}
 
     def _entries_of(self, table: LakeTable, snapshot: Snapshot, spec: PartitionSpec) -> dict[str, ManifestEntry]:
         found = self.live(table, snapshot, {table.parse_values(spec, self.store)})

@@ -37,6 +37,7 @@ from feed_assets.storage.records import Availability, Clearing, Extra, Guard, Ma
 from feed_assets.storage.table.partition_names import PartitionSpec
 from feed_assets.storage.table.partition_store import WHOLE, PartitionStore, partition_lock
 from feed_assets.storage.table.staging import CopyTarget
+from feed_assets.storage.table.trash import remove_superseded
 from feed_assets.timing.templates import WHOLE_TABLE
 
 if TYPE_CHECKING:
@@ -416,9 +417,7 @@ class LakeStore(PartitionStore[LakeTable]):
         table = self._partitions.table()
         if self._is_shown(table, version):
             return False
-        trash, sweep = self._partitions.root(table).trash(), f"superseded-{_digest(version)}"
-        trash.put(sweep, [version])
-        trash.purge(sweep)
+        remove_superseded(self._partitions.root(table), version)
         return True
 
 

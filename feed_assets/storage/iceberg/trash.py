@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
-from typing import TYPE_CHECKING
 
 from pyiceberg.manifest import DataFileContent
 
@@ -29,9 +28,6 @@ from feed_assets.storage.table.trash_records import (
     recorded_sweeps,
     write_records,
 )
-
-if TYPE_CHECKING:
-    pass
 
 _TRIES = 20
 _CHUNK = 1 << 20

@@ -19,48 +19,39 @@ from feed_assets.storage.records import Manifest
 class LocalDocuments(Documents):
     """Documents in a folder below `root`, an absolute directory."""
 
-    def __init__(
-        self, root: str, root_url: str, calls: LocalCalls, folder: str, suffix: str, translated: Translated
-    ) -> None:
-        self._root = root
-        self._root_url = root_url
-        self._calls = calls
-        self._folder = folder
-        self._suffix = suffix
-        self._translated = translated
+    def __init__(self, root: str, calls: LocalCalls, store: str, folder: str, suffix: str, told: Translated) -> None:
+        super().__init__(store, folder, suffix, told)
+        self.calls = calls
         self.path = f"{root}/{folder}"
+        self._root = root
 
     def names(self) -> list[str]:
-        with self._translated, suppress(FileNotFoundError), self._opened() as folder:
-            found = [name for name in self._calls.list_folder(folder) if not name.startswith(".")]
-            return sorted(name.removesuffix(self._suffix) for name in found if name.endswith(self._suffix))
+        with self.translated, suppress(FileNotFoundError), self._opened() as folder:
+            return self._names_of(self.calls.list_folder(folder))
         return []
 
     def find(self, name: str) -> bytes | None:
-        with self._translated, suppress(FileNotFoundError), self._opened() as folder:
-            return self._calls.read_file(folder, self._file(name))
+        with self.translated, suppress(FileNotFoundError), self._opened() as folder:
+            return self.calls.read_file(folder, self._file(name))
         return None
 
     def keep(self, name: str, content: bytes) -> None:
         file, draft = self._file(name), f".{uuid.uuid4().hex}"
-        with self._translated:
-            self._calls.close(self._calls.open_root(self._root))
+        with self.translated:
+            self.calls.close(self.calls.open_root(self._root))
             make_directories(self.path)
             with self._opened() as folder:
-                self._calls.write_file(folder, draft, content)
-                self._calls.replace(folder, draft, file)
-                self._calls.flush_folder(folder)
+                self.calls.write_file(folder, draft, content)
+                self.calls.replace(folder, draft, file)
+                self.calls.flush_folder(folder)
 
     def drop(self, name: str) -> None:
-        with self._translated, suppress(FileNotFoundError), self._opened() as folder:
-            self._calls.remove_file(folder, self._file(name))
-            self._calls.flush_folder(folder)
-
-    def _file(self, name: str) -> str:
-        return f"{parse_token(self._root_url, name)}{self._suffix}"
+        with self.translated, suppress(FileNotFoundError), self._opened() as folder:
+            self.calls.remove_file(folder, self._file(name))
+            self.calls.flush_folder(folder)
 
     def _opened(self) -> AbstractContextManager[int]:
-        return self._calls.opened_below(self._root, self._folder)
+        return self.calls.opened_below(self._root, self._folder)
 
 
 _PRIVATE = 0o700
@@ -74,20 +65,12 @@ class LocalSnapshots(Snapshots):
     are unknown.
     """
 
-    def __init__(
-        self,
-        documents: LocalDocuments,
-        root_url: str,
-        path: str,
-        target: str,
-        calls: LocalCalls,
-        translated: Translated,
-    ) -> None:
-        super().__init__(documents, root_url, path)
+    def __init__(self, documents: LocalDocuments, store: str, path: str, target: str) -> None:
+        super().__init__(documents, store, path)
         self._folder = documents.path
         self._target = target
-        self._calls = calls
-        self._translated = translated
+        self._calls = documents.calls
+        self._translated = documents.translated
 
     def keep(self, name: str, manifest: Manifest, *, with_content: bool) -> None:
         with self._translated:

@@ -29,7 +29,6 @@ from feed_assets.storage.copy_port import Prepared, StagedFile, Staging, size_er
 from feed_assets.storage.errors import (
     InstanceChangingError,
     InstanceNotFoundError,
-    Refuse,
     StagingLostError,
     Translated,
 )
@@ -46,6 +45,7 @@ from feed_assets.storage.local.files import (
     write_chunks,
     write_file,
 )
+from feed_assets.storage.local.reader import LocalReader
 from feed_assets.storage.local.tree import flush_file, list_directory, make_directories, read_files, write_flushed
 from feed_assets.storage.manifests import parse_json, render_json, render_manifest, with_hidden
 from feed_assets.storage.paths import MANIFEST_NAME, is_content
@@ -207,32 +207,17 @@ class StagingState(StrEnum):
 
 
 class LocalStaging(Staging):
-    """A staging in the absolute `folder`. `swap` is the exchange of the store.
+    """A staging in the absolute `folder`, for the store that `reader` reads; `swap` is the exchange of the store."""
 
-    `target` is the absolute path of the instance; `check` raises if that is outside of the root.
-    """
-
-    def __init__(
-        self,
-        path: str,
-        token: str,
-        folder: str,
-        target: str,
-        store: str,
-        check: Callable[[], None],
-        swap: Swap,
-        refuse: Refuse,
-    ) -> None:
+    def __init__(self, path: str, token: str, folder: str, reader: LocalReader, swap: Swap) -> None:
         self.path = path
         self.token = token
         self.folder = folder
-        self.target = target
+        self.target = reader.target(path)
         self._data_path = f"{folder}/data"
         self._header_path = header_path(folder)
-        self._store = store
-        self._check = check
+        self._reader = reader
         self._swap = swap
-        self._refuse = refuse
         self._lock: int | None = None
         self._data: int | None = None
         self._records = PartialManifest(folder)
@@ -298,7 +283,7 @@ class LocalStaging(Staging):
                 finally:
                     os.close(descriptor)
                 if written != size:
-                    raise size_error(self._store, self.path, file, written, size)
+                    raise size_error(self._reader.root_url, self.path, file, written, size)
                 try:
                     os.rename(part, file, src_dir_fd=data, dst_dir_fd=data)
                 except FileNotFoundError:
@@ -325,7 +310,7 @@ class LocalStaging(Staging):
             try:
                 descriptor = os.open(file, _OLD, dir_fd=self._opened_data())
             except (FileNotFoundError, NotADirectoryError):
-                raise InstanceNotFoundError(store=self._store, path=f"{self.path}/{file}") from None
+                raise InstanceNotFoundError(store=self._reader.root_url, path=f"{self.path}/{file}") from None
             try:
                 yield from read_chunks(descriptor)
             finally:
@@ -364,7 +349,7 @@ class LocalStaging(Staging):
         with self._translated():
             data, meant = self._opened_data(), prepared.sizes
             found = {path: seen.st_size for path, seen in iter_files(data)}
-            prepared.require(found, self._store, self.path)
+            prepared.require(found, self._reader.root_url, self.path)
             for path in found.keys() - meant.keys():
                 os.unlink(path, dir_fd=data)
                 self._remove_parents(path)
@@ -381,7 +366,7 @@ class LocalStaging(Staging):
 
     def publish(self, guard: Guard) -> None:
         with self._translated():
-            self._check()
+            self._reader.check_inside(self.path, os.path.dirname(self.target))
             make_directories(os.path.dirname(self.target))
         self._swap(self, guard)
         self._is_published = True
@@ -452,7 +437,7 @@ class LocalStaging(Staging):
                         return take_over(self._header_path)
                     return self._make()
         reason = "another process still works on the same copy of it"
-        raise InstanceChangingError(store=self._store, path=self.path, reason=reason)
+        raise InstanceChangingError(store=self._reader.root_url, path=self.path, reason=reason)
 
     def _is_there(self) -> bool:
         """Return whether there is a staging to continue with; remove the remains of a finished publication."""
@@ -483,7 +468,7 @@ class LocalStaging(Staging):
             except FileNotFoundError:
                 raise self._lost() from None
             except OSError as exc:
-                raise self._refuse(self.path, exc) from exc
+                raise self._reader.refuse(self.path, exc) from exc
         return self._data
 
     def _make_parents(self, file: str) -> None:
@@ -516,16 +501,16 @@ class LocalStaging(Staging):
             return
         try:
             if not is_at(folder, self.target):
-                self._check()
+                self._reader.check_inside(self.path, os.path.dirname(self.target))
             yield folder
         finally:
             os.close(folder)
 
     def _lost(self) -> StagingLostError:
-        return StagingLostError(store=self._store, path=self.path, token=self.token)
+        return StagingLostError(store=self._reader.root_url, path=self.path, token=self.token)
 
     def _translated(self, file: str = "") -> Translated:
-        return Translated(self._refuse, f"{self.path}/{file}" if file else self.path)
+        return Translated(self._reader.refuse, f"{self.path}/{file}" if file else self.path)
 
 
 def _inode(path: str) -> int | None:

@@ -307,7 +307,7 @@ class LocalStore(InstanceStore):
 
     def documents(self, folder: str, suffix: str, about: str = "") -> Documents:
         whole = f"{CONTROL_FOLDER}/{folder}"
-        return LocalDocuments(self._root, self.root_url, self._calls, whole, suffix, self._translated(about or whole))
+        return LocalDocuments(self._root, self._calls, self.root_url, whole, suffix, self._translated(about or whole))
 
     @property
     def is_remote(self) -> bool:
@@ -339,9 +339,7 @@ class LocalStore(InstanceStore):
     def snapshots(self, path: str, shelf: str) -> Snapshots:
         documents = self._shelf(path, shelf)
         assert isinstance(documents, LocalDocuments)
-        return LocalSnapshots(
-            documents, self.root_url, path, self._reader.target(path), self._calls, self._translated(path)
-        )
+        return LocalSnapshots(documents, self.root_url, path, self._reader.target(path))
 
     def flush(self, stagings: Sequence[Staging]) -> None:
         """Flush the staged and the swapped files, or the whole filesystem at once if there are many."""
@@ -386,11 +384,9 @@ class LocalStore(InstanceStore):
         )
 
     def _staging(self, path: str, token: str, *, is_copy: bool = False) -> LocalStaging:
-        plain, target = parse_path(self.root_url, path), self._reader.target(path)
+        plain = parse_path(self.root_url, path)
         folder = self._staging_folder(plain, parse_token(self.root_url, token))
-        check = partial(self._reader.check_inside, plain, os.path.dirname(target))
-        swap = partial(self._swap, is_copy=is_copy)
-        return LocalStaging(plain, token, folder, target, self.root_url, check, swap, self._refused)
+        return LocalStaging(plain, token, folder, self._reader, partial(self._swap, is_copy=is_copy))
 
     def _staging_folder(self, path: str, token: str) -> str:
         return f"{self._control}/staging/{token}/{path_name(path)}"
@@ -474,9 +470,6 @@ class LocalStore(InstanceStore):
         with opened(f"{folder}/{path_name(path)[:2]}", os.O_RDONLY | os.O_CREAT) as descriptor:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
-
-    def _translated(self, path: str) -> Translated:
-        return Translated(self._refused, path)
 
 
 _ASIDE = re.compile(r"\.feed-assets\.[0-9a-f]{8}\.(.+)", re.DOTALL)  # ".feed-assets.0123abcd.orders.json"

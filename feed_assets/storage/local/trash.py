@@ -7,9 +7,8 @@ hold a shared lock of the sweep; the start of a purge holds it exclusively.
 
 import errno
 import fcntl
-import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -27,7 +26,6 @@ from feed_assets.storage.records import Moved, Outcome, Purged
 
 _AREA = f"{CONTROL_FOLDER}/trash"
 _PURGING = f"{CONTROL_FOLDER}/purging-trash"
-_DESCRIPTION = "sweep.json"
 _STAYS = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY})
 
 
@@ -38,33 +36,6 @@ class LocalTrash(Trash):
         self.store = store
         self._root = root
         self._calls = calls
-
-    def describe(self, sweep: str, document: Mapping[str, object]) -> None:
-        folder = self._folder(sweep)
-        text = json.dumps(document, indent=1).encode()
-        try:
-            make_directories(f"{self._root}/{_AREA}")
-        except OSError as exc:
-            raise self.store._refused("", exc) from exc
-        with self._opened() as root:
-            if root is None:
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._root)
-            with self._moving(root, sweep) as mover:
-                mover.make(folder)
-                with self._calls.opened(root, folder) as opened:
-                    self._calls.write_file(opened, f"{_DESCRIPTION}.new", text)
-                    self._calls.replace(opened, f"{_DESCRIPTION}.new", _DESCRIPTION)
-                mover.flush()
-
-    def find_description(self, sweep: str) -> Mapping[str, object] | None:
-        with self._opened(self._folder(sweep)) as folder:
-            if folder is None:
-                return None
-            try:
-                found = json.loads(self._calls.read_file(folder, _DESCRIPTION))
-            except (FileNotFoundError, ValueError):
-                return None
-        return found if isinstance(found, dict) else None
 
     def put(self, sweep: str, paths: Sequence[str], *, flag: str | None = None) -> list[Moved]:  # noqa: ARG002
         return self._move(sweep, paths, TrashMover.put, Outcome.VANISHED)

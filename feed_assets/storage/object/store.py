@@ -20,7 +20,6 @@ from feed_assets.storage.errors import (
     InstanceChangingError,
     InstanceNotFoundError,
     PathRefusedError,
-    Refuse,
     StorageAwayError,
     StorageError,
     Translated,
@@ -152,7 +151,7 @@ class ObjectStore(InstanceStore):
 
     @contextmanager
     def reading(self, path: str) -> Iterator[Reading]:
-        yield ObjectReading(self.client, self._key(path), self.root_url, self._refused)
+        yield ObjectReading(self, self.client, self._key(path))
 
     def staging_url(self, path: str, token: str) -> str:
         return f"{self.root_url}/{self._staging(path, token).objects.data(1)}"
@@ -246,7 +245,7 @@ class ObjectStore(InstanceStore):
                 yield found._replace(folder=prefix + found.folder)
 
     def trash(self) -> Trash:
-        return ObjectTrash(self, self.client, partial(self._translated, ""))
+        return ObjectTrash(self, self.client)
 
     def documents(self, folder: str, suffix: str, about: str = "") -> Documents:
         whole = f"{CONTROL_FOLDER}/{folder}"
@@ -326,58 +325,50 @@ class ObjectStore(InstanceStore):
             return super()._refused(path, exc)
         return StorageAwayError(store=self.root_url, path="", reason=str(away), next_step=away.next_step)
 
-    def _translated(self, path: str) -> Translated:
-        return Translated(self._refused, path)
-
 
 class ObjectReading(Reading):
     """The objects below a key."""
 
-    def __init__(self, client: ObjectClient, key: str, root_url: str, refuse: Refuse) -> None:
+    def __init__(self, store: InstanceStore, client: ObjectClient, key: str) -> None:
+        self._store = store
         self._client = client
         self._key = key
-        self._root_url = root_url
-        self._refuse = refuse
 
     def chunks(self, file: str) -> Iterator[bytes | memoryview]:
         path = self._key if file == SINGLE_FILE else f"{self._key}/{file}"
-        with Translated(self._refuse, path):
+        with self._store._translated(path):
             try:
                 yield from self._client.chunks(path)
             except FileNotFoundError:
-                raise InstanceNotFoundError(store=self._root_url, path=path) from None
+                raise InstanceNotFoundError(store=self._store.root_url, path=path) from None
 
 
 class ObjectDocuments(Documents):
     """Documents of an object store, one object each below `folder`."""
 
-    def __init__(self, client: ObjectClient, root_url: str, folder: str, suffix: str, translated: Translated) -> None:
+    def __init__(self, client: ObjectClient, store: str, folder: str, suffix: str, translated: Translated) -> None:
+        super().__init__(store, folder, suffix, translated)
         self._client = client
-        self._root_url = root_url
-        self._folder = folder
-        self._suffix = suffix
-        self._translated = translated
 
     def names(self) -> list[str]:
-        with self._translated:
-            found = self._client.children(self._folder).files
-        return sorted(name.removesuffix(self._suffix) for name in found if name.endswith(self._suffix))
+        with self.translated:
+            return self._names_of(self._client.children(self._folder).files)
 
     def find(self, name: str) -> bytes | None:
-        with self._translated:
+        with self.translated:
             return read_object(self._client, self._key(name))
 
     def keep(self, name: str, content: bytes) -> None:
-        with self._translated:
+        with self.translated:
             self._client.check()
             self._client.put(self._key(name), content)
 
     def drop(self, name: str) -> None:
-        with self._translated:
+        with self.translated:
             self._client.remove([self._key(name)])
 
     def _key(self, name: str) -> str:
-        return f"{self._folder}/{parse_token(self._root_url, name)}{self._suffix}"
+        return f"{self._folder}/{self._file(name)}"
 
 
 class ObjectDeliveries(Deliveries):
@@ -390,21 +381,21 @@ class ObjectDeliveries(Deliveries):
 
     def find(self) -> list[Entry]:
         self._store.check_root()
-        with Translated(self._store._refused, self._key):
+        with self._store._translated(self._key):
             found = self._client.all_children(self._key)
         folders = frozenset(found.folders)
         return [file for name, file in sorted(found.files.items()) if name not in folders]
 
     def chunks(self, name: str, version: str) -> Iterator[bytes | memoryview]:
         key = f"{self._key}/{name}"
-        with Translated(self._store._refused, key):
+        with self._store._translated(key):
             try:
                 yield from self._client.chunks_of(key, version)
             except (FileExistsError, FileNotFoundError):
                 raise InstanceChangingError(store=self._store.root_url, path=key, reason=WRITTEN) from None
 
     def remove(self, files: Sequence[DeliveredFile]) -> dict[str, str]:
-        with Translated(self._store._refused, self._key):
+        with self._store._translated(self._key):
             reasons = each(self._remove, files)
         return {file.name: reason for file, reason in zip(files, reasons, strict=True) if reason is not None}
 

@@ -6,7 +6,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Self
@@ -286,31 +286,11 @@ _AREA = f"{CONTROL_FOLDER}/trash"
 
 
 class ObjectTrash(Trash):
-    """The trash of an object store; `translated` opens a context that translates file errors into its errors."""
+    """The trash of an object store."""
 
-    def __init__(
-        self,
-        store: InstanceStore,
-        client: ObjectClient,
-        translated: Callable[[], AbstractContextManager[None]],
-    ) -> None:
+    def __init__(self, store: InstanceStore, client: ObjectClient) -> None:
         self.store = store
         self._client = client
-        self._translated = translated
-
-    def describe(self, sweep: str, document: Mapping[str, object]) -> None:
-        key = f"{self._prefix(sweep)}/sweep.json"
-        with self._translated():
-            self._client.put(key, json.dumps(document, indent=1).encode())
-
-    def find_description(self, sweep: str) -> Mapping[str, object] | None:
-        with self._translated():
-            text = read_object(self._client, f"{self._prefix(sweep)}/sweep.json")
-        try:
-            found = None if text is None else json.loads(text)
-        except ValueError:
-            return None
-        return found if isinstance(found, dict) else None
 
     def put(self, sweep: str, paths: Sequence[str], *, flag: str | None = None) -> list[Moved]:
         if self._is_purging(sweep):
@@ -324,7 +304,7 @@ class ObjectTrash(Trash):
     def reading(self, sweep: str, path: str) -> Iterator[Kept]:
         plain = parse_path(self.store.root_url, path)
         kept = f"{self._prefix(sweep)}/tree/{plain}"
-        with self._translated():
+        with self.store._translated(""):
             move = None if self._is_purging(sweep) else self._trash_move(sweep, plain).find()
             if move is None:
                 raise InstanceNotFoundError(store=self.store.root_url, path=path)
@@ -339,13 +319,13 @@ class ObjectTrash(Trash):
         if self._is_purging(sweep):
             return frozenset()
         plain = {path: one for path in paths if isinstance(one := self._plain(path), str)}
-        with self._translated():
+        with self.store._translated(""):
             removed = each(lambda one: self._trash_move(sweep, one).settle(), list(plain.values()))
         return frozenset(path for path, is_removed in zip(plain, removed, strict=True) if is_removed)
 
     def purge(self, sweep: str) -> Purged:
         prefix = self._prefix(sweep)
-        with self._translated():
+        with self.store._translated(""):
             if not self._is_purging(sweep):
                 obstacle = self._settle(sweep)
                 if obstacle is not None:
@@ -361,17 +341,17 @@ class ObjectTrash(Trash):
         return Purged(sweep=sweep, files=kept, is_complete=True)
 
     def sweeps(self) -> list[str]:
-        with self._translated():
+        with self.store._translated(""):
             return sorted(self._client.children(_AREA).folders)
 
     def contents(self, sweep: str) -> Iterator[str]:
-        with self._translated():
+        with self.store._translated(""):
             moves = [] if self._is_purging(sweep) else self._moves(sweep)
         yield from (move.path for move in moves if move.step in (MoveStep.TAKING, MoveStep.TAKEN, MoveStep.RETURNING))
 
     def holds(self, sweep: str, path: str) -> bool:
         plain = self._plain(path)
-        with self._translated():
+        with self.store._translated(""):
             return isinstance(plain, str) and self._trash_move(sweep, plain).find() is not None
 
     def _prefix(self, sweep: str) -> str:
@@ -382,7 +362,7 @@ class ObjectTrash(Trash):
 
     def _is_purging(self, sweep: str) -> bool:
         """Return whether a purge of the sweep has begun."""
-        with self._translated():
+        with self.store._translated(""):
             return read_object(self._client, f"{self._prefix(sweep)}/purging.json") is not None
 
     def _moves(self, sweep: str) -> list[MoveRecord]:
@@ -405,7 +385,7 @@ class ObjectTrash(Trash):
         plain = [self._plain(path) for path in paths]
         first = list(dict.fromkeys(one for one in plain if isinstance(one, str)))
         answers: list[Moved] = []
-        with self._translated():
+        with self.store._translated(""):
             early = dict(zip(first, each(lambda one: self._move_one(sweep, one, move), first), strict=True))
             for path, one in zip(paths, plain, strict=True):
                 if isinstance(one, Moved):

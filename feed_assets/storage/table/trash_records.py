@@ -57,12 +57,6 @@ class PartitionTrash(Trash, Generic[TableT]):
         self.store = store
         self._partitions = partitions
 
-    def describe(self, sweep: str, document: Mapping[str, object]) -> None:
-        self._root().describe(sweep, document)
-
-    def find_description(self, sweep: str) -> Mapping[str, object] | None:
-        return self._root().find_description(sweep)
-
     def _root(self) -> Trash:
         return self._partitions.home().trash()
 

@@ -106,12 +106,13 @@ def test_what_the_system_refuses_is_told_with_its_reason(root: Path) -> None:
             raise FileNotFoundError
 
     for store, reason in (
-        (LocalStore(root / "file/store"), f"File exists ({root}/file)"),
+        (LocalStore(root / "file/store"), f"Not a directory ({root}/file/store)"),
         (LocalStore(root, WatchedCalls(lose)), f"No such file or directory ({root})"),
     ):
         with pytest.raises(StorageError) as caught:
             store.trash().describe(SWEEP, {})
-        assert str(caught.value).startswith(f"{store.root_url}: the filesystem refused: {reason}")
+        about = f"{store.root_url}: '.feed-assets/trash/{SWEEP}'"
+        assert str(caught.value).startswith(f"{about}: the filesystem refused: {reason}")
 
 
 def test_a_description_is_text_for_people(root: Path) -> None:

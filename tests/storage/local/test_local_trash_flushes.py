@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from feed_assets.storage.errors import StorageError
+from feed_assets.storage.local import tree
 from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.records import Outcome
 from tests.storage.trees import WatchedCalls, land
@@ -70,11 +72,18 @@ def test_many_directories_are_flushed_together(disk: Disk) -> None:
     assert disk.flushed == ["everything"]
 
 
-def test_a_description_is_on_disk_before_anything_is_moved(disk: Disk) -> None:
+def test_a_description_is_on_disk_before_anything_is_moved(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree, "flush_file", lambda path: disk.flushed.append(os.path.relpath(path, disk.root)))
     disk.store.trash().describe(SWEEP, {})
     assert disk.unflushed == 0
     assert f".feed-assets/trash/{SWEEP}" in disk.flushed
     assert ".feed-assets/trash" in disk.flushed
+
+
+def test_a_description_is_not_written_where_the_root_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="No such file or directory"):
+        LocalStore(tmp_path / "unmounted").trash().describe(SWEEP, {})
+    assert not (tmp_path / "unmounted").exists()
 
 
 def test_a_purge_is_on_disk_before_anything_is_removed(disk: Disk) -> None:
