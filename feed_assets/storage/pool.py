@@ -45,7 +45,7 @@ class StorePool:
         """
         store = self._open(address)
         if self._patience is not None and address not in self._answered:
-            _require_answer(endpoint_of(address), store, self._patience)
+            self._ask(address, store.check_root, self._patience)
         self._answered.add(address)
         return store
 
@@ -68,10 +68,18 @@ class StorePool:
         """
         if self._patience is None:
             return work()
-        answer = self._patience.ask({endpoint_of(address): work})[endpoint_of(address)].value
-        _require_value(endpoint_of(address), answer)
+        answer = self._ask(address, work, self._patience)
         if isinstance(answer, Exception):
             raise answer
+        return answer
+
+    def _ask(self, address: StoreAddress, work: Callable[[], _Result], patience: Patience) -> _Result | Exception:
+        endpoint = endpoint_of(address)
+        answer = patience.ask({endpoint: work})[endpoint].value
+        if isinstance(answer, NoAnswerError):
+            raise StorageAwayError(
+                store=endpoint, path="", reason=answer.reason, next_step=answer.next_step
+            ) from answer
         return answer
 
     def each(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
@@ -80,15 +88,6 @@ class StorePool:
             return [work(item) for item in items]
         with ThreadPoolExecutor(min(self._threads, len(items))) as pool:
             return list(pool.map(work, items))
-
-
-def _require_answer(endpoint: str, store: InstanceStore, patience: Patience) -> None:
-    _require_value(endpoint, patience.ask({endpoint: store.check_root})[endpoint].value)
-
-
-def _require_value(endpoint: str, answer: object) -> None:
-    if isinstance(answer, NoAnswerError):
-        raise StorageAwayError(store=endpoint, path="", reason=answer.reason, next_step=answer.next_step) from answer
 
 
 def _thaw(value: object) -> object:

@@ -567,13 +567,33 @@ class Trash(ABC):
         unmounted storage, is an `obstacle`, too.
         """
 
-    def remove_empty_parents(self, base: str, paths: Sequence[str]) -> list[str]:  # noqa: ARG002
+    def remove_empty_parents(self, base: str, paths: Sequence[str]) -> list[str]:
         """Remove the empty parents of `paths` strictly below `base`; return the removed ones, deepest first.
 
         `base` may be "", the root. Paths that are not below `base` are ignored. Only empty directories are removed; a
         link or mount point on the way ends the removal. A store without directories removes none.
         """
-        return []
+        below = f"{parse_path(self.store.root_url, base)}/" if base.strip("/") else ""
+        found: set[str] = set()
+        for path in paths:
+            with suppress(PathRefusedError):
+                parent = parse_path(self.store.root_url, path).rpartition("/")[0]
+                while parent and parent.startswith(below) and parent not in found:
+                    found.add(parent)
+                    parent = parent.rpartition("/")[0]
+        deepest_first = sorted(found, key=lambda parent: (-parent.count("/"), parent))
+        removed, occupied = list[str](), set[str]()
+        for parent in deepest_first:
+            is_removed = parent not in occupied and self._remove_empty(parent)
+            if is_removed:
+                removed.append(parent)
+            elif is_removed is False:
+                occupied.add(parent.rpartition("/")[0])
+        return removed
+
+    def _remove_empty(self, folder: str) -> bool | None:  # noqa: ARG002 - there are no directories
+        """Remove a directory if it is empty; return False if it stays, None if there is none."""
+        return None
 
     @abstractmethod
     def sweeps(self) -> list[str]:

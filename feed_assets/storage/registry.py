@@ -77,23 +77,18 @@ def _open_objects(url: str, rest: str, options: Options) -> InstanceStore:
     from feed_assets.storage.object.store import ObjectStore
 
     scheme = url.partition("://")[0]
-    own, others = _split_options(options)
+    scratch, spark_scheme, others = _split_options(options)
     if not rest.strip("/"):
         raise StoreUnknownError(url=url, reason="it names no bucket", next_step="Write the bucket behind '://'.")
     client = _open_sftp(url, others) if scheme == "sftp" else _open_obstore(url, scheme, rest, others)
-    scratch, spark_scheme = own.get("scratch"), own.get("spark_scheme")
-    return ObjectStore(
-        client,
-        root_url=url,
-        spark_scheme=None if spark_scheme is None else str(spark_scheme),
-        scratch=None if scratch is None else Path(str(scratch)),
-    )
+    return ObjectStore(client, root_url=url, spark_scheme=spark_scheme, scratch=scratch)
 
 
-def _split_options(options: Options) -> tuple[Options, Options]:
-    """Split the options into those of feed-assets and those of the storage."""
-    own = {name: value for name, value in options.items() if name in OWN_OPTIONS}
-    return own, {name: value for name, value in options.items() if name not in own}
+def _split_options(options: Options) -> tuple[Path | None, str | None, Options]:
+    """Return the options of feed-assets, `scratch` and `spark_scheme`, and those of the storage."""
+    scratch, scheme = (options.get(name) for name in ("scratch", "spark_scheme"))
+    others = {name: value for name, value in options.items() if name not in OWN_OPTIONS}
+    return None if scratch is None else Path(str(scratch)), None if scheme is None else str(scheme), others
 
 
 def _open_obstore(url: str, scheme: str, rest: str, options: Options) -> "ObjectClient":
@@ -127,6 +122,7 @@ def open_metastore(address: str) -> "Metastore":
 
 def _open_table(url: str, rest: str, options: Options) -> InstanceStore:
     metastore = open_metastore(url)
+    from feed_assets.storage.table.partitions import TablePartitions
     from feed_assets.storage.table.store import TableStore
 
     unknown = set(options) - {"storage", "storage_options", "is_received", "columns"}
@@ -140,11 +136,12 @@ def _open_table(url: str, rest: str, options: Options) -> InstanceStore:
     home = f"{own['spark_scheme']}://{storage.partition('://')[2]}" if "spark_scheme" in own else storage
     opener, columns = _opener_of(options), Columns(str(options.get("columns", Columns.REFUSE)))
     received = {"is_received": bool(options.get("is_received")), "ignores_columns": columns is Columns.IGNORE}
-    return TableStore(metastore, names[1], names[2], url, opener, storage=home, **received)
+    return TableStore(TablePartitions(metastore, names[1], names[2], url, opener, storage=home, **received))
 
 
 def _open_lake(url: str, rest: str, options: Options) -> InstanceStore:
     try:
+        from feed_assets.storage.iceberg.partitions import LakePartitions
         from feed_assets.storage.iceberg.store import LakeStore
     except ImportError as exc:
         raise not_installed(url, "pyiceberg", "iceberg", exc) from exc
@@ -156,7 +153,8 @@ def _open_lake(url: str, rest: str, options: Options) -> InstanceStore:
     catalog = open_catalog(str(options["catalog"]), of_catalog, str(options["storage"]), own)
     columns = Columns(str(options.get("columns", Columns.REFUSE)))
     received_on = str(options["storage"]) if options.get("is_received") else ""
-    return LakeStore(catalog, database, table, url, cache(_opener_of(options)), columns, received_on)
+    opener = cache(_opener_of(options))
+    return LakeStore(LakePartitions(catalog, database, table, url, opener, received_on), columns)
 
 
 def _opener_of(options: Options) -> Callable[[str], InstanceStore]:
@@ -201,19 +199,12 @@ def _open_hdfs(url: str, _: str, options: Options) -> InstanceStore:
         raise not_installed(url, "hdfs-native", "hdfs", exc) from exc
     from feed_assets.storage.hdfs.store import HdfsStore
 
-    scheme = url.partition("://")[0]
-    own, others = _split_options(options)
+    scratch, spark_scheme, others = _split_options(options)
     try:
         client = HdfsClient(url, others)
     except OptionError as exc:
         raise _wrong_option(url, str(exc), "HDFS has properties of Hadoop, such as dfs.replication") from exc
-    scratch = own.get("scratch")
-    return HdfsStore(
-        client,
-        root_url=url,
-        spark_scheme=str(own.get("spark_scheme", scheme)),
-        scratch=None if scratch is None else Path(str(scratch)),
-    )
+    return HdfsStore(client, root_url=url, spark_scheme=spark_scheme or _scheme(url), scratch=scratch)
 
 
 def _wrong_option(url: str, option: str, reason: str) -> StoreUnknownError:

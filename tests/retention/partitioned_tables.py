@@ -12,7 +12,7 @@ from feed_assets.plan.records import RetainedLocation, RetentionRecord
 from feed_assets.retention.rules.eligibility import collect_candidates, decide_eligible, find_before
 from feed_assets.storage.port import Choose, FolderNames, InstanceStore
 from feed_assets.storage.table.partition_names import parse_partition_name
-from feed_assets.storage.table.partition_store import PartitionTree
+from feed_assets.storage.table.partition_store import walk_partitions
 from feed_assets.timing.sequence import InstanceSequence, parse_frequency
 from feed_assets.timing.templates import TableAddress
 
@@ -29,10 +29,8 @@ class NamedPartitions:
 
     def walk_folders(self, base: str, depth: int, choose: Choose) -> Iterator[FolderNames]:
         assert base == ""
-        tree = PartitionTree(
-            keys=[(key, "string") for key in self.keys], open_keys=self.keys, depth=depth, choose=choose
-        )
-        return tree.walk(self.partitions)
+        assert depth == len(self.keys)
+        return walk_partitions(self.partitions, [(key, "string") for key in self.keys], self.keys, choose)
 
 
 def expired_partitions(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from feed_assets.storage.table.metastore import Partition, Table
+from feed_assets.storage.table.partitions import TablePartitions
 from feed_assets.storage.table.store import TableStore
 from tests.storage.table_harness import open_local
 from tests.tables import KEYS, Catalog
@@ -47,5 +48,5 @@ def open_shop(
     name = f"shop_{next(_numbers)}"
     table = catalog.make_table("default", name, folder, keys, **more)
     url = f"thrift://127.0.0.1/default/{name}"
-    store = TableStore(catalog, "default", name, url, open_local)
+    store = TableStore(TablePartitions(catalog, "default", name, url, open_local))
     return Shop(catalog=catalog, table=table, store=store, folder=folder)

@@ -18,6 +18,7 @@ from feed_assets.storage.records import Availability, Manifest, Moved, Purged, S
 from feed_assets.storage.registry import open_store
 from feed_assets.storage.table.metastore import Table
 from feed_assets.storage.table.partition_names import parse_partition_name
+from feed_assets.storage.table.partitions import TablePartitions
 from feed_assets.storage.table.store import TableStore
 from tests.storage.harnesses import Files, StoreHarness
 from tests.tables import Catalog
@@ -199,7 +200,9 @@ def table_harness(catalog: Catalog, folder: Path) -> TableStoreHarness:
     """A harness on a new table whose files are in a folder."""
     name = f"bed_{next(_numbers)}"
     table = catalog.make_table("default", name, folder, _KEYS)
-    store = PathTable(TableStore(catalog, "default", name, f"thrift://127.0.0.1/default/{name}", open_local))
+    store = PathTable(
+        TableStore(TablePartitions(catalog, "default", name, f"thrift://127.0.0.1/default/{name}", open_local))
+    )
     harness: TableStoreHarness
 
     def split(path: str) -> Path:

@@ -18,6 +18,7 @@ from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Clearing
 from feed_assets.storage.registry import open_store
 from feed_assets.storage.table.metastore import Metastore, Partition, Table
+from feed_assets.storage.table.partitions import TablePartitions
 from feed_assets.storage.table.store import TableStore
 from feed_assets.timing.templates import WHOLE_TABLE
 from feed_assets.transfer.auditing import audit_copy
@@ -299,7 +300,9 @@ def test_a_copy_in_objects_adopts_what_stands(tables: Tables) -> None:
             return open_store(url, options)
         _, database, table = url.rsplit("/", 2)
         metastore = Metastore([("127.0.0.1", tables.ports["west"])], url)
-        return TableStore(metastore, database, table, url, lambda each: open_store(f"memory:/{each[7:]}", {}))
+        return TableStore(
+            TablePartitions(metastore, database, table, url, lambda each: open_store(f"memory:/{each[7:]}", {}))
+        )
 
     tables.stores = StorePool(opened)
     tables.make()

@@ -5,13 +5,12 @@ parents. A purge begins with one rename of the sweep's folder into `.feed-assets
 """
 
 import errno
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import uuid4
 
 from feed_assets.storage.errors import InstanceNotFoundError
 from feed_assets.storage.hdfs.client import HdfsClient
-from feed_assets.storage.local.trash import parents_below
 from feed_assets.storage.object.trash import ObjectTrash, TrashMove
 from feed_assets.storage.object.tree import key_of, list_objects, walk_keys
 from feed_assets.storage.paths import CONTROL_FOLDER, parse_path, parse_token
@@ -144,18 +143,14 @@ class HdfsTrash(ObjectTrash):
         with self.store._translated(""):
             return isinstance(plain, str) and self._trash_move(sweep, plain).settle()
 
-    def remove_empty_parents(self, base: str, paths: Sequence[str]) -> list[str]:
-        plain = parse_path(self.store.root_url, base) if base.strip("/") else ""
-        removed = []
+    def _remove_empty(self, folder: str) -> bool | None:
         with self.store._translated(""):
-            for parent in parents_below(self.store.root_url, plain, paths):
-                try:
-                    if self._client.remove_folder(parent):
-                        removed.append(parent)
-                except OSError as exc:
-                    if exc.errno not in _STAYS:
-                        raise
-        return removed
+            try:
+                return self._client.remove_folder(folder) or None
+            except OSError as exc:
+                if exc.errno not in _STAYS:
+                    raise
+        return False
 
     def _trash_move(self, sweep: str, plain: str) -> HdfsMove:
         return HdfsMove(self._client, prefix=self._prefix(sweep), path=plain)

@@ -5,7 +5,7 @@ PyIceberg is imported when the first one is opened. Nothing is contacted before 
 
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -125,11 +125,8 @@ class LakeCatalog:
         """Translate exceptions of the catalog and of its files. `CommitFailedException` and what says that something is
         not there pass. One call at a time asks a Hive metastore, whose client has one connection.
         """
-        if not self._address.startswith(f"{ICEBERG}thrift"):
-            with self._translated(path, store):
-                yield
-            return
-        with self._lock, self._translated(path, store):
+        asks_alone = self._address.startswith(f"{ICEBERG}thrift")
+        with self._lock if asks_alone else nullcontext(), self._translated(path, store):
             yield
 
     @contextmanager

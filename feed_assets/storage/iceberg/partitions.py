@@ -28,6 +28,7 @@ from pyiceberg.transforms import (
 )
 from pyiceberg.types import DateType, IntegerType, LongType, PrimitiveType, StringType
 
+from feed_assets.storage.copy_port import CHUNK
 from feed_assets.storage.errors import InstanceChangingError, StorageError, TableRefusedError
 from feed_assets.storage.iceberg.catalogs import LakeCatalog
 from feed_assets.storage.port import InstanceStore
@@ -96,6 +97,12 @@ class LakeTable:
             for field, kind in zip(self.fields, self.types, strict=True)
         )
 
+    def chunks(self, url: str) -> Iterator[bytes]:
+        """Read a file of the table from start to end."""
+        with self.table.io.new_input(url).open() as stream:
+            while chunk := stream.read(CHUNK):
+                yield chunk
+
     def render_values(self, values: Values) -> dict[str, str] | None:
         """Return the values of a partition as text, by lower-case key; None if one is null."""
         shown = {}
@@ -159,7 +166,11 @@ class LakePartitions(Partitions[LakeTable]):
         return self.open(self._received_on) if table is None else self.root(table)
 
     def parse_with(self, table: LakeTable, path: str) -> PartitionSpec:
-        return WHOLE if path.strip("/") == WHOLE_TABLE else super().parse_with(table, path)
+        if path.strip("/") == WHOLE_TABLE:
+            return WHOLE
+        spec = super().parse_with(table, path)
+        table.parse_values(spec, self.store)
+        return spec
 
     def root(self, table: LakeTable) -> InstanceStore:
         location = table.location

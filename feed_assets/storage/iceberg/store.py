@@ -24,7 +24,6 @@ from feed_assets.storage.errors import (
     StorageError,
     TableRefusedError,
 )
-from feed_assets.storage.iceberg.catalogs import LakeCatalog
 from feed_assets.storage.iceberg.commits import Change, Head, commit_change, read_heads, require_writable
 from feed_assets.storage.iceberg.copies import receive_table
 from feed_assets.storage.iceberg.partitions import Found, LakePartitions, LakeTable
@@ -32,7 +31,7 @@ from feed_assets.storage.iceberg.trash import LakeTrash
 from feed_assets.storage.listing import NOTHING, Entry, Listing, View
 from feed_assets.storage.manifests import parse_json, parse_manifest, render_json
 from feed_assets.storage.paths import MANIFEST_NAME, is_content, path_name
-from feed_assets.storage.port import InstanceStore, StorePath, Trash
+from feed_assets.storage.port import StorePath, Trash
 from feed_assets.storage.records import Availability, Clearing, Extra, Guard, Manifest, StagingPlace
 from feed_assets.storage.table.partition_names import PartitionSpec
 from feed_assets.storage.table.partition_store import WHOLE, PartitionStore, partition_lock
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import ManifestEntry
 
 _TRIES = 20
-_CHUNK = 1 << 20
 _ALL = 1 << 62
 _PENDING = "pending"
 _OWN = "feed-assets."
@@ -66,18 +64,8 @@ class LakeStore(PartitionStore[LakeTable]):
     versions_folder = "data/feed-assets"
     _partitions: LakePartitions
 
-    def __init__(
-        self,
-        catalog: LakeCatalog,
-        database: str,
-        table: str,
-        root_url: str,
-        opener: Callable[[str], InstanceStore],
-        columns: Columns = Columns.REFUSE,
-        received_on: str = "",
-    ) -> None:
-        self.root_url = root_url
-        self._partitions = LakePartitions(catalog, database, table, root_url, opener, received_on)
+    def __init__(self, partitions: LakePartitions, columns: Columns = Columns.REFUSE) -> None:
+        super().__init__(partitions)
         self._columns = columns
         self._commits = threading.Lock()
         """Held by who commits, so that many partitions that are published at once do not overtake each other."""
@@ -94,20 +82,11 @@ class LakeStore(PartitionStore[LakeTable]):
         if table is None:
             yield from (NOTHING for _ in paths)
             return
-        specs: dict[str, PartitionSpec] = {}
-        refused: dict[str, Listing] = {}
-        for path in paths:
-            try:
-                specs[path] = self._partitions.parse_with(table, path)
-                if specs[path].name != WHOLE_TABLE:
-                    table.parse_values(specs[path], self.root_url)
-            except StorageError as exc:
-                specs.pop(path, None)
-                refused[path] = Listing(exists=False, obstacle=exc)
-        found = self._partitions.find_content(table, [each for each in specs.values() if each.name != WHOLE_TABLE])
+        specs, refused = self._parse_all(table, paths)
+        found = self._partitions.find_content(table, [each for each in specs.values() if each is not WHOLE])
         for path in paths:
             spec = specs.get(path)
-            if spec is not None and spec.name == WHOLE_TABLE:
+            if spec is WHOLE:
                 yield self._list_table(table, manifest)
             elif spec is None or spec.name not in found:
                 yield refused.get(path, NOTHING)
@@ -435,9 +414,7 @@ class _LakeReading(Reading):
         if entry is None:
             raise InstanceNotFoundError(store=self._store.root_url, path=f"{self._path}/{file}")
         try:
-            with self._table.table.io.new_input(entry.data_file.file_path).open() as stream:
-                while chunk := stream.read(_CHUNK):
-                    yield chunk
+            yield from self._table.chunks(entry.data_file.file_path)
         except FileNotFoundError as exc:
             raise InstanceNotFoundError(store=self._store.root_url, path=f"{self._path}/{file}") from exc
 

@@ -22,7 +22,6 @@ from feed_assets.storage.table.trash_records import (
     PartitionTrash,
     PathRequest,
     moved_nothing,
-    parse_paths,
     read_records,
     record_names,
     recorded_sweeps,
@@ -30,7 +29,6 @@ from feed_assets.storage.table.trash_records import (
 )
 
 _TRIES = 20
-_CHUNK = 1 << 20
 _GONE = "the table has no such partition"
 
 
@@ -44,9 +42,8 @@ class LakeTrash(PartitionTrash[LakeTable]):
     _partitions: LakePartitions
 
     def put(self, sweep: str, paths: Sequence[str], *, flag: str | None = None) -> list[Moved]:  # noqa: ARG002
-        parse_token(self.store.root_url, sweep)
         for _ in range(_TRIES):
-            table, request = self._parse(paths)
+            table, request = self._parse(sweep, paths)
             records = self._records(table, sweep)
             live = self._find(table, request)
             done = dict.fromkeys(request.specs, moved_nothing(Outcome.VANISHED, _GONE))
@@ -63,7 +60,7 @@ class LakeTrash(PartitionTrash[LakeTable]):
 
     def keep(self, sweep: str, path: str, *, flag: str | None = None) -> Moved:  # noqa: ARG002
         for _ in range(_TRIES):
-            table, request = self._parse([path])
+            table, request = self._parse(sweep, [path])
             live = self._find(table, request)
             done = dict.fromkeys(request.specs, moved_nothing(Outcome.VANISHED, _GONE))
             done |= {name: moved_nothing(Outcome.ALREADY, "it is kept") for name in self._records(table, sweep)}
@@ -74,23 +71,18 @@ class LakeTrash(PartitionTrash[LakeTable]):
 
     @contextmanager
     def reading(self, sweep: str, path: str) -> Iterator[Kept]:
-        table, request = self._parse([path])
+        table, request = self._parse(sweep, [path])
         kept = self._kept(table, sweep, request.specs)
         if not kept:
             raise InstanceNotFoundError(store=self.store.root_url, path=path)
         (found,) = kept.values()
         urls = {url.rpartition("/")[2]: url for url in sorted(found.paths)}
 
-        def read(name: str) -> Iterator[bytes]:
-            with table.table.io.new_input(urls[name]).open() as stream:
-                while chunk := stream.read(_CHUNK):
-                    yield chunk
-
-        yield list(urls), read
+        yield list(urls), lambda name: table.chunks(urls[name])
 
     def restore(self, sweep: str, paths: Sequence[str]) -> list[Moved]:
         for _ in range(_TRIES):
-            table, request = self._parse(paths)
+            table, request = self._parse(sweep, paths)
             records = self._records(table, sweep)
             live, kept = self._find(table, request), self._kept(table, sweep, request.specs)
             done = dict.fromkeys(request.specs, moved_nothing(Outcome.LOST, "it is not in the trash"))
@@ -144,14 +136,9 @@ class LakeTrash(PartitionTrash[LakeTable]):
         return Moved(path=path, outcome=Outcome.REFUSED, reason="an Iceberg table takes no files of an archive")
 
     def holds(self, sweep: str, path: str) -> bool:
-        table, request = self._parse([path])
+        table, request = self._parse(sweep, [path])
         recorded = self._records(table, sweep).keys() & request.specs.keys()
         return bool(recorded - self._find(table, request).keys())
-
-    def _parse(self, paths: Sequence[str]) -> tuple[LakeTable, PathRequest]:
-        table = self._partitions.table()
-        request = parse_paths(self._partitions.parse_with, table, paths)
-        return table, request
 
     def _find(self, table: LakeTable, request: PathRequest) -> dict[str, Found]:
         return self._partitions.find(table, list(request.specs.values()))

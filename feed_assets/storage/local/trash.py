@@ -73,21 +73,6 @@ class LocalTrash(Trash):
             now = self._remove(root, sweep)
         return replace(now, files=earlier.files + now.files)
 
-    def remove_empty_parents(self, base: str, paths: Sequence[str]) -> list[str]:
-        plain_base = parse_path(self.store.root_url, base) if base.strip("/") else ""
-        removed: list[str] = []
-        occupied: set[str] = set()
-        with self._opened() as root:
-            if root is None:
-                return removed
-            for parent in parents_below(self.store.root_url, plain_base, paths):
-                is_removed = None if parent in occupied else self._remove_if_empty(root, parent)
-                if is_removed:
-                    removed.append(parent)
-                elif is_removed is None:
-                    occupied.add(parent.rpartition("/")[0])
-        return removed
-
     def sweeps(self) -> list[str]:
         found: set[str] = set()
         for area in (_AREA, _PURGING):
@@ -181,19 +166,20 @@ class LocalTrash(Trash):
             return Purged(sweep=sweep, files=0, is_complete=True)
         return Purged(sweep=sweep, files=purge.files, is_complete=is_complete, obstacle=purge.obstacle)
 
-    def _remove_if_empty(self, root: int, path: str) -> bool | None:
-        """Remove a directory if it is empty; return True if removed, False if already gone, None if it stays."""
-        parent, _, name = path.rpartition("/")
-        try:
-            with self._calls.opened(root, parent) as folder:
-                self._calls.remove_folder(folder, name)
-        except FileNotFoundError:
-            return False
-        except OSError as exc:
-            if exc.errno in _STAYS or exc.errno in OBSTACLES:
+    def _remove_empty(self, folder: str) -> bool | None:
+        parent, _, name = folder.rpartition("/")
+        with self._opened() as root, suppress(FileNotFoundError):
+            if root is None:
                 return None
-            raise
-        return True
+            try:
+                with self._calls.opened(root, parent) as above:
+                    self._calls.remove_folder(above, name)
+            except OSError as exc:
+                if exc.errno in _STAYS or exc.errno in OBSTACLES:
+                    return False
+                raise
+            return True
+        return None
 
     @contextmanager
     def _opened(self, path: str = "") -> Iterator[int | None]:
@@ -222,19 +208,6 @@ class LocalTrash(Trash):
             mover = TrashMover(self._calls, root, f"{self._folder(sweep)}/tree", find_mounts(self._root))
             stack.callback(mover.close)
             yield mover
-
-
-def parents_below(store: str, base: str, paths: Sequence[str]) -> list[str]:
-    """Return the parents of paths that are strictly below a base, deepest first."""
-    found: set[str] = set()
-    below = f"{base}/" if base else ""
-    for path in paths:
-        with suppress(PathRefusedError):
-            parent = parse_path(store, path).rpartition("/")[0]
-            while parent and parent.startswith(below) and parent not in found:
-                found.add(parent)
-                parent = parent.rpartition("/")[0]
-    return sorted(found, key=lambda parent: (-parent.count("/"), parent))
 
 
 def _read(folder: int, file: str) -> Iterator[bytes | memoryview]:

@@ -8,12 +8,13 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
 from feed_assets.storage.copy_port import Documents, Staging
 from feed_assets.storage.errors import StorageError, TableRefusedError
+from feed_assets.storage.listing import Listing
 from feed_assets.storage.paths import parse_path, parse_token, path_name
 from feed_assets.storage.port import Choose, FolderNames, InstanceStore
 from feed_assets.storage.records import Guard, StagingPlace
@@ -97,6 +98,10 @@ class PartitionStore(InstanceStore, Generic[TableT]):
     """The folder below the table's location that has a folder of each published version."""
     _partitions: Partitions[TableT]
 
+    def __init__(self, partitions: Partitions[TableT]) -> None:
+        self.root_url = partitions.store
+        self._partitions = partitions
+
     def check_root(self) -> None:
         self._partitions.home().check_root()
 
@@ -139,9 +144,10 @@ class PartitionStore(InstanceStore, Generic[TableT]):
         if not table.keys:
             yield FolderNames("", [name for name in choose("", [WHOLE_TABLE]) if name == WHOLE_TABLE])
             return
-        tree = PartitionTree(keys=table.keys, open_keys=open_keys, depth=depth, choose=choose)
+        if depth != len(open_keys):
+            return
         prefix = f"{parse_path(self.root_url, base)}/" if fixed else ""
-        for found in tree.walk(self._partitions.names(table, fixed)):
+        for found in walk_partitions(self._partitions.names(table, fixed), table.keys, open_keys, choose):
             yield found._replace(folder=prefix + found.folder)
 
     def url(self, path: str) -> str:
@@ -187,6 +193,17 @@ class PartitionStore(InstanceStore, Generic[TableT]):
     def _require_writable(self, table: TableT, path: str) -> None:
         """Raise `TableRefusedError` unless instances can be published into this table."""
 
+    def _parse_all(self, table: TableT, paths: Sequence[str]) -> tuple[dict[str, PartitionSpec], dict[str, Listing]]:
+        """Return the partitions of paths, and the listings of those that name none."""
+        specs: dict[str, PartitionSpec] = {}
+        refused: dict[str, Listing] = {}
+        for path in paths:
+            try:
+                specs[path] = self._partitions.parse_with(table, path)
+            except StorageError as exc:
+                refused[path] = Listing(exists=False, obstacle=exc)
+        return specs, refused
+
     def _version(self, path: str, token: str) -> tuple[InstanceStore, str]:
         """Return where the content of a staging is published: a store, and a path in it."""
         table, spec = self._partitions.parse_one(path)
@@ -225,36 +242,28 @@ def partition_lock(store: str, name: str) -> Iterator[None]:
 Values = Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionTree:
-    """The tree of partitions below a base path; `open_keys` are the keys that the base does not name."""
-
-    keys: Keys
-    open_keys: tuple[str, ...]
-    depth: int
-    choose: Choose
-
-    def walk(self, partitions: Sequence[Values]) -> Iterator[FolderNames]:
-        """Yield the chosen names in folders relative to the base; skip partitions that no path can name."""
-        if self.depth == len(self.open_keys):
-            yield from self._walk(partitions, "", self.open_keys)
-
-    def _walk(self, partitions: Sequence[Values], below: str, open_keys: tuple[str, ...]) -> Iterator[FolderNames]:
-        shown: dict[str, tuple[str, list[Values]]] = {}
-        for key in open_keys:
-            named: dict[str, list[Values]] = defaultdict(list)
-            for values in partitions:
-                if "/" not in values[key]:
-                    for spelled in spellings({key: values[key]}, self.keys):
-                        named[f"{key}={spelled[key]}"].append(values)
-            shown |= {name: (key, found) for name, found in named.items()}
-        if not shown:
-            return
-        prefix = f"{below}/" if below else ""
-        chosen = [name for name in self.choose(below, list(shown)) if name in shown]
-        if len(open_keys) == 1:
-            yield FolderNames(prefix, chosen)
-            return
-        for name in chosen:
-            key, found = shown[name]
-            yield from self._walk(found, prefix + name, tuple(each for each in open_keys if each != key))
+def walk_partitions(
+    partitions: Sequence[Values], keys: Keys, open_keys: Sequence[str], choose: Choose, below: str = ""
+) -> Iterator[FolderNames]:
+    """Yield the chosen names of partitions, by folders: one level for each of the `open_keys`, in any order of them.
+    Partitions that no path can name are skipped.
+    """
+    shown: dict[str, tuple[str, list[Values]]] = {}
+    for key in open_keys:
+        named: dict[str, list[Values]] = defaultdict(list)
+        for values in partitions:
+            if "/" not in values[key]:
+                for spelled in spellings({key: values[key]}, keys):
+                    named[f"{key}={spelled[key]}"].append(values)
+        shown |= {name: (key, found) for name, found in named.items()}
+    if not shown:
+        return
+    prefix = f"{below}/" if below else ""
+    chosen = [name for name in choose(below, list(shown)) if name in shown]
+    if len(open_keys) == 1:
+        yield FolderNames(prefix, chosen)
+        return
+    for name in chosen:
+        key, found = shown[name]
+        left = [each for each in open_keys if each != key]
+        yield from walk_partitions(found, keys, left, choose, prefix + name)

@@ -49,11 +49,6 @@ def base_location(table: Table) -> str:
     return found[1] if found else table.location
 
 
-def version_path(spec: PartitionSpec, token: str) -> str:
-    """Return the path below the table's location where the content of a staging is published."""
-    return f"{VERSIONS_FOLDER}/{spec.name}/{token}"
-
-
 def is_own_folder(names: Collection[str], path: str) -> bool:
     """Return whether a path below a table's location belongs only to the partition with these names.
 

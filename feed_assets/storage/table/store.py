@@ -18,7 +18,6 @@ from feed_assets.storage.errors import (
     InstanceChangingError,
     InstanceNotFoundError,
     StagingLostError,
-    StorageError,
     TableRefusedError,
 )
 from feed_assets.storage.listing import NOTHING, Listing, View, nanoseconds
@@ -33,12 +32,11 @@ from feed_assets.storage.records import (
     StagingPlace,
 )
 from feed_assets.storage.table.copies import receive_table, why_not_written
-from feed_assets.storage.table.metastore import Metastore, Partition, Table, whole_table
+from feed_assets.storage.table.metastore import Partition, Table, whole_table
 from feed_assets.storage.table.partition_names import PartitionSpec
 from feed_assets.storage.table.partition_store import PartitionStore, partition_lock
 from feed_assets.storage.table.partitions import (
     VERSIONS_FOLDER,
-    OpenStore,
     TablePartitions,
     base_location,
     is_own_folder,
@@ -72,22 +70,6 @@ class TableStore(PartitionStore[Table]):
     versions_folder = VERSIONS_FOLDER
     _partitions: TablePartitions
 
-    def __init__(
-        self,
-        metastore: Metastore,
-        database: str,
-        table: str,
-        root_url: str,
-        opener: OpenStore,
-        *,
-        storage: str = "",
-        is_received: bool = False,
-        ignores_columns: bool = False,
-    ) -> None:
-        self.root_url = root_url
-        received = {"is_received": is_received, "ignores_columns": ignores_columns}
-        self._partitions = TablePartitions(metastore, database, table, root_url, opener, storage=storage, **received)
-
     def listings(
         self, paths: Sequence[str], view: View, names: Sequence[str] = (), *, manifest: int = 0
     ) -> Iterator[Listing]:
@@ -95,13 +77,7 @@ class TableStore(PartitionStore[Table]):
         if table is None:
             yield from (NOTHING for _ in paths)
             return
-        specs: dict[str, PartitionSpec] = {}
-        refused: dict[str, Listing] = {}
-        for path in paths:
-            try:
-                specs[path] = self._partitions.parse_with(table, path)
-            except StorageError as exc:
-                refused[path] = Listing(exists=False, obstacle=exc)
+        specs, refused = self._parse_all(table, paths)
         found = self._partitions.find(table, specs.values())
         there = [(found.get(specs[path].name) if path in specs else None) for path in paths]
         places = [None if partition is None else self._partitions.place(table, partition) for partition in there]

@@ -14,12 +14,10 @@ from feed_assets.storage.port import InstanceStore, Kept, StorePath
 from feed_assets.storage.records import Moved, Outcome, Purged
 from feed_assets.storage.table.metastore import Partition, Table
 from feed_assets.storage.table.partition_names import PartitionSpec, parse_partition
-from feed_assets.storage.table.partitions import VERSIONS_FOLDER, TablePartitions, version_path
+from feed_assets.storage.table.partitions import VERSIONS_FOLDER, TablePartitions
 from feed_assets.storage.table.trash_records import (
     PartitionTrash,
-    PathRequest,
     moved_nothing,
-    parse_paths,
     read_records,
     record_names,
     recorded_sweeps,
@@ -67,7 +65,7 @@ class TableTrash(PartitionTrash[Table]):
     _partitions: TablePartitions
 
     def put(self, sweep: str, paths: Sequence[str], *, flag: str | None = None) -> list[Moved]:
-        table, request = self._parse_paths(sweep, paths)
+        table, request = self._parse(sweep, paths)
         records = self._records(sweep)
         standing = self._partitions.find(table, list(request.specs.values()))
         done = dict.fromkeys(request.specs, moved_nothing(Outcome.VANISHED, "the table has no such partition"))
@@ -105,7 +103,7 @@ class TableTrash(PartitionTrash[Table]):
         return record.place.store.trash().reading(sweep, record.place.path)
 
     def restore(self, sweep: str, paths: Sequence[str]) -> list[Moved]:
-        table, request = self._parse_paths(sweep, paths)
+        table, request = self._parse(sweep, paths)
         records = {name: record for name, record in self._records(sweep).items() if name in request.specs}
         standing = self._partitions.find(table, list(request.specs.values()))
         in_trash = set(self._in_trash(sweep, records))
@@ -170,7 +168,7 @@ class TableTrash(PartitionTrash[Table]):
         partition = self._partitions.find(table, [spec]).get(spec.name)
         if partition is not None:
             return copy(self._partitions.place(table, partition))
-        version = version_path(spec, f"received-{path_name(path)}")
+        version = f"{VERSIONS_FOLDER}/{spec.name}/received-{path_name(path)}"
         received = copy(StorePath(store=self._partitions.root(table), path=version))
         if received.outcome in (Outcome.MOVED, Outcome.ALREADY):
             self._partitions.metastore.add_partition(table, spec.values, f"{table.location}/{version}")
@@ -178,18 +176,13 @@ class TableTrash(PartitionTrash[Table]):
         return received
 
     def holds(self, sweep: str, path: str) -> bool:
-        table, request = self._parse_paths(sweep, [path])
+        table, request = self._parse(sweep, [path])
         if not table.keys:
             return path in self._records(sweep)
         standing = self._partitions.find(table, list(request.specs.values()))
         return any(name in self._records(sweep) for name in request.specs if name not in standing)
 
-    def _parse_paths(self, sweep: str, paths: Sequence[str]) -> tuple[Table, PathRequest]:
-        parse_token(self.store.root_url, sweep)
-        table = self._partitions.table()
-        return table, parse_paths(self._parse_one, table, paths)
-
-    def _parse_one(self, table: Table, path: str) -> PartitionSpec:
+    def _spec(self, table: Table, path: str) -> PartitionSpec:
         return parse_partition(self.store.root_url, path, table.keys)
 
     def _move(

@@ -3,24 +3,22 @@ are documents in the trash at the location of the table.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Generic
 
 from feed_assets.storage.errors import StorageError
-from feed_assets.storage.paths import path_name
+from feed_assets.storage.paths import parse_token, path_name
 from feed_assets.storage.port import InstanceStore, Trash
 from feed_assets.storage.records import Moved, Outcome
 from feed_assets.storage.table.partition_names import PartitionSpec
 from feed_assets.storage.table.partition_store import Partitions, TableT
 
-T = TypeVar("T")
-
 _VERSION = 1
 _RECORDS = "partitions-"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PathRequest:
     """The parsed paths of a call.
 
@@ -29,10 +27,10 @@ class PathRequest:
     """
 
     paths: tuple[str, ...]
-    specs: dict[str, PartitionSpec]
-    names: dict[str, str]
-    first: dict[str, str]
-    refused: dict[str, Moved]
+    specs: dict[str, PartitionSpec] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    first: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, Moved] = field(default_factory=dict)
 
     def answer(self, done: Mapping[str, Moved], again: Mapping[Outcome, Outcome]) -> list[Moved]:
         """Return one result per path; `again` maps the first outcome of a partition to that of repeated paths."""
@@ -57,23 +55,26 @@ class PartitionTrash(Trash, Generic[TableT]):
         self.store = store
         self._partitions = partitions
 
+    def _parse(self, sweep: str, paths: Sequence[str]) -> tuple[TableT, PathRequest]:
+        """Return the table, and the partitions of the paths of a call."""
+        parse_token(self.store.root_url, sweep)
+        table, request = self._partitions.table(), PathRequest(tuple(paths))
+        for path in paths:
+            try:
+                spec = self._spec(table, path)
+            except StorageError as exc:
+                request.refused[path] = moved_nothing(Outcome.REFUSED, exc.reason)
+            else:
+                request.specs[spec.name] = spec
+                request.names[path] = spec.name
+                request.first.setdefault(spec.name, path)
+        return table, request
+
+    def _spec(self, table: TableT, path: str) -> PartitionSpec:
+        return self._partitions.parse_with(table, path)
+
     def _root(self) -> Trash:
         return self._partitions.home().trash()
-
-
-def parse_paths(parse: Callable[[T, str], PartitionSpec], table: T, paths: Sequence[str]) -> PathRequest:
-    """Parse the paths of a call on a table; `parse` returns the partition of one."""
-    request = PathRequest(paths=tuple(paths), specs={}, names={}, first={}, refused={})
-    for path in paths:
-        try:
-            spec = parse(table, path)
-        except StorageError as exc:
-            request.refused[path] = moved_nothing(Outcome.REFUSED, exc.reason)
-        else:
-            request.specs[spec.name] = spec
-            request.names[path] = spec.name
-            request.first.setdefault(spec.name, path)
-    return request
 
 
 def moved_nothing(outcome: Outcome, reason: str) -> Moved:

@@ -103,7 +103,7 @@ def test_what_the_system_refuses_is_told_with_its_reason(root: Path) -> None:
 
     def lose(call: str, *_: object) -> None:
         if call == "open_root":
-            raise FileNotFoundError
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(root))
 
     for store, reason in (
         (LocalStore(root / "file/store"), f"Not a directory ({root}/file/store)"),

@@ -14,6 +14,7 @@ from feed_assets.storage.errors import StorageError, StoreUnknownError, TableRef
 from feed_assets.storage.records import Availability
 from feed_assets.storage.registry import open_store
 from feed_assets.storage.table.metastore import Partition, Table
+from feed_assets.storage.table.partitions import TablePartitions
 from feed_assets.storage.table.store import TableStore
 from tests.servers import free_port
 from tests.storage.harnesses import REPLACING, FencedOut, allow, publish, read_all, stage
@@ -277,7 +278,7 @@ def test_a_table_that_others_must_write_is_read_and_not_written(
 
 
 def test_a_table_that_is_not_there_or_has_no_partitions_is_told(catalog: Catalog, tmp_path: Path) -> None:
-    store = TableStore(catalog, "default", "nowhere", "thrift://127.0.0.1/default/nowhere", open_local)
+    store = TableStore(TablePartitions(catalog, "default", "nowhere", "thrift://127.0.0.1/default/nowhere", open_local))
     with pytest.raises(TableRefusedError, match=r"there is no table default\.nowhere"):
         store.check_root()
     (look,) = open_shop(catalog, tmp_path / "plain", []).store.look([DAY], None)
