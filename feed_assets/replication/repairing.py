@@ -4,7 +4,7 @@ leased, gated, verified, published and recorded as by a run. The command has a r
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -26,7 +26,7 @@ from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.log.run_names import name_repair
 from feed_assets.plan.rendering import counted
 from feed_assets.releases.left_out import find_refused_writes
-from feed_assets.replication.auditing import CopyVerdict, Verified, VerifiedCopy, verify
+from feed_assets.replication.auditing import Case, CopyVerdict, Verified, VerifiedCopy, verify
 from feed_assets.replication.flows import FlowRunner
 from feed_assets.replication.queries import AuditQuery
 from feed_assets.replication.status import CopyScope, OnProgress, describe_direction, find_scope, source_of
@@ -59,6 +59,17 @@ class RepairedCopy:
     removed: int = 0
     seconds: float | None = None
     reason: str = ""
+
+    @property
+    def key(self) -> _Slice:
+        """What tells it from others."""
+        return self.copy.source, self.copy.target, self.copy.nominal_time
+
+    @property
+    def case(self) -> Case:
+        """What is copied."""
+        assert self.copy.case is not None
+        return self.copy.case
 
     @property
     def remark(self) -> str:
@@ -128,12 +139,21 @@ def repair(context: ChangeContext, query: AuditQuery, *, progress: OnProgress | 
         record = context.plan.feeds[source]
         require_stored(context, record, dry_run=context.dry_run)
     verified = verify(context, query, progress=progress)
-    planned = [_plan(copy) for copy in verified.findings]
-    if not context.dry_run and any(each.outcome is RepairOutcome.PLANNED for each in planned):
-        _note(context, verified, planned)
+    copies = {each.key: each for each in map(_plan, verified.findings)}
+    planned = [each for each in copies.values() if each.outcome is RepairOutcome.PLANNED]
+    if planned and not context.dry_run:
+        _note(context, verified.scope, planned)
         release_dead(context.database, list(_leases(planned)), context.real_now)
-        planned = _Repair(context, name_repair(context.author), progress).run(planned)
-    return Repaired(verified=verified, copies=tuple(planned), dry_run=context.dry_run)
+        absent = {each.key for each in copies.values() if each.copy.verdict is CopyVerdict.MISSING}
+        groups: dict[tuple[str, str, int], list[RepairedCopy]] = defaultdict(list)
+        for each in planned:  # those of one flow that the same definitions govern
+            groups[(*each.case.flow.key, id(each.case.row.active))].append(each)
+        name = name_repair(context.author)
+        for group in groups.values():
+            done = _copy_again(context, name, group, absent, progress)
+            absent -= {each.key for each in done if each.outcome is RepairOutcome.REPAIRED}
+            copies |= {each.key: each for each in done}
+    return Repaired(verified=verified, copies=tuple(copies.values()), dry_run=context.dry_run)
 
 
 def _require_unsuspended(context: OperationContext, scope: CopyScope) -> None:
@@ -154,27 +174,21 @@ def _require_unsuspended(context: OperationContext, scope: CopyScope) -> None:
 def _plan(copy: VerifiedCopy) -> RepairedCopy:
     """Plan the repair of a finding, if it can be repaired."""
     case, audit = copy.case, copy.audit
+    left = RepairedCopy(copy=copy, outcome=RepairOutcome.LEFT)
     if case is None:
-        return RepairedCopy(
-            copy=copy, outcome=RepairOutcome.LEFT, reason="no flow copies it: inspect it, and remove it by hand"
-        )
+        return replace(left, reason="no flow copies it: inspect it, and remove it by hand")
     if audit is None:
-        return RepairedCopy(copy=copy, outcome=RepairOutcome.LEFT, reason="it could not be checked")
-    if audit.plan is None:
-        reason = f"the source no longer has it{f': {audit.reason}' if audit.reason else ''}"
-        return RepairedCopy(copy=copy, outcome=RepairOutcome.LEFT, reason=reason)
-    run = case.row.run
+        return replace(left, reason="it could not be checked")
+    if (plan := audit.plan) is None:
+        return replace(left, reason=f"the source no longer has it{f': {audit.reason}' if audit.reason else ''}")
+    run, hopeless = case.row.run, ""
     if run is not None and run.status is ProcessInstanceStatus.SUSPENDED:
         resume = instance_command("resume", run.process, run.nominal_time, run.cluster)
-        reason = f"its copy is suspended; resume it: {resume}"
-        return RepairedCopy(copy=copy, outcome=RepairOutcome.LEFT, reason=reason)
-    plan, hopeless = audit.plan, ""
+        return replace(left, reason=f"its copy is suspended; resume it: {resume}")
     if audit.hopeless:
         hopeless = f"the source does not have {render_some(audit.hopeless, 3)} (any more)"
-    is_idle = not (plan.transfers or plan.removed or audit.lost) and copy.verdict is not CopyVerdict.UNRECORDED
-    if is_idle:
-        kept = "they stay at the target because of the feed's removed_files"
-        return RepairedCopy(copy=copy, outcome=RepairOutcome.LEFT, reason=hopeless or kept)
+    if not (plan.transfers or plan.removed or audit.lost) and copy.verdict is not CopyVerdict.UNRECORDED:
+        return replace(left, reason=hopeless or "they stay at the target because of the feed's removed_files")
     return RepairedCopy(
         copy=copy,
         outcome=RepairOutcome.PLANNED,
@@ -185,118 +199,82 @@ def _plan(copy: VerifiedCopy) -> RepairedCopy:
     )
 
 
-def _note(context: ChangeContext, verified: Verified, planned: Sequence[RepairedCopy]) -> None:
-    scope = verified.scope
+def _note(context: ChangeContext, scope: CopyScope, planned: Sequence[RepairedCopy]) -> None:
     note_target(
         context,
         "replication repair",
         label_of((Kind.FEED, scope.feed)),
         start=render_datetime(scope.start),
         end=render_datetime(scope.end),
-        instances=sum(each.outcome is RepairOutcome.PLANNED for each in planned),
-        bytes=sum(each.bytes for each in planned if each.outcome is RepairOutcome.PLANNED),
+        instances=len(planned),
+        bytes=sum(each.bytes for each in planned),
     )
 
 
 def _leases(planned: Sequence[RepairedCopy]) -> Iterator[tuple[str, str, datetime]]:
     """Yield the keys of the leases that the planned repairs need."""
     for each in planned:
-        case = each.copy.case
-        if each.outcome is RepairOutcome.PLANNED and case is not None:
-            for entity in (f"process/{case.flow.process}", f"feed/{case.flow.outputs[0].feed}"):
-                yield entity, case.flow.cluster, case.row.nominal_time
+        flow = each.case.flow
+        for entity in (f"process/{flow.process}", f"feed/{flow.outputs[0].feed}"):
+            yield entity, flow.cluster, each.copy.nominal_time
 
 
-@dataclass(frozen=True, slots=True)
-class _Repair:
-    """One running repair."""
+def _copy_again(
+    context: OperationContext,
+    name: str,
+    planned: Sequence[RepairedCopy],
+    absent: Collection[_Slice],
+    progress: OnProgress | None,
+) -> list[RepairedCopy]:
+    """Copy instances of one flow that the same definitions govern. An instance with `absent` slices, of other flows, is
+    incomplete.
+    """
+    flow, active = planned[0].case.flow, planned[0].case.row.active
+    copies = {each.copy.nominal_time: each for each in planned}
 
-    context: OperationContext
-    name: str
-    progress: OnProgress | None
+    def end(nominal_time: datetime, outcome: Published | Exception) -> None:
+        copies[nominal_time] = _ended(copies[nominal_time], outcome)
 
-    def run(self, planned: Sequence[RepairedCopy]) -> list[RepairedCopy]:
-        """Copy the planned instances, flow by flow; the others stay as they are."""
-        ended: dict[int, RepairedCopy] = {}
-        absent = {_slice(each) for each in planned if each.copy.verdict is CopyVerdict.MISSING}
-        for group in _group(planned):
-            self._run_group(planned, group, absent, ended)
-            absent -= {_slice(planned[index]) for index in group if ended[index].outcome is RepairOutcome.REPAIRED}
-        return [ended.get(index, each) for index, each in enumerate(planned)]
-
-    def _run_group(
-        self,
-        planned: Sequence[RepairedCopy],
-        group: Sequence[int],
-        absent: set[_Slice],
-        ended: dict[int, RepairedCopy],
-    ) -> None:
-        """Copy instances of one flow that the same definitions govern. An instance with `absent` slices, of other
-        flows, is incomplete.
-        """
-        index_of = {planned[index].copy.nominal_time: index for index in group}
-        case = planned[group[0]].copy.case
-        assert case is not None
-
-        def end(nominal_time: datetime, outcome: Published | Exception) -> None:
-            index = index_of[nominal_time]
-            ended[index] = _ended(planned[index], outcome)
-
-        with self.context.database.read() as connection:
-            refused = find_refused_writes(connection, self.context.timeline, case.flow, list(index_of))
-        for nominal_time, error in refused.items():
-            end(nominal_time, error)
-        times = sorted(index_of.keys() - refused.keys(), reverse=case.flow.order is Order.LIFO)
-        runner = FlowRunner(
-            context=AttemptContext(
-                database=self.context.database,
-                stores=self.context.stores,
-                plan=case.row.active.plan,
-                clock=self.context.clock,
-                real_clock=self.context.real_clock,
-                run_id=self.name,
-                release=case.row.active.release,
-            ),
-            distrusted={time: _distrusted(planned[index]) for time, index in index_of.items()},
-            unfinished=frozenset(
-                time
-                for source, target, time in absent
-                if target == case.flow.cluster and source != source_of(case.flow)
-            ),
-            on_progress=self._meter(f"{describe_direction(case.flow)}", sum(planned[index].files for index in group)),
-            patience=timedelta(0),
-        )
-        runner.run(case.flow, times, lambda _: None, end)
-
-    def _meter(self, name: str, files: int) -> Callable[[Progress], None] | None:
-        """Return a callback that adds up the progress of successive batches."""
-        show = self.progress
-        if show is None:
-            return None
-        before, last = 0, 0
-
-        def tell(progress: Progress) -> None:
-            nonlocal before, last
-            if progress.files < last:
-                before += last
-            last = progress.files
-            show(name, min(before + last, files), files)
-
-        return tell
+    with context.database.read() as connection:
+        refused = find_refused_writes(connection, context.timeline, flow, list(copies))
+    for nominal_time, error in refused.items():
+        end(nominal_time, error)
+    runner = FlowRunner(
+        context=AttemptContext(
+            database=context.database,
+            stores=context.stores,
+            plan=active.plan,
+            clock=context.clock,
+            real_clock=context.real_clock,
+            run_id=name,
+            release=active.release,
+        ),
+        distrusted={time: _distrusted(each) for time, each in copies.items()},
+        unfinished=frozenset(
+            time for source, target, time in absent if target == flow.cluster and source != source_of(flow)
+        ),
+        on_progress=_meter(progress, describe_direction(flow), sum(each.files for each in planned)),
+        patience=timedelta(0),
+    )
+    times = sorted(copies.keys() - refused.keys(), reverse=flow.order is Order.LIFO)
+    runner.run(flow, times, lambda _: None, end)
+    return list(copies.values())
 
 
-def _group(planned: Sequence[RepairedCopy]) -> Iterator[list[int]]:
-    """Yield the indices of the planned repairs, grouped by flow and governing definitions."""
-    groups: dict[tuple[str, str, int], list[int]] = defaultdict(list)
-    for index, each in enumerate(planned):
-        case = each.copy.case
-        if each.outcome is RepairOutcome.PLANNED and case is not None:
-            groups[(*case.flow.key, id(case.row.active))].append(index)
-    yield from groups.values()
+def _meter(show: OnProgress | None, name: str, files: int) -> Callable[[Progress], None] | None:
+    """Return a callback that adds up the progress of successive batches."""
+    if show is None:
+        return None
+    before, last = 0, 0
 
+    def tell(progress: Progress) -> None:
+        nonlocal before, last
+        if progress.files < last:
+            before += last
+        last = progress.files
+        show(name, min(before + last, files), files)
 
-def _slice(repaired: RepairedCopy) -> _Slice:
-    return repaired.copy.source, repaired.copy.target, repaired.copy.nominal_time
+    return tell
 
 
 def _distrusted(repaired: RepairedCopy) -> frozenset[str]:

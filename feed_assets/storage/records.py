@@ -229,6 +229,11 @@ class Moved:
     reason: str | None = None
 
 
+def moved_nothing(outcome: Outcome, reason: str) -> Moved:
+    """Return a result of a move that moved nothing, for a path that is filled in later."""
+    return Moved(path="", outcome=outcome, reason=reason)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purged:
     """The result of a purge: the number of removed `files` (with links); `obstacle` says why it is not complete."""

@@ -131,12 +131,12 @@ def _open_table(url: str, rest: str, options: Options) -> InstanceStore:
     names = rest.strip("/").split("/")
     if len(names) != 3 or not names[0].strip(","):
         raise StoreUnknownError(url=url, reason="it names no table", next_step="Write thrift://host:9083/web/clicks.")
-    storage, own = str(options.get("storage", "")), options.get("storage_options", {})
-    assert isinstance(own, Mapping)
-    home = f"{own['spark_scheme']}://{storage.partition('://')[2]}" if "spark_scheme" in own else storage
-    opener, columns = _opener_of(options), Columns(str(options.get("columns", Columns.REFUSE)))
-    received = {"is_received": bool(options.get("is_received")), "ignores_columns": columns is Columns.IGNORE}
-    return TableStore(TablePartitions(metastore, names[1], names[2], url, opener, storage=home, **received))
+    columns, home = Columns(str(options.get("columns", Columns.REFUSE))), ""
+    if options.get("is_received"):
+        storage, own = str(options.get("storage", "")), options.get("storage_options", {})
+        assert isinstance(own, Mapping)
+        home = f"{own['spark_scheme']}://{storage.partition('://')[2]}" if "spark_scheme" in own else storage
+    return TableStore(TablePartitions(metastore, names[1], names[2], url, _opener_of(options), columns, home))
 
 
 def _open_lake(url: str, rest: str, options: Options) -> InstanceStore:

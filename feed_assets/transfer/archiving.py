@@ -14,7 +14,7 @@ from feed_assets.storage.errors import (
 )
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import StorePath
-from feed_assets.storage.records import Guard, Moved, Outcome
+from feed_assets.storage.records import Guard, Moved, Outcome, moved_nothing
 from feed_assets.transfer.copying import copy_many
 from feed_assets.transfer.errors import SourceChangingError, SourceNotAvailableError
 from feed_assets.transfer.plans import Side
@@ -73,19 +73,15 @@ def _copy(source: StorePath, target: StorePath, flag: str | None, guard: Guard, 
     (outcome,) = copy_many(StorePool(lambda url, _: opened[url]), [request], _EXACT, clock)
     match outcome:
         case Copied(status=CopyStatus.UNCHANGED):
-            return _moved(Outcome.ALREADY, "an equal copy already exists")
+            return moved_nothing(Outcome.ALREADY, "an equal copy already exists")
         case Copied():
             return Moved(path=target.path, outcome=Outcome.MOVED, bytes=outcome.bytes, files=outcome.files)
         case SourceNotAvailableError():
-            return _moved(Outcome.VANISHED, "it does not exist")
+            return moved_nothing(Outcome.VANISHED, "it does not exist")
         case SourceChangingError() | InstanceChangingError():
-            return _moved(Outcome.CHANGED, "it changed while it was copied")
+            return moved_nothing(Outcome.CHANGED, "it changed while it was copied")
         case PlaceOccupiedError() | PathRefusedError():
             occupied = isinstance(outcome, PlaceOccupiedError)
-            return _moved(Outcome.OCCUPIED if occupied else Outcome.REFUSED, outcome.reason)
+            return moved_nothing(Outcome.OCCUPIED if occupied else Outcome.REFUSED, outcome.reason)
         case _:
             raise outcome
-
-
-def _moved(outcome: Outcome, reason: str) -> Moved:
-    return Moved(path="", outcome=outcome, reason=reason)

@@ -18,7 +18,7 @@ from feed_assets.storage.listing import nanoseconds
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability
 from feed_assets.transfer.errors import CopyDamagedError, SourceChangingError
-from feed_assets.transfer.finishing import Finishing, RepeatError
+from feed_assets.transfer.finishing import RepeatError, finish_copies
 from feed_assets.transfer.plans import CopyPlan, Side, plan_copy, survey_source
 from feed_assets.transfer.requests import Copied, CopyRequest, CopyStatus, Meter, OnProgress
 from feed_assets.transfer.running import CopyResult, TaskResult, Throttle, run_task
@@ -227,9 +227,8 @@ class _Work:
         tasks = part_tasks(opened, self.options.max_tasks, shares_bandwidth=self.run_tasks is not None)
         results = self._run_tasks(tasks)
         has_large = any(file.size >= LARGE for copy in opened for file in copy.plan.transfers)
-        pool = self.many if has_large else self.small
-        finishing = Finishing(stores=self.stores, clock=self.clock, pool=pool)
-        outcomes = finishing.finish(opened, results, [each.request for each in copies])
+        pool, requests = self.many if has_large else self.small, [each.request for each in copies]
+        outcomes = finish_copies(self.stores, self.clock, pool, opened, results, requests)
         for each, outcome in zip(copies, outcomes, strict=True):
             self._judge(each, outcome)
 

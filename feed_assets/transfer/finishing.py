@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 
 from feed_assets.clock import Clock
@@ -81,54 +81,50 @@ class RepeatError(Exception):
         super().__init__(reason)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finishing:
-    """Finishes copies. `clock` is the real clock; `pool` finishes copies, or reads back files, in parallel."""
+def finish_copies(
+    stores: StorePool,
+    clock: Clock,
+    pool: Executor,
+    copies: Sequence[OpenCopy],
+    results: Sequence[CopyResult],
+    requests: Sequence[CopyRequest],
+) -> "list[Copied | Exception]":
+    """Finish many copies together, with shared flushes to disk; return the result or the exception of each.
 
-    stores: StorePool
-    clock: Clock
-    pool: Executor
-
-    def finish(
-        self,
-        copies: Sequence[OpenCopy],
-        results: Sequence[CopyResult],
-        requests: Sequence[CopyRequest],
-    ) -> "list[Copied | Exception]":
-        """Finish many copies together, with shared flushes to disk; return the result or the exception of each.
-
-        The guards of their `requests` are called by several threads.
-        """
-        found: dict[int, list[CopyResult]] = defaultdict(list)
-        for result in results:
-            found[result.key].append(result)
-        across, within = (self.pool, None) if len(copies) >= _MANY else (None, self.pool)
-        ends = [
-            _End(self, within, copy, found[key], request)
-            for key, (copy, request) in enumerate(zip(copies, requests, strict=True))
-        ]
-        try:
-            _try_each(ends, _End.prepare, across)
-            self._flush([end for end in ends if end.is_prepared])
-            _try_each([end for end in ends if end.is_prepared], _End.publish, across)
-            published = [end for end in ends if end.is_published]
-            self._flush(published)
-            _try_each(published, _End.clear, across)
-        finally:
-            for end in ends:
-                end.close()
-        return [end.outcome for end in ends]
-
-    def _flush(self, ends: "Sequence[_End]") -> None:
-        by_store: dict[InstanceStore, list[_End]] = {}
+    `clock` is the real clock; `pool` finishes copies, or reads back files, in parallel. So the guards of the `requests`
+    are called by several threads.
+    """
+    found: dict[int, list[CopyResult]] = defaultdict(list)
+    for result in results:
+        found[result.key].append(result)
+    across, within = (pool, None) if len(copies) >= _MANY else (None, pool)
+    ends = [
+        _End(stores, clock, within, copy, found[key], request)
+        for key, (copy, request) in enumerate(zip(copies, requests, strict=True))
+    ]
+    try:
+        _try_each(ends, _End.prepare, across)
+        _flush([end for end in ends if end.is_prepared])
+        _try_each([end for end in ends if end.is_prepared], _End.publish, across)
+        published = [end for end in ends if end.is_published]
+        _flush(published)
+        _try_each(published, _End.clear, across)
+    finally:
         for end in ends:
-            by_store.setdefault(end.store, []).append(end)
-        for store, group in by_store.items():
-            try:
-                store.flush([end.staging for end in group])
-            except FeedAssetsError as exc:
-                for end in group:
-                    end.fail(exc)
+            end.close()
+    return [end.outcome for end in ends]
+
+
+def _flush(ends: "Sequence[_End]") -> None:
+    by_store: dict[InstanceStore, list[_End]] = {}
+    for end in ends:
+        by_store.setdefault(end.store, []).append(end)
+    for store, group in by_store.items():
+        try:
+            store.flush([end.staging for end in group])
+        except FeedAssetsError as exc:
+            for end in group:
+                end.fail(exc)
 
 
 def _try_each(ends: "Sequence[_End]", work: "Callable[[_End], None]", pool: Executor | None) -> None:
@@ -148,7 +144,8 @@ class _End:
 
     def __init__(
         self,
-        finishing: Finishing,
+        stores: StorePool,
+        clock: Clock,
         pool: Executor | None,
         copy: OpenCopy,
         results: Sequence[CopyResult],
@@ -156,9 +153,10 @@ class _End:
     ) -> None:
         self.plan = copy.plan
         self.copy = copy
-        self.store = finishing.stores.get(copy.plan.target.store)
+        self.store = stores.get(copy.plan.target.store)
         self.staging = self.store.staging(copy.plan.target.path, copy.plan.token)
-        self._finishing = finishing
+        self._stores = stores
+        self._clock = clock
         self._pool = pool
         self._request = request
         written = chain.from_iterable(each.written for each in results)
@@ -333,9 +331,9 @@ class _End:
 
     def _check_source(self, checksums: Mapping[str, str], failed: Collection[str]) -> None:
         """Check that the source still has the listed content; reread files whose times are too recent to prove it."""
-        plan, finishing = self.plan, self._finishing
+        plan = self.plan
         try:
-            now = survey_source(finishing.stores, plan.source, plan.options, finishing.clock)
+            now = survey_source(self._stores, plan.source, plan.options, self._clock)
         except SourceNotAvailableError as exc:
             raise RepeatError(str(exc)) from exc
         if not now.is_like(plan.survey):
@@ -363,7 +361,7 @@ class _End:
         """Read the source again; a missing file counts as a change."""
         plan = self.plan
         try:
-            with self._finishing.stores.get(plan.source.store).reading(plan.source.path) as reading:
+            with self._stores.get(plan.source.store).reading(plan.source.path) as reading:
                 yield reading
         except InstanceNotFoundError as exc:
             raise RepeatError(str(exc)) from exc

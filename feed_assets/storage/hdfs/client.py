@@ -129,12 +129,6 @@ class HdfsClient(ObjectClient):
         status = self.status(key)
         return None if status is None or status.isdir else _entry_of("", status)
 
-    def get(self, key: str) -> bytes:
-        return b"".join(self.chunks(key))
-
-    def get_versioned(self, key: str) -> tuple[bytes, object]:
-        return (data := self.get(key)), data
-
     def chunks(self, key: str) -> Iterator[bytes]:
         path = self._path(key)
         try:
@@ -166,10 +160,6 @@ class HdfsClient(ObjectClient):
         self, key: str, size: int, chunks: Iterable[bytes | memoryview], block_size: int | None = None
     ) -> None:
         self._write(key, counted(chunks, size), overwrite=True, block_size=block_size)
-
-    def copy(self, key: str, to: str, size: int | None) -> None:
-        found = self.find(key)
-        self.put_chunks(to, found.size if found else size or 0, self.chunks(key))
 
     def remove(self, keys: Sequence[str]) -> None:
         for key in keys:

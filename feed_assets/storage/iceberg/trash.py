@@ -16,12 +16,11 @@ from feed_assets.storage.iceberg.commits import Change, commit_change, require_w
 from feed_assets.storage.iceberg.partitions import Found, LakePartitions, LakeTable
 from feed_assets.storage.paths import parse_token
 from feed_assets.storage.port import Kept, StorePath
-from feed_assets.storage.records import Moved, Outcome, Purged
+from feed_assets.storage.records import Moved, Outcome, Purged, moved_nothing
 from feed_assets.storage.table.partition_names import PartitionSpec
 from feed_assets.storage.table.trash_records import (
     PartitionTrash,
     PathRequest,
-    moved_nothing,
     read_records,
     record_names,
     recorded_sweeps,

@@ -372,14 +372,10 @@ class LocalStore(InstanceStore):
         if tree is None:
             return NOTHING
         obstacle = tree.obstacle and PathRefusedError(store=self.root_url, path=path, reason=tree.obstacle)
-        found = [(name[1:], seen, stat.S_ISREG(seen.st_mode)) for name, seen in tree.files]
         return Listing(
-            entries=[
-                entry_of(name, seen) if is_file else entry_of(name, seen)._replace(size=0)
-                for name, seen, is_file in found
-            ],
+            entries=tree.entries,
             obstacle=obstacle or None,
-            others=tuple(name for name, _, is_file in found if not is_file),
+            others=tuple(tree.others),
             folders=tuple(tree.folders),
         )
 

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
+from feed_assets.storage.listing import Entry
 from feed_assets.storage.local.calls import OBSTACLES, LocalCalls, find_mounts, touches_mount
+from feed_assets.storage.local.files import entry_of
 from feed_assets.storage.paths import CONTROL_FOLDER
 from feed_assets.storage.port import Choose, FolderNames
 
@@ -62,14 +64,20 @@ def _list_names(calls: LocalCalls, folder: int, *, with_files: bool) -> list[str
 
 @dataclass(slots=True)
 class Tree:
-    """What is found of a tree: `files` are all entries that are no directories, with their status.
-
-    The paths begin with a slash; that of a tree that is a single file is "".
-    """
+    """What is found of a tree, as in a listing of all: `others` are the entries that are no regular files."""
 
     obstacle: str | None = None
-    files: list[tuple[str, os.stat_result]] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
+    others: list[str] = field(default_factory=list)
     folders: list[str] = field(default_factory=list)
+
+    def add(self, path: str, seen: os.stat_result) -> None:
+        """Add what is no directory; its path is "" if it is all of the tree."""
+        entry = entry_of(path, seen)
+        if not stat.S_ISREG(seen.st_mode):
+            self.others.append(path)
+            entry = entry._replace(size=0)
+        self.entries.append(entry)
 
 
 class LocalMeasure:
@@ -109,7 +117,7 @@ class LocalMeasure:
             if found is None:
                 return None
             tree.obstacle = obstacle_of(found, self._device)
-            tree.files.append(("", found))
+            tree.add("", found)
         return tree
 
     def _open_parent(self, parent: str) -> int:
@@ -119,7 +127,9 @@ class LocalMeasure:
         return self._folder[1]
 
     def _add_folder(self, tree: Tree, folder: int, name: str, below: str, levels: int) -> bool:
-        """Add a directory by its name in an open one; return False if it is not a directory."""
+        """Add a directory by its name in an open one; return False if it is not a directory. The paths in it begin with
+        `below`, which is "" or ends with a slash.
+        """
         try:
             opened = self._calls.open_folder(folder, name)
         except (FileNotFoundError, NotADirectoryError):
@@ -133,14 +143,14 @@ class LocalMeasure:
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(entry.name)
                     else:
-                        tree.files.append((f"{below}/{entry.name}", entry.stat(follow_symlinks=False)))
+                        tree.add(f"{below}{entry.name}", entry.stat(follow_symlinks=False))
             found = os.fstat(opened)
-            tree.folders.append(f"{below}/ {found.st_ino} {found.st_mtime_ns}")
+            tree.folders.append(f"/{below} {found.st_ino} {found.st_mtime_ns}")
             if folders and not levels:
                 tree.obstacle = f"it is more than {_LEVELS} directories deep"
                 return True
             for child in folders:
-                if not self._add_folder(tree, opened, child, f"{below}/{child}", levels - 1):
+                if not self._add_folder(tree, opened, child, f"{below}{child}/", levels - 1):
                     tree.obstacle = "it changes while it is read"
         except FileNotFoundError:
             tree.obstacle = "it changes while it is read"
@@ -166,7 +176,7 @@ def _note_obstacle(tree: Tree, below: str, exc: OSError) -> bool:
         raise exc
     if exc.errno == errno.ELOOP:
         return False
-    tree.obstacle = OBSTACLES[exc.errno] + (f" ({below[1:]!r} in it)" if below else "")
+    tree.obstacle = OBSTACLES[exc.errno] + (f" ({below[:-1]!r} in it)" if below else "")
     return True
 
 

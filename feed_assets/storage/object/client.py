@@ -104,13 +104,15 @@ class ObjectClient(ABC):
     def find(self, key: str) -> Entry | None:
         """Return one object, with the same tag as in a listing; None if it does not exist."""
 
-    @abstractmethod
     def get(self, key: str) -> bytes:
         """Read a small object."""
+        return b"".join(self.chunks(key))
 
-    @abstractmethod
     def get_versioned(self, key: str) -> tuple[bytes, object]:
-        """Read a small object; return its bytes and the version for the condition `replaces` of `put`."""
+        """Read a small object; return its bytes and the version for the condition `replaces` of `put`: the bytes, where
+        the storage knows no versions.
+        """
+        return (data := self.get(key)), data
 
     @abstractmethod
     def chunks(self, key: str) -> Iterator[bytes]:
@@ -146,9 +148,10 @@ class ObjectClient(ABC):
         Raises `OSError` if the chunks do not have `size` bytes in total.
         """
 
-    @abstractmethod
     def copy(self, key: str, to: str, size: int | None) -> None:
-        """Copy an object within the storage; `size` is its size in bytes, None if unknown."""
+        """Copy an object within the storage, or through this process; `size` is its size in bytes, None if unknown."""
+        found = self.find(key)
+        self.put_chunks(to, found.size if found else size or 0, self.chunks(key))
 
     @abstractmethod
     def remove(self, keys: Sequence[str]) -> None:

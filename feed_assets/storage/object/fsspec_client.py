@@ -64,12 +64,6 @@ class FsspecClient(ObjectClient):
             return _object_file("", info) if _is_file(key, info) else None
         return None
 
-    def get(self, key: str) -> bytes:
-        return b"".join(self.chunks(key))
-
-    def get_versioned(self, key: str) -> tuple[bytes, object]:
-        return (data := self.get(key)), data
-
     def chunks(self, key: str) -> Iterator[bytes]:
         with self._request() as (fs, root):
             stream = fs.open(f"{root}/{key}", "rb")
@@ -101,10 +95,6 @@ class FsspecClient(ObjectClient):
                 fs.mv(written, f"{root}/{key}")
         finally:
             self.remove([written.removeprefix(f"{root}/")])
-
-    def copy(self, key: str, to: str, size: int | None) -> None:
-        found = self.find(key)
-        self.put_chunks(to, found.size if found else size or 0, self.chunks(key))
 
     def remove(self, keys: Sequence[str]) -> None:
         """Remove files and their empty parent folders, because object storages have no folders."""

@@ -1,5 +1,6 @@
 """Copy tables between metastores: what of a table can be copied, and the table that receives it."""
 
+from feed_assets.entities.copies.options import Columns
 from feed_assets.errors import render_some
 from feed_assets.storage.errors import TableRefusedError
 from feed_assets.storage.table.metastore import Table
@@ -58,7 +59,7 @@ def receive_table(source: TablePartitions, target: TablePartitions) -> None:
         found = target.table()
     require_copyable(found, target.store, "the target")
     columns, others = dict(told.columns), dict(found.columns)
-    if target.ignores_columns:  # readers leave out what only the files have, and find null in what they lack
+    if target.columns is Columns.IGNORE:  # readers leave out what only the files have, and find null in what they lack
         columns, others = ({name: each[name] for name in columns.keys() & others} for each in (columns, others))
     for what, one, other in (("partition keys", dict(told.keys), dict(found.keys)), ("columns", columns, others)):
         if differing := _differences(one, other):
@@ -77,7 +78,7 @@ def _require_order(told: Table, found: Table, target: TablePartitions) -> None:
     Parquet go by its name.
     """
     names = [name.lower() for name, _ in told.columns], [name.lower() for name, _ in found.columns]
-    is_by_name = target.ignores_columns and "parquet" in (told.described.sd.inputFormat or "").lower()
+    is_by_name = target.columns is Columns.IGNORE and "parquet" in (told.described.sd.inputFormat or "").lower()
     if not is_by_name and any(one != other for one, other in zip(*names, strict=False)):
         one, other = map(", ".join, names)
         raise TableRefusedError(

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 
 from feed_assets.clock import Stopwatch
+from feed_assets.entities.copies.options import Columns
 from feed_assets.storage.errors import InstanceNotFoundError, TableRefusedError
 from feed_assets.storage.port import InstanceStore, StorePath
 from feed_assets.storage.table.metastore import Metastore, Partition, Table, whole_table
@@ -65,8 +66,8 @@ def is_own_folder(names: Collection[str], path: str) -> bool:
 class TablePartitions(Partitions[Table]):
     """Queries on the partitions of one table, for its store and its trash. `store` is the URL of the table.
 
-    Nothing is cached but the keys of the table, for those who look. A missing table that `is_received` is made by the
-    first copy, on the `storage` of its cluster; of one that `ignores_columns`, copies may have others.
+    Nothing is cached but the keys of the table, for those who look. A missing table is made by the first copy, if it is
+    `received_on` the storage of its cluster; `columns` says whether copies may have others.
     """
 
     def __init__(
@@ -76,19 +77,16 @@ class TablePartitions(Partitions[Table]):
         table: str,
         store: str,
         opener: OpenStore,
-        *,
-        storage: str = "",
-        is_received: bool = False,
-        ignores_columns: bool = False,
+        columns: Columns = Columns.REFUSE,
+        received_on: str = "",
     ) -> None:
         self.metastore = metastore
-        self.storage = storage
-        self.is_received = is_received
-        self.ignores_columns = ignores_columns
+        self.columns = columns
         self.store = store
         self.database = database
         self.name = table
         self._opener = opener
+        self._received_on = received_on
         self._stores: dict[str, InstanceStore] = {}
         self._described: tuple[Table, Stopwatch] | None = None
 
@@ -125,7 +123,7 @@ class TablePartitions(Partitions[Table]):
     def find_table(self) -> Table | None:
         """Return the current table; None if it is missing, and copies will make it. Raises as `table`."""
         table = self.metastore.find_table(self.database, self.name)
-        return None if table is None and self.is_received else self._require(table)
+        return None if table is None and self._received_on else self._require(table)
 
     def new_location(self) -> str:
         """Return where a missing table is made: where its database has its tables, if that is on the storage, else
@@ -142,9 +140,9 @@ class TablePartitions(Partitions[Table]):
                 reason=f"there is no database {self.database}, so the table of the copies cannot be made",
                 next_step="Create the database in the catalog of the target.",
             )
-        below, root = (plain_location(url).partition("://")[2] for url in (given, self.storage))
+        below, root = (plain_location(url).partition("://")[2] for url in (given, self._received_on))
         is_there = f"{below}/".startswith(f"{root}/")
-        return f"{given}/{self.name}" if is_there else f"{self.storage.rstrip('/')}/{self.database}.db/{self.name}"
+        return f"{given}/{self.name}" if is_there else f"{self._received_on.rstrip('/')}/{self.database}.db/{self.name}"
 
     def home(self) -> InstanceStore:
         """Return the store at the location of the table, or of the one that copies will make. Raises as `table`."""

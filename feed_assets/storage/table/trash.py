@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 from feed_assets.storage.errors import InstanceNotFoundError, StorageError
 from feed_assets.storage.paths import parse_token, path_name
 from feed_assets.storage.port import InstanceStore, Kept, StorePath
-from feed_assets.storage.records import Moved, Outcome, Purged
+from feed_assets.storage.records import Moved, Outcome, Purged, moved_nothing
 from feed_assets.storage.table.metastore import Partition, Table
 from feed_assets.storage.table.partition_names import PartitionSpec, parse_partition
 from feed_assets.storage.table.partitions import VERSIONS_FOLDER, TablePartitions
 from feed_assets.storage.table.trash_records import (
     PartitionTrash,
-    moved_nothing,
     read_records,
     record_names,
     recorded_sweeps,

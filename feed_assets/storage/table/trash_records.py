@@ -10,7 +10,7 @@ from typing import Generic
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.paths import parse_token, path_name
 from feed_assets.storage.port import InstanceStore, Trash
-from feed_assets.storage.records import Moved, Outcome
+from feed_assets.storage.records import Moved, Outcome, moved_nothing
 from feed_assets.storage.table.partition_names import PartitionSpec
 from feed_assets.storage.table.partition_store import Partitions, TableT
 
@@ -75,11 +75,6 @@ class PartitionTrash(Trash, Generic[TableT]):
 
     def _root(self) -> Trash:
         return self._partitions.home().trash()
-
-
-def moved_nothing(outcome: Outcome, reason: str) -> Moved:
-    """Return a result of a move that moved nothing, for a path that is filled in later."""
-    return Moved(path="", outcome=outcome, reason=reason)
 
 
 def write_records(trash: Trash, sweep: str, store: str, partitions: Mapping[str, Mapping[str, object]]) -> None:
