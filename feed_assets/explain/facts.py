@@ -48,7 +48,7 @@ from feed_assets.registration.registering import Registration, Registrations
 from feed_assets.releases.left_out import find_writers
 from feed_assets.releases.timeline import ActiveRelease
 from feed_assets.timing.dates import NEVER
-from feed_assets.triggers.input_windows import InputState, closed_gates, input_states_many
+from feed_assets.triggers.input_windows import InputState, closed_gates, read_states
 
 K = TypeVar("K", ProcessKey, FeedKey)
 
@@ -186,7 +186,8 @@ def _process_facts(
     active = {
         key: context.timeline.find_or_declared(connection, (key.process, key.cluster), key.nominal_time) for key in keys
     }
-    states = _states(context, connection, [key for key in keys if key not in rows or rows[key].status in _GATED])
+    gated = [key for key in keys if key not in rows or rows[key].status in _GATED]
+    states = read_states(connection, context.timeline, gated, context.as_of)
     owners = {key.process: declared_by(key.process) for key in keys}
     schedules: dict[tuple[str, str, str], Schedule] = {}
     for kind in {kind for kind, _ in owners.values()}:
@@ -228,20 +229,6 @@ def _reached(context: OperationContext, connection: Connection, key: ProcessKey)
 def is_ready(row: ProcessInstance | None) -> bool:
     """Return whether a process instance is recorded as READY."""
     return row is not None and row.status is ProcessInstanceStatus.READY
-
-
-def _states(
-    context: OperationContext, connection: Connection, keys: Sequence[ProcessKey]
-) -> dict[ProcessKey, tuple[InputState, ...]]:
-    times: dict[Key, list[datetime]] = defaultdict(list)
-    for key in keys:
-        times[key.process, key.cluster].append(key.nominal_time)
-    return {
-        ProcessKey(*key, time): states
-        for plan, plan_times in context.timeline.group(connection, times)
-        for key, by_time in input_states_many(connection, plan, plan_times, context.as_of).items()
-        for time, states in by_time.items()
-    }
 
 
 def _launches(context: OperationContext, connection: Connection, keys: Collection[ProcessKey]) -> dict[Key, Launches]:

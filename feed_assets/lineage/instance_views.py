@@ -3,7 +3,6 @@
 is resolved by the definitions that govern it, so that releases with other windows are included.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,12 +29,11 @@ from feed_assets.log.records import (
     ProcessInstanceStatus,
     ProcessKey,
 )
-from feed_assets.plan.edges import Key
 from feed_assets.releases.left_out import Reader, find_readers, find_writers
 from feed_assets.releases.timeline import ActiveRelease
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.sequence import InstanceSequence
-from feed_assets.triggers.input_windows import input_states, input_states_many
+from feed_assets.triggers.input_windows import input_states, read_states
 from feed_assets.triggers.queue.batches import Batches
 
 INPUT = "Input"
@@ -298,16 +296,11 @@ def _upstream(
     context: OperationContext, connection: Connection, instances: Sequence[_Instance]
 ) -> Iterator[tuple[_Instance, _Instance, EdgeKind]]:
     """Yield what instances depend on, each with the instance and how."""
-    times: dict[Key, list[datetime]] = defaultdict(list)
-    for kind, name, cluster, time in instances:
-        if kind is Kind.PROCESS:
-            times[name, cluster].append(time)
-    for plan, plan_times in context.timeline.group(connection, times):
-        for key, by_time in input_states_many(connection, plan, plan_times, context.as_of).items():
-            for time, states in by_time.items():
-                for state in states:
-                    for each in state.expected or () if not state.edge.optional else ():
-                        yield (Kind.FEED, *state.edge.feed_key, each), (Kind.PROCESS, *key, time), EdgeKind.READ
+    work = [ProcessKey(name, cluster, time) for kind, name, cluster, time in instances if kind is Kind.PROCESS]
+    for key, states in read_states(connection, context.timeline, work, context.as_of).items():
+        for state in states:
+            for each in state.expected or () if not state.edge.optional else ():
+                yield (Kind.FEED, *state.edge.feed_key, each), (Kind.PROCESS, *key), EdgeKind.READ
     for kind, name, cluster, time in instances:
         record = context.plan.feeds.get((name, cluster)) if kind is Kind.FEED else None
         for writer in find_writers(context.timeline, connection, record, time) if record is not None else ():

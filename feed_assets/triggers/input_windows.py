@@ -77,6 +77,21 @@ def input_states(
     return input_states_many(connection, plan, {process.key: list(times)}, as_of, is_partial=is_partial)[process.key]
 
 
+def read_states(
+    connection: Connection, timeline: ReleaseTimeline, keys: Iterable[ProcessKey], as_of: datetime
+) -> dict[ProcessKey, tuple[InputState, ...]]:
+    """Return the input states of process instances by the definitions that govern each; others are left out."""
+    times: dict[Key, list[datetime]] = defaultdict(list)
+    for process, cluster, time in keys:
+        times[process, cluster].append(time)
+    return {
+        ProcessKey(*key, time): states
+        for plan, wanted in timeline.group(connection, times)
+        for key, by_time in input_states_many(connection, plan, wanted, as_of).items()
+        for time, states in by_time.items()
+    }
+
+
 def input_states_many(
     connection: Connection,
     plan: Plan,

@@ -38,7 +38,7 @@ from feed_assets.sql.rows import KEY_ROWS, TableStore, key_rows, render_rows, se
 from feed_assets.timing import dates
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.sequence import InstanceSequence
-from feed_assets.triggers.input_windows import InputState, closed_gates, input_states_many
+from feed_assets.triggers.input_windows import InputState, closed_gates, read_states
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -375,7 +375,7 @@ class ChainReader:
         self._arrivals = _Known(durations.arrivals)
         self._durations = _Known(durations.of_processes)
         self._rows = _Known(ProcessInstances(connection).get_many)
-        self._states = _Known(self._read_states)
+        self._states = _Known(lambda keys: read_states(self.connection, self.timeline, keys, self.as_of))
         self._feeds: dict[tuple[FeedKey, datetime, int], Chain | None] = {}  # None while it is being read
         self._processes: dict[tuple[ProcessKey, datetime, SlaLevel, int], Chain | None] = {}
 
@@ -395,17 +395,6 @@ class ChainReader:
             found[deadline] = yield from self._of_feed(plan.feeds[key], plan, time, due_at, PROCESSES_UP)
         else:
             found[deadline] = yield from self._of_process(key, time, due_at, deadline.level, PROCESSES_UP)
-
-    def _read_states(self, keys: Collection[ProcessKey]) -> dict[ProcessKey, tuple[InputState, ...]]:
-        times: dict[Key, list[datetime]] = {}
-        for process, cluster, time in keys:
-            times.setdefault((process, cluster), []).append(time)
-        return {
-            ProcessKey(*key, time): states
-            for plan, wanted in self.timeline.group(self.connection, times)
-            for key, found in input_states_many(self.connection, plan, wanted, self.as_of).items()
-            for time, states in found.items()
-        }
 
     def _of_feed(self, record: FeedRecord, plan: Plan, time: datetime, due_at: datetime, up: int) -> _Reading[Chain]:
         """Return when an instance of a feed comes: with the process that makes it, else as late as earlier ones."""

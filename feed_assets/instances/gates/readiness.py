@@ -56,7 +56,7 @@ from feed_assets.releases.timeline import (
     note_changed,
 )
 from feed_assets.sql.database import lock_log
-from feed_assets.triggers.input_windows import closed_gates, input_states_many, runs_incomplete
+from feed_assets.triggers.input_windows import closed_gates, read_states, runs_incomplete
 
 ON_TIME = timedelta(minutes=5)
 """An instance created with at most this delay is on time: longer than ticks, reloads and restarts take."""
@@ -404,13 +404,9 @@ def _open_gates(
     """
 
     def find_ready(processes: Sequence[tuple[Key, Sequence[datetime]]]) -> list[ProcessKey]:
-        return [
-            ProcessKey(*key, time)
-            for plan, times_by_process in tick.timeline.group(connection, dict(processes))
-            for key, by_time in input_states_many(connection, plan, times_by_process, tick.as_of).items()
-            for time, inputs in by_time.items()
-            if not closed_gates(inputs)
-        ]
+        keys = (ProcessKey(*key, time) for key, times in processes for time in times)
+        states = read_states(connection, tick.timeline, keys, tick.as_of)
+        return [key for key, inputs in states.items() if not closed_gates(inputs)]
 
     units = {name: ((name, on), times) for (name, on), times in waiting.items()}
     ready = tick.bulkheads.run_apart(TickStep.GATES, units, find_ready)

@@ -19,7 +19,7 @@ from feed_assets.log.records import FrozenInput, ProcessInstance, ProcessInstanc
 from feed_assets.plan.edges import Key, OutputEdge
 from feed_assets.plan.records import Plan
 from feed_assets.releases.timeline import FeedReader, ReleaseTimeline, find_feed_readers
-from feed_assets.triggers.input_windows import InputState, input_states_many
+from feed_assets.triggers.input_windows import InputState, read_states
 
 _PAGE = 200
 _MOST_OTHERS = 10
@@ -166,19 +166,14 @@ def find_awaiting(
     if not rows or not (asked := LateChecks(connection).processes_of(AgendaKind.RERUN)):
         return {}
     plan = timeline.plan
-    times: dict[Key, list[datetime]] = defaultdict(list)
-    for process, cluster, time in rows:
-        record = plan.processes.get((process, cluster))
+    keys = []
+    for key in rows:
+        record = plan.processes.get((key.process, key.cluster))
         feeds = [plan.feeds[edge.feed_key] for edge in record.inputs] if record is not None else []
         if any(edge.process_key in asked for feed in feeds for edge in feed.outputs_of):
-            times[process, cluster].append(time)
-    writers = {
-        each: find_makers(connection, plan, states, rows[each])
-        for governing, group in timeline.group(connection, times)
-        for key, by_time in input_states_many(connection, governing, group, as_of).items()
-        for time, states in by_time.items()
-        for each in [ProcessKey(*key, time)]
-    }
+            keys.append(key)
+    states = read_states(connection, timeline, keys, as_of)
+    writers = {key: find_makers(connection, plan, found, rows[key]) for key, found in states.items()}
     return find_open_reruns(connection, writers) if writers else {}
 
 
