@@ -10,6 +10,7 @@ from feed_assets.command_lines import command_line, instance_command, materializ
 from feed_assets.context.operation import OperationContext
 from feed_assets.entities.flow_names import declared_by, describe_process, is_flow
 from feed_assets.entities.process import OnTimeout
+from feed_assets.errors import render_some
 from feed_assets.explain.events import (
     event_facts,
     explain_availability,
@@ -22,7 +23,6 @@ from feed_assets.explain.facts import FeedFacts, ProcessFacts
 from feed_assets.explain.records import Explanation, Reason, ReasonCode
 from feed_assets.external_work.attempts import init_command
 from feed_assets.instances.gates.reconciliation import suspend_command
-from feed_assets.instances.late.lateness import describe
 from feed_assets.instances.late.quality_checks import QualityCheck
 from feed_assets.instances.late.store import LateChecks
 from feed_assets.instances.lists.ranges import render_ranges
@@ -303,7 +303,7 @@ def iter_awaited(awaited: Mapping[ProcessKey, ProcessInstanceStatus]) -> Iterato
 
 def describe_awaited(awaited: Mapping[ProcessKey, ProcessInstanceStatus]) -> str:
     """Return instances that are awaited, for people: the first few."""
-    return describe([*iter_awaited(awaited)])
+    return render_some(tuple(iter_awaited(awaited)), 3)
 
 
 def explain_feed_state(

@@ -20,8 +20,8 @@ from feed_assets.instances.gates.retries import apply_retries
 from feed_assets.instances.late.lateness import (
     InputContents,
     LateVerdict,
-    decide_before_reading,
     decide_check,
+    decide_early,
     decide_feed_check,
     find_changes,
     next_check,
@@ -195,7 +195,7 @@ def check_late_when_due(case: Case) -> None:
         due_at=due_at,
         cut_off_at=NOW + timedelta(days=1),
     )
-    decision = decide_before_reading(check, status, due_at, is_declared=True, is_safe_mode=case["safe_mode"])
+    decision = decide_early(check, status, plan.processes["p", "primary"], due_at, is_safe_mode=case["safe_mode"])
     if case["expected"] == "requeue_same_delay":
         assert decision is not None
         assert decision.verdict is LateVerdict.PUT_OFF

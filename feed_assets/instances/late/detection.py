@@ -4,11 +4,10 @@ A check scans storage outside of any transaction and applies its results in one 
 instance was run again meanwhile.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from sqlalchemy import Connection
 
@@ -25,13 +24,11 @@ from feed_assets.instances.late.lateness import (
     CheckDecision,
     InputContents,
     LateVerdict,
-    decide_before_reading,
     decide_check,
+    decide_early,
     decide_later,
     decide_rerun,
-    decide_rerun_early,
     decide_update,
-    decide_update_early,
     is_settled,
     is_too_late,
     next_check,
@@ -50,10 +47,10 @@ from feed_assets.log.records import (
     ProcessInstanceStatus,
     ProcessKey,
 )
-from feed_assets.plan.edges import InputEdge, Key
+from feed_assets.plan.edges import InputEdge
 from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.releases.timeline import ActiveRelease
-from feed_assets.triggers.input_windows import InputState, input_states_many
+from feed_assets.triggers.input_windows import InputState, read_states
 
 _ENDED = frozenset({ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.FAILED, ProcessInstanceStatus.KILLED})
 
@@ -94,12 +91,6 @@ class _ProcessSubject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _FeedSubject:
-    check: LateCheck
-    record: FeedRecord
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckBatch:
     """A batch of due checks: those decided without scanning, those to make, and the rows of their instances."""
 
@@ -107,14 +98,14 @@ class CheckBatch:
     due: tuple[LateCheck, ...]
     decided: Mapping[AgendaKey, CheckDecision]
     processes: tuple[_ProcessSubject, ...]
-    feeds: tuple[_FeedSubject, ...]
+    feeds: Sequence[tuple[LateCheck, FeedRecord]]
     rows: Mapping[FeedKey, FeedInstance]
 
     @classmethod
     def of(cls, connection: Connection, tick: Tick, due: Sequence[LateCheck]) -> "CheckBatch":
         decided: dict[AgendaKey, CheckDecision] = {}
         found: list[tuple[LateCheck, ProcessInstance, ActiveRelease]] = []
-        feeds: list[_FeedSubject] = []
+        feeds: list[tuple[LateCheck, FeedRecord]] = []
         keys = [_subject_of(check) for check in due if _is_of_process(check)]
         instances = ProcessInstances(connection).get_many(keys)
         feed_keys = [check.feed_key for check in due if not _is_of_process(check)]
@@ -123,17 +114,8 @@ class CheckBatch:
             if _is_of_process(check):
                 row = instances.get(_subject_of(check))
                 active = tick.timeline.find(connection, (check.name, check.cluster), check.nominal_time)
-                status = row.status if row else None
-                process = active.record if active is not None else None
-                if check.asked is not None:
-                    how = {"is_safe_mode": tick.is_held}
-                    early = decide_rerun_early(check, check.asked, status, process, tick.as_of, **how)
-                elif check.kind is AgendaKind.UPDATE:
-                    early = decide_update_early(check, status, process, tick.as_of, is_safe_mode=tick.is_held)
-                else:
-                    early = decide_before_reading(
-                        check, status, tick.as_of, is_declared=active is not None, is_safe_mode=tick.is_held
-                    )
+                status, process = row.status if row else None, active.record if active is not None else None
+                early = decide_early(check, status, process, tick.as_of, is_safe_mode=tick.is_held)
                 if early is None and row is not None and active is not None:
                     found.append((check, row, active))
             else:
@@ -141,17 +123,17 @@ class CheckBatch:
                 feed_row = feed_rows.get(check.feed_key)
                 early = _decide_feed_early(check, record, feed_row, tick)
                 if early is None and record is not None:
-                    feeds.append(_FeedSubject(check=check, record=record))
+                    feeds.append((check, record))
             if early is not None:
                 decided[check.key] = early
         processes = _subjects(connection, tick, found)
         input_keys = {key for subject in processes for each in subject.inputs for key in each.keys}
         rows = FeedInstances(connection).get_many(input_keys)
-        return cls(tick=tick, due=tuple(due), decided=decided, processes=processes, feeds=tuple(feeds), rows=rows)
+        return cls(tick=tick, due=tuple(due), decided=decided, processes=processes, feeds=feeds, rows=rows)
 
     def to_scan(self) -> dict[FeedKey, FeedRecord]:
         """Return the instances to scan: of external late inputs if recorded as available, and of feed checks."""
-        to_scan = {FeedKey(*subject.record.key, subject.check.nominal_time): subject.record for subject in self.feeds}
+        to_scan = {check.feed_key: record for check, record in self.feeds}
         for subject in self.processes:
             for each in subject.inputs:
                 if each.is_scanned:
@@ -173,9 +155,9 @@ class CheckBatch:
                 continue
             decisions[subject.check.key] = self._decide(subject, contents, recorded)
             _apply_to_instance(connection, row, subject.check.kind, decisions[subject.check.key], self.tick.as_of)
-        for feed in self.feeds:
-            if feed.check.key in same:
-                decisions[feed.check.key] = _decide_feed(feed, contents, self.tick)
+        for check, record in self.feeds:
+            if check.key in same:
+                decisions[check.key] = _decide_feed(check, record, contents.get(check.feed_key), self.tick)
         checks.put([decision.check for decision in decisions.values() if decision.check is not None])
         ended = [key for key, decision in decisions.items() if decision.check is None]
         checks.remove(ended)
@@ -256,17 +238,7 @@ def _subjects(
     connection: Connection, tick: Tick, found: Sequence[tuple[LateCheck, ProcessInstance, ActiveRelease]]
 ) -> tuple[_ProcessSubject, ...]:
     """Return the subjects with their current windows, resolved in one query for each plan."""
-    groups: dict[int, tuple[Plan, dict[Key, list[datetime]]]] = {}
-    for _, row, active in found:
-        _, times = groups.setdefault(id(active.plan), (active.plan, defaultdict(list)))
-        times[active.record.key].append(row.nominal_time)
-    states = {
-        (number, key, time): inputs
-        for number, (plan, times) in groups.items()
-        for key, by_time in input_states_many(connection, plan, times, tick.as_of).items()
-        for time, inputs in by_time.items()
-    }
-    own_states = {row.key: states[id(active.plan), active.record.key, row.nominal_time] for _, row, active in found}
+    own_states = read_states(connection, tick.timeline, (row.key for _, row, _ in found), tick.as_of)
     asked = [row for check, row, _ in found if check.asked is not None]
     writers = {row.key: find_makers(connection, tick.plan, own_states[row.key], row.inputs) for row in asked}
     awaited = find_open_reruns(connection, writers) if writers else {}
@@ -368,9 +340,7 @@ def _pause_of(contents: Iterable[Content], tick: Tick) -> timedelta | None:
     return max(pauses, default=None)
 
 
-def _decide_feed(subject: _FeedSubject, contents: Mapping[FeedKey, Content], tick: Tick) -> CheckDecision:
-    check, record = subject.check, subject.record
-    content = contents.get(FeedKey(*record.key, check.nominal_time))
+def _decide_feed(check: LateCheck, record: FeedRecord, content: Content | None, tick: Tick) -> CheckDecision:
     if record.is_current and record.watch is not None:
         pause = _pause_of([content], tick) if content is not None else None
         is_settled = content is None or content.scan is not None or content.error is not None
@@ -401,28 +371,29 @@ CHECKS_A_STEP = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateCheckResult:
-    """The results of one tick's checks.
+    """The decisions of some checks, or of one tick's.
 
-    `changed` has the external feed instances with new content, `gone` the current ones that are not there. `refused`
-    has the process instances that cannot be rerun, with the reasons.
+    `changed` has the external feed instances with new content, `gone` the current ones that are not there.
     """
 
-    verdicts: tuple[LateVerdict, ...] = ()
+    decisions: Sequence[tuple[AgendaKey, CheckDecision]] = ()
     changed: frozenset[FeedKey] = frozenset()
     gone: frozenset[FeedKey] = frozenset()
-    refused: Mapping[ProcessKey, str] = field(default_factory=dict)
     is_complete: bool = True
 
+    @property
+    def verdicts(self) -> tuple[LateVerdict, ...]:
+        """What was found."""
+        return tuple(decision.verdict for _, decision in self.decisions)
 
-class _Decided(NamedTuple):
-    """The decisions of some checks, external feed instances with new content, and current ones that are gone."""
+    @property
+    def refused(self) -> Mapping[ProcessKey, str]:
+        """The process instances that cannot be rerun, with the reasons."""
+        refused = ((key, each) for key, each in self.decisions if each.verdict is LateVerdict.REFUSED)
+        return {ProcessKey(*key[1:]): each.reason for key, each in refused if each.reason is not None}
 
-    decisions: Mapping[AgendaKey, CheckDecision]
-    changed: frozenset[FeedKey] = frozenset()
-    gone: frozenset[FeedKey] = frozenset()
 
-
-class _Checks(Handler[LateCheck, _Decided]):
+class _Checks(Handler[LateCheck, LateCheckResult]):
     """The checks of one step; a unit is an entity."""
 
     at_once = CHECKS_A_STEP
@@ -431,11 +402,11 @@ class _Checks(Handler[LateCheck, _Decided]):
     def find_due(self, connection: Connection, tick: Tick, limit: int) -> list[LateCheck]:
         return LateChecks(connection).due(self.kinds, tick.cluster, tick.as_of, limit)
 
-    def put_off(self, tick: Tick, entries: Sequence[LateCheck], pause: timedelta) -> list[_Decided]:
-        later = {check.key: decide_later(check, tick.as_of, pause) for check in entries}
+    def put_off(self, tick: Tick, entries: Sequence[LateCheck], pause: timedelta) -> list[LateCheckResult]:
+        later = [(check.key, decide_later(check, tick.as_of, pause)) for check in entries]
         with tick.database.begin() as connection:
-            LateChecks(connection).put([each.check for each in later.values() if each.check is not None])
-        return [_Decided(later)]
+            LateChecks(connection).put([each.check for _, each in later if each.check is not None])
+        return [LateCheckResult(decisions=later)]
 
 
 class LateDataChecks(_Checks):
@@ -447,7 +418,7 @@ class LateDataChecks(_Checks):
     def unit_of(self, entry: LateCheck) -> str:
         return f"{entry.kind.entity_kind} {entry.name}"
 
-    def handle(self, tick: Tick, entries: Sequence[LateCheck]) -> list[_Decided]:
+    def handle(self, tick: Tick, entries: Sequence[LateCheck]) -> list[LateCheckResult]:
         with tick.database.read() as connection:
             tick.timeline.refresh(connection, tick.as_of)
             batch = CheckBatch.of(connection, tick, entries)
@@ -457,7 +428,8 @@ class LateDataChecks(_Checks):
         _note_failures(contents.values(), tick)
         with tick.database.begin() as connection:
             recorded = record_contents(connection, contents.values(), tick.as_of)
-            return [_Decided(batch.apply(connection, contents, recorded), recorded.changed, gone)]
+            decisions = batch.apply(connection, contents, recorded)
+        return [LateCheckResult(decisions=[*decisions.items()], changed=recorded.changed, gone=gone)]
 
 
 class UpdateChecks(_Checks):
@@ -469,10 +441,11 @@ class UpdateChecks(_Checks):
     def unit_of(self, entry: LateCheck) -> str:
         return entry.name
 
-    def handle(self, tick: Tick, entries: Sequence[LateCheck]) -> list[_Decided]:
+    def handle(self, tick: Tick, entries: Sequence[LateCheck]) -> list[LateCheckResult]:
         with tick.database.begin() as connection:
             batch = CheckBatch.of(connection, tick, entries)
-            return [_Decided(batch.apply(connection, {}, RecordedContents(digests={}, changed=frozenset())))]
+            decisions = batch.apply(connection, {}, RecordedContents(digests={}, changed=frozenset()))
+        return [LateCheckResult(decisions=[*decisions.items()])]
 
 
 @tick_step(TickStep.LATE_DATA, otherwise=LateCheckResult(is_complete=False))
@@ -484,16 +457,10 @@ def apply_late_checks(tick: Tick) -> LateCheckResult:
     try.
     """
     made, is_complete = work_off(tick, LateDataChecks())
-    decisions = [(key, decision) for each in made for key, decision in each.decisions.items()]
     return LateCheckResult(
-        verdicts=tuple(decision.verdict for _, decision in decisions),
+        decisions=[decision for each in made for decision in each.decisions],
         changed=frozenset().union(*(each.changed for each in made)),
         gone=frozenset().union(*(each.gone for each in made)),
-        refused={
-            ProcessKey(*key[1:]): decision.reason
-            for key, decision in decisions
-            if decision.verdict is LateVerdict.REFUSED and decision.reason is not None
-        },
         is_complete=is_complete,
     )
 
@@ -506,7 +473,7 @@ def apply_updates(tick: Tick) -> int:
     While the tick is held, all are put off.
     """
     made, _ = work_off(tick, UpdateChecks())
-    return sum(decision.verdict is LateVerdict.RERUN for each in made for decision in each.decisions.values())
+    return sum(each.verdicts.count(LateVerdict.RERUN) for each in made)
 
 
 def _note_failures(contents: Iterable[Content], tick: Tick) -> None:

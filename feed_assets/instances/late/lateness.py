@@ -6,16 +6,17 @@ content is not a change. Late data are looked for on storage, at times. An updat
 compares what was read with what the record has now.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import assert_never
 
 from sqlalchemy import Connection
 
 from feed_assets.entities.process import RetryPolicy
 from feed_assets.entities.triggers import OnUpdate
+from feed_assets.errors import render_some
 from feed_assets.instances.late.store import Asked, LateCheck
 from feed_assets.log.agenda import AgendaKind
 from feed_assets.log.instances.process_instances import UNENDED, ProcessInstances
@@ -32,6 +33,7 @@ UNSETTLED = "unsettled"
 """The digest of an instance that was being written when it was read; it differs from any content."""
 
 _NAMED = 3
+"""How many changes a reason names."""
 
 
 class ChangeKind(StrEnum):
@@ -81,13 +83,13 @@ class InputContents:
     version: datetime | None = None
 
 
-class LateVerdict(StrEnum):
-    """The verdict of a check."""
+class LateVerdict(Enum):
+    """The verdict of a check, in the words of a summary."""
 
-    PUT_OFF = "put off"
     UNCHANGED = "unchanged"
-    RERUN = "rerun"
+    RERUN = "to be run again"
     REFUSED = "refused"
+    PUT_OFF = "put off"
     DROPPED = "dropped"
 
 
@@ -155,37 +157,46 @@ def find_unreadable(contents: Sequence[InputContents]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def describe(items: Sequence[str]) -> str:
-    """Return the first few of many items, and the number of the others.
-
-    >>> describe(["a", "b", "c", "d", "e"])
-    'a, b, c and 2 more'
-    """
-    more = len(items) - _NAMED
-    return ", ".join(items[:_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-def decide_before_reading(
-    check: LateCheck, status: ProcessInstanceStatus | None, as_of: datetime, *, is_declared: bool, is_safe_mode: bool
+def decide_early(
+    check: LateCheck,
+    status: ProcessInstanceStatus | None,
+    process: ProcessRecord | None,
+    as_of: datetime,
+    *,
+    is_safe_mode: bool,
 ) -> CheckDecision | None:
-    """Decide on a check that cannot be made now, or not at all; None if it can be made.
+    """Decide on a check of a process instance that cannot be made now, or does not matter any more; None if it can.
 
-    The check of an instance that is working, or about to work, is put off. So are all checks in safe mode, and those of
-    undeclared processes until their cut-off.
+    It waits for the end of a run, for the end of safe mode, and until its cut-off for a process that is not declared
+    now. The update of a copy waits for the copy. A rerun that has begun ends when it has succeeded, or was killed; if
+    it has failed, it is kept for those who wait for it: when it has succeeded after all, they go on.
     """
-    if status in (ProcessInstanceStatus.TIMEDOUT, ProcessInstanceStatus.SKIPPED, None):
+    waits = process is None or is_safe_mode or status in UNENDED
+    if check.asked is not None:
+        ended = {ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.KILLED}
+        waits, ended = (True, ended) if check.asked.has_begun else (waits, {ProcessInstanceStatus.TIMEDOUT})
+        is_moot = status in {*ended, ProcessInstanceStatus.SKIPPED, None} or as_of >= check.cut_off_at
+    elif check.kind is AgendaKind.UPDATE:
+        concerned = CONCERNED | UNENDED if process is not None and process.is_flow else CONCERNED
+        is_moot = status not in concerned or (process is not None and not process.follows_updates)
+    else:
+        is_moot = status in {ProcessInstanceStatus.TIMEDOUT, ProcessInstanceStatus.SKIPPED, None}
+    if is_moot or (process is None and as_of >= check.cut_off_at):
         return CheckDecision(verdict=LateVerdict.DROPPED, check=None)
-    if not is_declared and as_of >= check.cut_off_at:
-        return CheckDecision(verdict=LateVerdict.DROPPED, check=None)
-    if not is_declared or is_safe_mode or status in UNENDED:
+    if not waits:
+        return None
+    if check.kind is AgendaKind.LATE_INPUTS:
         return decide_later(check, as_of)
-    return None
+    return decide_wait(check, as_of, is_woken=check.asked is not None and status is not ProcessInstanceStatus.RUNNING)
 
 
 def decide_later(check: LateCheck, as_of: datetime, pause: timedelta | None = None) -> CheckDecision:
-    """Put off a check that cannot be made now, by a pause or by its delay."""
-    again = replace(check, planned_at=as_of, due_at=decide_put_off(check, as_of, pause))
-    return CheckDecision(verdict=LateVerdict.PUT_OFF, check=again)
+    """Put off a check that cannot be made now, by a pause or by its delay; at the latest until the cut-off, if that is
+    still to come.
+    """
+    again = as_of + (max(check.delay, SHORTEST_DELAY) if pause is None else pause)
+    due_at = check.cut_off_at if as_of < check.cut_off_at < again else again
+    return CheckDecision(verdict=LateVerdict.PUT_OFF, check=replace(check, planned_at=as_of, due_at=due_at))
 
 
 def decide_check(
@@ -213,13 +224,17 @@ def decide_check(
         return CheckDecision(verdict=LateVerdict.UNCHANGED, check=_if_pending(following))
     if changes and all(change.kind is ChangeKind.VANISHED for change in changes):
         unreadable = (*unreadable, "that is less than what it has read")
-    found = LATE_DATA + (describe([change.render() for change in changes]) or "inputs are incomplete")
+    found = LATE_DATA + (_name(changes) or "inputs are incomplete")
     if unreadable:
-        reason = f"{found}; not run again: {describe(unreadable)}"
+        reason = f"{found}; not run again: {render_some(unreadable, _NAMED)}"
         return CheckDecision(verdict=LateVerdict.REFUSED, check=_if_pending(following), reason=reason)
     pending = () if status is ProcessInstanceStatus.SUCCEEDED else check.changed
     names = tuple(dict.fromkeys((*pending, *(change.input for change in changes))))
     return CheckDecision(verdict=LateVerdict.RERUN, check=replace(following, changed=names), reason=found)
+
+
+def _name(changes: Sequence[InputChange]) -> str:
+    return render_some(tuple(change.render() for change in changes), _NAMED)
 
 
 def _if_pending(check: LateCheck) -> LateCheck | None:
@@ -246,22 +261,9 @@ def count(verdicts: Sequence[LateVerdict]) -> str:
     >>> count([LateVerdict.RERUN, LateVerdict.UNCHANGED, LateVerdict.UNCHANGED])
     '3 late checks: 2 unchanged, 1 to be run again'
     """
-    parts = [f"{number} {_words(verdict)}" for verdict in _SHOWN if (number := verdicts.count(verdict))]
+    parts = [f"{number} {verdict.value}" for verdict in LateVerdict if (number := verdicts.count(verdict))]
     checks = "1 late check" if len(verdicts) == 1 else f"{len(verdicts)} late checks"
     return f"{checks}: {', '.join(parts)}" if parts else checks
-
-
-_SHOWN = (LateVerdict.UNCHANGED, LateVerdict.RERUN, LateVerdict.REFUSED, LateVerdict.PUT_OFF, LateVerdict.DROPPED)
-
-
-def _words(verdict: LateVerdict) -> str:
-    match verdict:
-        case LateVerdict.RERUN:
-            return "to be run again"
-        case LateVerdict.PUT_OFF | LateVerdict.UNCHANGED | LateVerdict.REFUSED | LateVerdict.DROPPED:
-            return verdict.value
-        case _:
-            assert_never(verdict)
 
 
 FEED_POLICY = RetryPolicy.EXP_BACKOFF
@@ -316,28 +318,22 @@ def next_check(
     return min(nominal_time + steps * delay, cut_off_at)
 
 
-def latest_cut_off(window_ends: Iterable[tuple[datetime, timedelta | None]]) -> datetime | None:
-    """Return the cut-off of a process instance: the latest window end of a late input plus the cut-off of its feed.
-
-    Feeds without a cut-off are left out; None if no feed has one.
-    """
-    return max((cut_off_at(end, cut_off) for end, cut_off in window_ends if cut_off is not None), default=None)
-
-
 def cut_off_at(moment: datetime, cut_off: timedelta) -> datetime:
     """Return a time plus a cut-off, at most NEVER."""
     return NEVER if cut_off > NEVER - moment else moment + cut_off
 
 
 def process_cut_off(plan: Plan, process: ProcessRecord, nominal_time: datetime) -> datetime | None:
-    """Return the cut-off of a process instance; None if no feed of its late inputs has a cut-off."""
+    """Return the cut-off of a process instance: the latest window end of a late input plus the cut-off of its feed;
+    None if no feed of them has one.
+    """
     ends = []
     for edge in process.inputs:
         cut_off = plan.feeds[edge.feed_key].late_cut_off
         if edge.is_late and cut_off is not None and edge.window is not None:
             zone = edge.window.zone or plan.feeds[edge.feed_key].sequence.timezone
-            ends.append((edge.window.end.evaluate(nominal_time, zone), cut_off.as_duration()))
-    return latest_cut_off(ends)
+            ends.append(cut_off_at(edge.window.end.evaluate(nominal_time, zone), cut_off.as_duration()))
+    return max(ends, default=None)
 
 
 def decide_process_check(
@@ -382,15 +378,6 @@ def _planned(
     )
 
 
-def decide_put_off(check: LateCheck, as_of: datetime, pause: timedelta | None = None) -> datetime:
-    """Return when a check that cannot be made now is due again: after a pause, by default the same delay.
-
-    At the latest at the cut-off, if that is still to come.
-    """
-    again = as_of + (max(check.delay, SHORTEST_DELAY) if pause is None else pause)
-    return check.cut_off_at if as_of < check.cut_off_at < again else again
-
-
 UPDATED = "updated: "
 """The prefix of the reasons of runs for updates, and of refused ones."""
 
@@ -400,8 +387,6 @@ LASTS = timedelta(days=31)
 _ENDED = frozenset({ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.FAILED, ProcessInstanceStatus.KILLED})
 CONCERNED = _ENDED | {ProcessInstanceStatus.RUNNING}
 """The instances that have read something. Those that wait, are ready or suspended read it when they run."""
-
-_UNREAD = {ProcessInstanceStatus.TIMEDOUT}
 
 CONCERNED_COPIES = CONCERNED | {ProcessInstanceStatus.READY, ProcessInstanceStatus.SUSPENDED}
 """The instances of flows whose replicas are behind until they succeed: the update is kept until then."""
@@ -414,40 +399,7 @@ _PARTS = 50
 
 def plan_update(key: ProcessKey, as_of: datetime) -> LateCheck:
     """Return the check of an instance that may have read other content than the log has now; it is due at once."""
-    name, cluster, nominal_time = key
-    return LateCheck(
-        kind=AgendaKind.UPDATE,
-        name=name,
-        cluster=cluster,
-        nominal_time=nominal_time,
-        planned_at=as_of,
-        due_at=as_of,
-        cut_off_at=as_of + LASTS,
-    )
-
-
-def decide_update_early(
-    check: LateCheck,
-    status: ProcessInstanceStatus | None,
-    process: ProcessRecord | None,
-    as_of: datetime,
-    *,
-    is_safe_mode: bool,
-) -> CheckDecision | None:
-    """Decide on an update that cannot be compared now, or does not matter; None if it can be compared.
-
-    It waits for the end of a run, for the end of safe mode, and for a process that is not declared now. That of a copy
-    waits for the copy.
-    """
-    is_copy = process is not None and process.is_flow
-    is_open = is_copy and status in UNENDED
-    if not (is_open or status in CONCERNED) or (process is not None and not process.follows_updates):
-        return CheckDecision(verdict=LateVerdict.DROPPED, check=None)
-    if process is None and as_of >= check.cut_off_at:
-        return CheckDecision(verdict=LateVerdict.DROPPED, check=None)
-    if process is None or is_safe_mode or status not in _ENDED:
-        return decide_wait(check, as_of)
-    return None
+    return _planned(AgendaKind.UPDATE, key[:2], key.nominal_time, as_of, as_of, as_of + LASTS)
 
 
 def is_settled(connection: Connection, writers: Collection[ProcessKey], states: Sequence[InputState]) -> bool:
@@ -498,13 +450,13 @@ def decide_update(
         is_behind = process.is_flow and status is not ProcessInstanceStatus.SUCCEEDED
         is_behind = is_behind and any(each.present for each in contents)
         return decide_wait(check, as_of) if is_behind else CheckDecision(verdict=LateVerdict.UNCHANGED, check=None)
-    found = UPDATED + describe([change.render() for change in changes])
+    found = UPDATED + _name(changes)
     kept = decide_wait(check, as_of).check if process.is_flow else None
     if is_too_late:
         reason = f"{found}; not copied: it came after the cut-off of late data"
         return CheckDecision(verdict=LateVerdict.REFUSED, check=kept, reason=reason)
     if unreadable := find_unreadable(contents):
-        reason = f"{found}; not run again: {describe(unreadable)}"
+        reason = f"{found}; not run again: {render_some(unreadable, _NAMED)}"
         return CheckDecision(verdict=LateVerdict.REFUSED, check=None, reason=reason)
     if process.on_update is OnUpdate.HOLD and not is_settled:
         return decide_wait(check, as_of)
@@ -516,28 +468,6 @@ def plan_rerun(key: ProcessKey, asked: Asked, as_of: datetime) -> LateCheck:
     pause = LONGEST_PAUSE if asked.is_woken else timedelta(0)
     check = replace(plan_update(key, as_of), kind=AgendaKind.RERUN, asked=asked)
     return replace(check, due_at=as_of + pause)
-
-
-def decide_rerun_early(
-    check: LateCheck,
-    asked: Asked,
-    status: ProcessInstanceStatus | None,
-    process: ProcessRecord | None,
-    as_of: datetime,
-    *,
-    is_safe_mode: bool,
-) -> CheckDecision | None:
-    """Decide on a rerun that cannot be compared now, or does not matter any more; None if it can be compared.
-
-    One that has begun ends when it has succeeded, or was killed. If it has failed, it is kept for those who wait for
-    it: when it has succeeded after all, they go on.
-    """
-    ended = {ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.KILLED} if asked.has_begun else _UNREAD
-    if status in {*ended, ProcessInstanceStatus.SKIPPED, None} or as_of >= check.cut_off_at:
-        return CheckDecision(verdict=LateVerdict.DROPPED, check=None)
-    if asked.has_begun or process is None or is_safe_mode or status in UNENDED:
-        return decide_wait(check, as_of, is_woken=status is not ProcessInstanceStatus.RUNNING)
-    return None
 
 
 def decide_rerun(
@@ -564,9 +494,9 @@ def decide_rerun(
     if not found:
         reason = f"{asked.label}: not run again, since what it has read came out unchanged"
         return CheckDecision(verdict=LateVerdict.UNCHANGED, check=None, reason=reason)
-    reason = f"{asked.label}: {describe(found)}"
+    reason = f"{asked.label}: {render_some(tuple(found), _NAMED)}"
     if unreadable := find_unreadable(contents):
-        reason = f"{reason}; not run again: {describe(unreadable)}"
+        reason = f"{reason}; not run again: {render_some(unreadable, _NAMED)}"
         return CheckDecision(verdict=LateVerdict.REFUSED, check=None, reason=reason)
     begun = replace(check, asked=asked._replace(has_begun=True), due_at=as_of + LONGEST_PAUSE)
     return CheckDecision(verdict=LateVerdict.RERUN, check=begun, reason=reason)

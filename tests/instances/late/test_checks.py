@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from feed_assets.entities.process import RetryPolicy
-from feed_assets.instances.late.lateness import cut_off_at, latest_cut_off, next_check
+from feed_assets.instances.late.lateness import cut_off_at, next_check
 from feed_assets.timing.dates import NEVER
 
 NOMINAL = datetime(2024, 1, 1, tzinfo=UTC)
@@ -41,13 +41,6 @@ def test_checks_are_counted_from_the_nominal_time_however_late_the_instance_succ
 def test_row_72_after_the_cut_off_there_is_no_check() -> None:
     assert checks("periodic", 2 * HOUR, 3 * HOUR) == []
     assert checks("final", 2 * HOUR, 3 * HOUR) == []
-
-
-def test_the_cut_off_of_a_process_is_the_latest_of_its_late_inputs() -> None:
-    ends = [(NOMINAL, 6 * HOUR), (NOMINAL + 2 * HOUR, 5 * HOUR), (NOMINAL + 99 * HOUR, None)]
-    assert latest_cut_off(ends) == NOMINAL + 7 * HOUR
-    assert latest_cut_off([(NOMINAL, None)]) is None
-    assert latest_cut_off([]) is None
 
 
 def test_a_huge_cut_off_means_for_ever() -> None:

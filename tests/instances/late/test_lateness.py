@@ -17,11 +17,11 @@ from feed_assets.instances.late.lateness import (
     LateVerdict,
     choose_work,
     count,
-    decide_before_reading,
     decide_check,
+    decide_early,
     decide_feed_check,
+    decide_later,
     decide_process_check,
-    decide_put_off,
     find_changes,
     find_unreadable,
     process_cut_off,
@@ -73,6 +73,9 @@ def late_plan(inputs: Any = ("views",), **more: Any) -> Plan:
     windows = {name: {"feed": "clicks", "start": "now(0,0)", "end": "now(0,0)"} for name in ("views", "other")}
     entity = entity.model_validate({**entity.model_dump(), "inputs": windows})
     return plan_of(feed("clicks", start=ONE, late_arrival={"cut_off": "hours(6)"}, **more), entity)
+
+
+DECLARED = late_plan().processes["p", "primary"]
 
 
 def decide(*inputs: InputContents, as_of: datetime = ONE + 2 * HOUR, status: Any = SUCCEEDED, **fields: Any) -> Any:
@@ -171,9 +174,7 @@ def test_a_rerun_without_what_was_read_is_refused_and_looked_at_again() -> None:
 @pytest.mark.parametrize("status", ["WAITING", "READY", "RUNNING", "SUSPENDED"])
 def test_an_instance_at_work_is_looked_at_after_the_same_delay_again(status: str) -> None:
     as_of = ONE + 3 * HOUR
-    decision = decide_before_reading(
-        check(), ProcessInstanceStatus(status), as_of, is_declared=True, is_safe_mode=False
-    )
+    decision = decide_early(check(), ProcessInstanceStatus(status), DECLARED, as_of, is_safe_mode=False)
     assert decision is not None
     assert decision.check is not None
     assert (decision.verdict, decision.check.due_at) == (LateVerdict.PUT_OFF, as_of + 2 * HOUR)
@@ -182,23 +183,27 @@ def test_an_instance_at_work_is_looked_at_after_the_same_delay_again(status: str
 @pytest.mark.parametrize("status", ["TIMEDOUT", "SKIPPED", None])
 def test_an_instance_that_cannot_have_run_is_not_looked_at_any_more(status: str | None) -> None:
     found = ProcessInstanceStatus(status) if status else None
-    decision = decide_before_reading(check(), found, ONE, is_declared=True, is_safe_mode=False)
+    decision = decide_early(check(), found, DECLARED, ONE, is_safe_mode=False)
     assert decision is not None
     assert (decision.verdict, decision.check) == (LateVerdict.DROPPED, None)
 
 
 def test_what_is_not_declared_is_put_off_until_its_cut_off() -> None:
-    before = decide_before_reading(check(), SUCCEEDED, ONE + 2 * HOUR, is_declared=False, is_safe_mode=False)
-    after = decide_before_reading(check(), SUCCEEDED, CUT_OFF, is_declared=False, is_safe_mode=False)
+    before = decide_early(check(), SUCCEEDED, None, ONE + 2 * HOUR, is_safe_mode=False)
+    after = decide_early(check(), SUCCEEDED, None, CUT_OFF, is_safe_mode=False)
     assert before is not None
     assert after is not None
     assert (before.verdict, after.verdict) == (LateVerdict.PUT_OFF, LateVerdict.DROPPED)
 
 
 def test_putting_off_does_not_pass_over_the_cut_off_and_is_a_minute_at_least() -> None:
-    assert decide_put_off(check(), ONE + 5 * HOUR) == CUT_OFF
-    assert decide_put_off(check(), CUT_OFF) == CUT_OFF + 2 * HOUR
-    assert decide_put_off(check(due_at=ONE), ONE) == ONE + timedelta(minutes=1)
+    def put_off(standing: LateCheck, as_of: datetime) -> datetime | None:
+        again = decide_later(standing, as_of).check
+        return again and again.due_at
+
+    assert put_off(check(), ONE + 5 * HOUR) == CUT_OFF
+    assert put_off(check(), CUT_OFF) == CUT_OFF + 2 * HOUR
+    assert put_off(check(due_at=ONE), ONE) == ONE + timedelta(minutes=1)
 
 
 def test_a_workflow_for_late_data_is_run_if_all_that_changed_declare_the_same() -> None:
