@@ -292,7 +292,6 @@ def _record_change(connection: Connection, seen: PollResult) -> None:
     """Record other content of an instance that has arrived before."""
     assert seen.event is not None
     assert seen.row is not None
-    assert seen.record is not None
     instances = FeedInstances(connection)
     before = instances.get(*seen.key)
     event = replace(seen.event, kind=FeedEventKind.CHANGED)

@@ -71,21 +71,33 @@ _STATUS = {
 class PollResult:
     """The result of a poll: the instance's row, and either an ARRIVED event or the next poll.
 
-    `row` is None if the store could not look into the instance, or if it `is_gone`: nobody expects it any more.
-    `late_check` plans a check for late data if no process does; `record` is the feed of one that arrived,
-    `content` that of a current one. `is_news` says that the result differs from the last poll, or that no earlier
-    result is known.
+    `row` is None if the store could not look into the instance, or if it `is_gone`. `late_check` plans a check for late
+    data if no process does; `content` is that of a current one that arrived. `is_news` says that the result differs
+    from the last poll, or that no earlier result is known.
     """
 
-    key: FeedKey
-    row: FeedInstance | None
-    event: NewFeedEvent | None
-    next_poll: ArrivalPoll | None
-    is_news: bool
+    candidate: Candidate
+    row: FeedInstance | None = None
+    event: NewFeedEvent | None = None
+    next_poll: ArrivalPoll | None = None
+    is_news: bool = True
     late_check: LateCheck | None = None
-    is_gone: bool = False
-    record: FeedRecord | None = None
     content: Content | None = None
+
+    @property
+    def record(self) -> FeedRecord:
+        """The feed."""
+        return self.candidate.record
+
+    @property
+    def key(self) -> FeedKey:
+        """The instance."""
+        return self.candidate.key
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether nobody expects it any more."""
+        return self.row is None and self.next_poll is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,23 +149,19 @@ def decide_poll_result(candidate: Candidate, look: Look, as_of: datetime, origin
     rows are judged is polled until it is available: it may get other content.
     """
     record = candidate.record
-    key = FeedKey(*record.key, candidate.nominal_time)
-    longest = record.watch.as_duration() if record.is_current and record.watch is not None else LONGEST_PAUSE
     if look.obstacle is not None:
         found = f"obstacle|{look.obstacle}"
-        planned = _plan_poll(key, found, as_of, has_begun=True, obstacle=look.obstacle, longest=longest)
-        return PollResult(key=key, row=None, event=None, next_poll=planned, is_news=found != candidate.known)
+        planned = _plan_poll(candidate, found, as_of, has_begun=True, obstacle=look.obstacle)
+        return PollResult(candidate=candidate, next_poll=planned, is_news=found != candidate.known)
     status = _STATUS[look.availability]
     if record.is_current and status is FeedInstanceStatus.EMPTY:
         status = FeedInstanceStatus.MISSING
     if status is FeedInstanceStatus.MISSING and not record.is_expected:
-        return PollResult(key=key, row=None, event=None, next_poll=None, is_news=True, is_gone=True)
+        return PollResult(candidate=candidate)
     arrived = status is FeedInstanceStatus.AVAILABLE
     digest = fingerprint(look) if arrived else None
     row = FeedInstance(
-        feed=record.feed,
-        cluster=record.cluster,
-        nominal_time=candidate.nominal_time,
+        **candidate.key._asdict(),
         status=status,
         manifest_digest=digest,
         bytes=look.bytes,
@@ -165,18 +173,18 @@ def decide_poll_result(candidate: Candidate, look: Look, as_of: datetime, origin
     if not arrived:
         found = f"{status}|{look.bytes}|{look.files}"
         has_begun = look.availability is not Availability.MISSING
-        planned = _plan_poll(key, found, as_of, has_begun=has_begun, longest=longest)
-        return PollResult(key=key, row=row, event=None, next_poll=planned, is_news=found != candidate.known)
+        planned = _plan_poll(candidate, found, as_of, has_begun=has_begun)
+        return PollResult(candidate=candidate, row=row, next_poll=planned, is_news=found != candidate.known)
     again: ArrivalPoll | None = None
     if record.is_judged:
         assert record.quality is not None
         found = f"{status}|{digest}|{digest_rules(record.quality)}"
-        again = _plan_poll(key, found, as_of, has_begun=True, longest=longest)
+        again = _plan_poll(candidate, found, as_of, has_begun=True)
     event = arrival_of(row, look.path, origin)
     late_check = decide_feed_check(record, candidate.nominal_time, as_of)
     is_news = again is None or again.found != candidate.known
     return PollResult(
-        key=key, row=row, event=event, next_poll=again, is_news=is_news, late_check=late_check, record=record
+        candidate=candidate, row=row, event=event, next_poll=again, is_news=is_news, late_check=late_check
     )
 
 
@@ -201,7 +209,7 @@ def read_versions(
     that cannot be read now is looked at again.
     """
     arriving = [each for each in seen if each.event is not None and each.is_news]
-    wanted = {each.key: each.record for each in arriving if each.record is not None and each.record.is_current}
+    wanted = {each.key: each.record for each in arriving if each.record.is_current}
     contents = scan_contents(context, wanted, bulkheads, follows_declared=True)
     return [_with_content(each, contents[each.key]) if each.key in contents else each for each in seen]
 
@@ -211,29 +219,28 @@ def _with_content(seen: PollResult, content: Content) -> PollResult:
     assert seen.row is not None
     if content.scan is None or not content.is_available:
         obstacle = "it is changing" if content.error is None else describe_error(content.error)
-        candidate = Candidate(record=content.record, nominal_time=content.nominal_time)
-        return decide_poll_result(candidate, obstructed("", obstacle), seen.row.updated_at)
+        return _obstruct(seen, obstacle, seen.row.updated_at)
     digest, size, files = content.scan.digest, content.scan.bytes, len(content.scan.files)
     row = replace(seen.row, manifest_digest=digest, bytes=size, files=files)
     event = replace(seen.event, manifest_digest=digest, bytes=size, files=files)
     return replace(seen, row=row, event=event, content=content)
 
 
-def plan_first_poll(key: FeedKey, as_of: datetime) -> PollResult:
+def _obstruct(seen: PollResult, obstacle: str, as_of: datetime) -> PollResult:
+    """Return the result for an instance that has not arrived after all."""
+    return decide_poll_result(replace(seen.candidate, known=""), obstructed("", obstacle), as_of)
+
+
+def plan_first_poll(candidate: Candidate, as_of: datetime) -> PollResult:
     """Return the result for an instance that is to be polled at its nominal time, which is still to come."""
-    planned = _plan_poll(key, "", as_of, has_begun=False)
-    return PollResult(key=key, row=None, event=None, next_poll=planned, is_news=True)
+    return PollResult(candidate=candidate, next_poll=_plan_poll(candidate, "", as_of, has_begun=False))
 
 
 def _plan_poll(
-    key: FeedKey,
-    found: str,
-    as_of: datetime,
-    *,
-    has_begun: bool,
-    obstacle: str | None = None,
-    longest: timedelta = LONGEST_PAUSE,
+    candidate: Candidate, found: str, as_of: datetime, *, has_begun: bool, obstacle: str | None = None
 ) -> ArrivalPoll:
+    record, key = candidate.record, candidate.key
+    longest = record.watch.as_duration() if record.is_current and record.watch is not None else LONGEST_PAUSE
     pause = min(pause_after_poll(key.nominal_time, as_of, has_begun=has_begun), longest)
     again = max(as_of + pause, key.nominal_time)
     return ArrivalPoll(*key, found=found, polled_at=as_of, next_poll_at=again, obstacle=obstacle)
@@ -423,9 +430,14 @@ def record_poll_results(connection: Connection, seen: Sequence[PollResult]) -> i
     instances, planned = FeedInstances(connection), ArrivalPolls(connection)
     settled = instances.find_settled([each.key for each in seen if each.is_news])
     news = [each for each in seen if each.is_news and each.key not in settled]
-    came = [(each.record, each.key.nominal_time) for each in news if each.record is not None]
+    came = [(each.record, each.key.nominal_time) for each in news if each.event is not None]
     owners = FeedPlaces(connection).find_owners(came)
-    news = [_without_path(each, owners[each.key]) if each.key in owners else each for each in news]
+    news = [
+        _obstruct(each, describe_owner(owners[each.key]), each.row.updated_at)
+        if each.key in owners and each.row is not None
+        else each
+        for each in news
+    ]
     news = _without_held(connection, news)
     arrived = [(each.row, each.event) for each in news if each.event is not None and each.row is not None]
     seqs = EventLog(connection).append([event for _, event in arrived])
@@ -450,11 +462,7 @@ def describe_owner(owner: datetime) -> str:
 
 def _without_held(connection: Connection, news: Sequence[PollResult]) -> list[PollResult]:
     """Return the results without the arrivals that are held back until their rows are judged."""
-    arriving = [
-        (each.record, each.row, each.event)
-        for each in news
-        if each.record is not None and each.row is not None and each.event is not None
-    ]
+    arriving = [(each.record, each.row, each.event) for each in news if each.row is not None and each.event is not None]
     held = hold_back(connection, arriving)
     return [
         replace(each, row=held[each.key], event=None, late_check=None)
@@ -464,13 +472,6 @@ def _without_held(connection: Connection, news: Sequence[PollResult]) -> list[Po
         else each
         for each in news
     ]
-
-
-def _without_path(seen: PollResult, owner: datetime) -> PollResult:
-    assert seen.record is not None
-    assert seen.row is not None
-    candidate = Candidate(record=seen.record, nominal_time=seen.key.nominal_time)
-    return decide_poll_result(candidate, obstructed("", describe_owner(owner)), seen.row.updated_at)
 
 
 PAUSE = timedelta(minutes=1)

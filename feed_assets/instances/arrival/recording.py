@@ -134,9 +134,14 @@ class Announcement:
     refused: str | None = None
 
     @property
+    def candidate(self) -> Candidate:
+        """The instance, as it is polled."""
+        return Candidate(record=self.record, nominal_time=self.nominal_time)
+
+    @property
     def key(self) -> FeedKey:
         """The instance."""
-        return FeedKey(*self.record.key, self.nominal_time)
+        return self.candidate.key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,14 +168,14 @@ def apply_announcements(
     again = [each for key, each in latest.items() if key in are_there and each.refused is None]
     new = [each for key, each in latest.items() if key not in evicted and each not in again]
     due = [each for each in new if each.nominal_time <= tick.as_of]
-    candidates = [Candidate(record=each.record, nominal_time=each.nominal_time) for each in due]
+    candidates = [each.candidate for each in due]
     looks = poll_confined(tick, candidates)
     seen = [
         _told(decide_poll_result(candidate, look, tick.as_of, each.origin), each.facts)
         for each, candidate, look in zip(due, candidates, looks, strict=True)
     ]
     seen = read_versions(tick.context, seen, tick.bulkheads)
-    seen += [plan_first_poll(each.key, tick.as_of) for each in new if each.nominal_time > tick.as_of]
+    seen += [plan_first_poll(each.candidate, tick.as_of) for each in new if each.nominal_time > tick.as_of]
     refused = [
         (each.row, each.event, reason)
         for each in seen

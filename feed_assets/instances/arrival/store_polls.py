@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from itertools import chain
+from typing import TypeAlias
 
 from feed_assets.clock import Stopwatch
 from feed_assets.context.bulkheads import AWAY, SLOW_SECONDS
@@ -35,6 +36,15 @@ class Candidate:
     nominal_time: datetime
     known: str = ""
 
+    @property
+    def key(self) -> FeedKey:
+        """The instance."""
+        return FeedKey(*self.record.key, self.nominal_time)
+
+
+_Group: TypeAlias = dict[int, Candidate]
+"""Some candidates of one store and flag, by their positions."""
+
 
 def poll_instances(stores: StorePool, candidates: Sequence[Candidate]) -> list[Look]:
     """Poll many instances, with one call for each store and flag; results in the order of `candidates`.
@@ -43,8 +53,8 @@ def poll_instances(stores: StorePool, candidates: Sequence[Candidate]) -> list[L
         StorageError: a whole store could not look.
     """
     looks: dict[int, Look] = {}
-    for (address, flag), positions in _by_store(candidates).items():
-        looks.update(_poll(stores, candidates, address, flag, positions))
+    for group in _by_store(candidates).values():
+        looks |= _poll(stores, group)
     return [looks[position] for position in range(len(candidates))]
 
 
@@ -55,13 +65,12 @@ def poll_confined(tick: Tick, candidates: Sequence[Candidate]) -> list[Look]:
     time-out, is left alone for the rest of the tick and for twice as long as it took: see `ask_by_store`. An address
     that fails is on record before what it obstructs, so that nobody tells that as another failure.
     """
-    groups: dict[StoreAddress, dict[str | None, list[int]]] = defaultdict(dict)
-    for (address, flag), positions in _by_store(candidates).items():
-        groups[address][flag] = positions
+    groups: dict[StoreAddress, list[_Group]] = defaultdict(list)
+    for (address, _), group in _by_store(candidates).items():
+        groups[address].append(group)
 
     def poll(address: StoreAddress) -> dict[int, Look]:
-        by_flag = groups[address].items()
-        looks = [_poll_store(tick.stores, candidates, address, flag, positions) for flag, positions in by_flag]
+        looks = [_poll_store(tick.stores, group) for group in groups[address]]
         return {position: look for some in looks for position, look in some.items()}
 
     looks: dict[int, Look] = {}
@@ -70,9 +79,9 @@ def poll_confined(tick: Tick, candidates: Sequence[Candidate]) -> list[Look]:
     ).items():
         if isinstance(answer, Exception):
             obstacle = obstructed("", describe_error(answer))
-            looks.update(dict.fromkeys(chain.from_iterable(groups[address].values()), obstacle))
+            looks |= dict.fromkeys(chain.from_iterable(groups[address]), obstacle)
         else:
-            looks.update(answer)
+            looks |= answer
     if any(look.obstacle is not None for look in looks.values()):
         tick.bulkheads.save(tick.database)
     return [looks[position] for position in range(len(candidates))]
@@ -90,50 +99,35 @@ def require_unobstructed(candidates: Iterable[Candidate], looks: Iterable[Look])
             )
 
 
-def _by_store(candidates: Sequence[Candidate]) -> dict[tuple[StoreAddress, str | None], list[int]]:
-    groups: dict[tuple[StoreAddress, str | None], list[int]] = defaultdict(list)
+def _by_store(candidates: Sequence[Candidate]) -> dict[tuple[StoreAddress, str | None], _Group]:
+    groups: dict[tuple[StoreAddress, str | None], _Group] = defaultdict(dict)
     for position, candidate in enumerate(candidates):
-        groups[candidate.record.store, candidate.record.flag].append(position)
+        groups[candidate.record.store, candidate.record.flag][position] = candidate
     return groups
 
 
-def _poll(
-    stores: StorePool,
-    candidates: Sequence[Candidate],
-    address: StoreAddress,
-    flag: str | None,
-    positions: Sequence[int],
-) -> dict[int, Look]:
-    paths = [candidates[i].record.path(candidates[i].nominal_time) for i in positions]
-    return dict(zip(positions, stores.get(address).look(paths, flag), strict=True))
+def _poll(stores: StorePool, group: _Group) -> dict[int, Look]:
+    record = next(iter(group.values())).record
+    paths = [each.record.path(each.nominal_time) for each in group.values()]
+    return dict(zip(group, stores.get(record.store).look(paths, record.flag), strict=True))
 
 
-def _poll_store(
-    stores: StorePool,
-    candidates: Sequence[Candidate],
-    address: StoreAddress,
-    flag: str | None,
-    positions: Sequence[int],
-) -> dict[int, Look]:
+def _poll_store(stores: StorePool, group: _Group) -> dict[int, Look]:
     """Poll the instances of one store: all at once, then feed by feed if that fails. Raises what fails slowly, and that
     the storage is away.
     """
     watch = Stopwatch()
     try:
-        return _poll(stores, candidates, address, flag, positions)
+        return _poll(stores, group)
     except Exception as exc:
         if watch.seconds > SLOW_SECONDS or isinstance(exc, AWAY):
             raise
-        by_feed: dict[Key, list[int]] = defaultdict(list)
-        for position in positions:
-            by_feed[candidates[position].record.key].append(position)
+        by_feed: dict[Key, _Group] = defaultdict(dict)
+        for position, candidate in group.items():
+            by_feed[candidate.record.key][position] = candidate
         if len(by_feed) == 1:
-            return dict.fromkeys(positions, obstructed("", describe_error(exc)))
-    return {
-        position: look
-        for each in by_feed.values()
-        for position, look in _poll_store(stores, candidates, address, flag, each).items()
-    }
+            return dict.fromkeys(group, obstructed("", describe_error(exc)))
+    return {position: look for each in by_feed.values() for position, look in _poll_store(stores, each).items()}
 
 
 def find_records(

@@ -77,7 +77,7 @@ def record_vanished(
         StorageError: a store could not look.
     """
     stores, real_now = context.stores, context.real_now
-    by_key = {FeedKey(*each.record.key, each.nominal_time): each for each in candidates if each.record.has_data}
+    by_key = {each.key: each for each in candidates if each.record.has_data}
     with context.database.read() as connection:
         rows = _find_standing(connection, by_key, real_now)
         places = FeedPlaces(connection)

@@ -183,7 +183,7 @@ def _looked(context: OperationContext, candidates: Sequence[Candidate], author: 
     absent = [each for each, look in found if look.availability is not Availability.AVAILABLE]
     record_vanished(context, absent, notice_origin(author))
     with context.database.read() as connection:
-        rows = FeedInstances(connection).get_many([FeedKey(*each.record.key, each.nominal_time) for each in absent])
+        rows = FeedInstances(connection).get_many([each.key for each in absent])
     missing = {row.nominal_time for row in rows.values() if row.status is FeedInstanceStatus.MISSING}
     return [
         ListedInstance(
