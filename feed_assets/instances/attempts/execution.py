@@ -4,7 +4,7 @@ The order is the guarantee. Nothing becomes visible before the work is complete.
 publishes nothing. An attempt that was interrupted at any point is repeated and reaches the same result.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -107,7 +107,8 @@ ALL_TIMES = datetime(1970, 1, 1, tzinfo=UTC)
 class Task:
     """What an instance is made from: the process with the properties of this attempt, its inputs and its events.
 
-    `access` says how each input is read. With `pinned`, files of the release replace those that have changed.
+    `states` are those of all inputs, `data` of those that have data; `late` names those whose late data count. `access`
+    says how each input is read. With `pinned`, files of the release replace those that have changed.
     """
 
     process: ProcessRecord
@@ -115,23 +116,13 @@ class Task:
     attempt: int
     work: EngineWork
     states: Sequence[InputState]
+    late: tuple[str, ...]
     data: tuple[InputData, ...]
     values: TextContext
     addresses: InstanceAddresses
     access: Mapping[str, str]
     events: Mapping[str, tuple[InputEvent, ...]]
     pinned: PinnedWork
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Finished:
-    """A work that has ended, with what it was made from; nothing of it is published."""
-
-    task: Task
-    began: datetime
-    inputs: Sequence[InputState]
-    late: tuple[str, ...]
-    report: WorkReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,14 +202,13 @@ class InstanceRunner:
             late = find_late_inputs(connection, process, nominal_time)
             pinned = load_pinned_work(connection, process, nominal_time, self.root)
             events = find_batch_events(connection, process, nominal_time)
-        work = choose_work(process, late)
         inputs, frozen = open_gate(self.context, leased, process, nominal_time, begun.inputs)
         require_same = partial(require_same_versions, self.context, process, nominal_time, inputs, frozen)
-        task = self.prepare(stack, process, nominal_time, attempt, work, inputs, events, pinned)
+        task = self.prepare(stack, process, nominal_time, attempt, inputs, late, events, pinned)
         if self.on_step is not None and process.inputs:
             with self.context.database.read() as connection:
                 parts = measure_inputs(connection, inputs)
-            self._tell(StepKind.INPUTS, nominal_time, watch, *parts)
+            self._tell(nominal_time, StepKind.INPUTS, watch.seconds, parts)
         properties = dict(process.properties)
         targets = [
             stage_target(self.context, stack, edge, claims.get(edge.name), nominal_time, attempt, properties)
@@ -233,8 +223,7 @@ class InstanceRunner:
                 require_same()  # what it was reading may have been replaced
                 raise
         require_same()
-        finished = _Finished(task=task, began=began, inputs=inputs, late=late, report=report)
-        return self._publish_all(leased, finished, targets, on_published), report.reported
+        return self._publish_all(leased, task, began, report, targets, on_published), report.reported
 
     def prepare(
         self,
@@ -242,20 +231,21 @@ class InstanceRunner:
         process: ProcessRecord,
         nominal_time: datetime,
         attempt: int,
-        work: EngineWork,
         inputs: Sequence[InputState],
+        late: tuple[str, ...],
         events: Mapping[str, tuple[InputEvent, ...]],
         pinned: PinnedWork,
     ) -> Task:
-        """Return what an instance is made from. What Spark cannot reach is copied, and `stack` removes the copies."""
+        """Return what an instance is made from, for the `late` data of some inputs if there are any. What Spark cannot
+        reach is copied, and `stack` removes the copies.
+        """
         feeds, values = self.context.plan.feeds, text_context(self.context.plan, process, nominal_time)
         addresses = InstanceAddresses(self.context)
         stack.callback(addresses.close)
-        readable = [state for state in inputs if feeds[state.edge.feed_key].has_data]
-        found = ((state, feeds[state.edge.feed_key]) for state in readable)
         data = tuple(  # newest first, as in Falcon
             input_data(state.edge, record, addresses.find(state.edge.name, record, state.present[::-1]), values)
-            for state, record in found
+            for state in inputs
+            if (record := feeds[state.edge.feed_key]).has_data
         )
         if process.on_timeout is OnTimeout.RUN:
             data = tuple(replace(each, optional=True) for each in data)
@@ -263,8 +253,9 @@ class InstanceRunner:
             process=process,
             nominal_time=nominal_time,
             attempt=attempt,
-            work=work,
-            states=readable,
+            work=choose_work(process, late),
+            states=inputs,
+            late=late,
             data=data,
             values=with_inputs(values, data),
             addresses=addresses,
@@ -286,24 +277,29 @@ class InstanceRunner:
         report = self._run_work(open_with(work), work, task.pinned)
         staged = (StepPart(name=output.name, rows=output.rows) for output in report.outputs)
         if not steps_of(task.work):
-            self._tell(StepKind.WORK, task.nominal_time, watch, *staged)
+            self._tell(task.nominal_time, StepKind.WORK, watch.seconds, staged)
         return report
 
     def _publish_all(
-        self, leased: Leased, finished: _Finished, targets: Sequence[Target], on_published: OnPublished
+        self,
+        leased: Leased,
+        task: Task,
+        began: datetime,
+        report: WorkReport,
+        targets: Sequence[Target],
+        on_published: OnPublished,
     ) -> tuple[Published, ...]:
         """Publish the outputs of a work that has ended: all of them, or the quarantines only.
 
         Raises:
             QualityError: the rows of an output are not good enough.
         """
-        task, report = finished.task, finished.report
         process, nominal_time = task.process, task.nominal_time
         reports = {output.name: output for output in report.outputs}
         left_out = [target.edge for target in targets if target.is_left_out(reports)]
         names = [edge.name for edge in left_out if edge.quarantine_of is None]
         if names:
-            self._tell(StepKind.LEFT_OUT, nominal_time, Stopwatch(), *(StepPart(name=name) for name in names))
+            self._tell(nominal_time, StepKind.LEFT_OUT, 0, [StepPart(name=name) for name in names])
             newer = {f"newer {each.edge.name}": render_datetime(each.newer) for each in targets if each.newer}
             report = replace(report, details={**report.details, "left_out": ", ".join(names), **newer})
         key = ProcessKey(*process.key, nominal_time)
@@ -317,7 +313,7 @@ class InstanceRunner:
             if own is not None and own.judged is not None:
                 target.keep(own.judged)
             message = own.message if own is not None else EventMessage()
-            notes, tell = {**(own.notes if own is not None else {}), **message.notes}, self.on_step
+            notes, tell = {**(own.notes if own is not None else {}), **message.notes}, partial(self._tell, nominal_time)
             manifest = publish_target(self.context, leased, target, process, nominal_time, tell, task.events, notes)
             done = Published(
                 record=target.record,
@@ -327,9 +323,9 @@ class InstanceRunner:
                 rows=own.rows if own else None,
                 columns=own.columns if own else None,
                 url=target.store.url(target.path),
-                inputs={state.edge.name: len(state.present) for state in finished.inputs},
-                missing={state.edge.name: state.missing for state in finished.inputs if state.missing},
-                late=finished.late,
+                inputs={state.edge.name: len(state.present) for state in task.states},
+                missing={state.edge.name: state.missing for state in task.states if state.missing},
+                late=task.late,
                 details={
                     **report.details,
                     **task.access,
@@ -337,7 +333,7 @@ class InstanceRunner:
                     **({"existing": "adopted"} if target.is_adopted else {}),
                 },
                 attempt=task.attempt,
-                seconds=(self.context.real_clock.now() - finished.began).total_seconds(),
+                seconds=(self.context.real_clock.now() - began).total_seconds(),
                 events=task.events,
                 message=message,
                 verdict=verdicts.get(target.edge.name),
@@ -366,7 +362,7 @@ class InstanceRunner:
 
     def open_steps(self, task: Task, workflow: Workflow, frames: StepFrames, log: StepLog, basis: Basis) -> Engine:
         """Return the engine of a work with steps."""
-        on_end = partial(self._tell_step, task.nominal_time)
+        on_end = partial(self._tell, task.nominal_time, StepKind.STEP)
         return StepsEngine(frames=frames, log=log, workflow=workflow, basis=basis, on_end=on_end)
 
     def _engine(self, leased: Leased, task: Task, work: Work) -> Engine:
@@ -451,13 +447,9 @@ class InstanceRunner:
         made_up = made_up_rows(workflow, [target.nominal_time for target in targets])
         return replace(work, path=workflow.path, libs=tuple(workflow.lib), submit=submit, made_up=made_up)
 
-    def _tell(self, kind: StepKind, nominal_time: datetime, watch: Stopwatch, *parts: StepPart) -> None:
+    def _tell(
+        self, nominal_time: datetime, kind: StepKind, seconds: float, parts: Iterable[StepPart], name: str = ""
+    ) -> None:
         if self.on_step is not None:
-            self.on_step(AttemptStep(kind=kind, nominal_time=nominal_time, seconds=watch.seconds, parts=parts))
-
-    def _tell_step(self, nominal_time: datetime, name: str, seconds: float, parts: Sequence[StepPart]) -> None:
-        if self.on_step is not None:
-            step = AttemptStep(
-                kind=StepKind.STEP, nominal_time=nominal_time, seconds=seconds, parts=tuple(parts), name=name
-            )
-            self.on_step(step)
+            found = tuple(parts)
+            self.on_step(AttemptStep(kind=kind, nominal_time=nominal_time, seconds=seconds, parts=found, name=name))

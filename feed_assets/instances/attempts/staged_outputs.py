@@ -1,6 +1,6 @@
 """The outputs of one attempt: their stagings, what stands in their places, and their publication."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,7 +18,7 @@ from feed_assets.instances.attempts.verdicts import Verdict, name_kept
 from feed_assets.instances.attempts.work_data import output_target
 from feed_assets.instances.errors import OutputOutsideValidityError
 from feed_assets.instances.leasing import Leased
-from feed_assets.instances.steps.frames import AttemptStep, OnStep, StepKind, StepPart
+from feed_assets.instances.steps.frames import StepKind, StepPart
 from feed_assets.log.records import Lease, ProcessKey
 from feed_assets.plan.edges import OutputEdge
 from feed_assets.plan.records import FeedRecord, ProcessRecord
@@ -187,7 +187,7 @@ def publish_target(
     target: Target,
     process: ProcessRecord,
     nominal_time: datetime,
-    tell: OnStep | None,
+    tell: Callable[[StepKind, float, Iterable[StepPart]], None],
     events: Mapping[str, Sequence[InputEvent]],
     notes: Mapping[str, str],
 ) -> Manifest:
@@ -196,14 +196,10 @@ def publish_target(
     """
     flag, name, watch, is_verified = target.record.flag, target.edge.name, Stopwatch(), False
 
-    def say(kind: StepKind, part: StepPart) -> None:
-        if tell is not None:
-            tell(AttemptStep(kind=kind, nominal_time=nominal_time, seconds=watch.seconds, parts=(part,)))
-
     def guard() -> None:
         nonlocal watch, is_verified
         if not is_verified:
-            say(StepKind.VERIFICATION, StepPart(name=name))
+            tell(StepKind.VERIFICATION, watch.seconds, [StepPart(name=name)])
             watch, is_verified = Stopwatch(), True
         leased.check()
 
@@ -216,5 +212,6 @@ def publish_target(
     else:
         clearing = target.place.clearing
         manifest = target.store.publish(target.staging, flag=flag, guard=guard, extra=extra, clearing=clearing)
-    say(StepKind.PUBLICATION, StepPart(name=name, files=manifest.files, bytes=manifest.bytes))
+    part = StepPart(name=name, files=manifest.files, bytes=manifest.bytes)
+    tell(StepKind.PUBLICATION, watch.seconds, [part])
     return manifest

@@ -35,7 +35,6 @@ from feed_assets.instances.attempts.execution import InstanceRunner, Task
 from feed_assets.instances.attempts.staged_outputs import StagedOutput
 from feed_assets.instances.attempts.work_data import feed_data, output_target, with_overrides
 from feed_assets.instances.errors import OutputOutsideValidityError, TryRefusedError
-from feed_assets.instances.late.lateness import choose_work
 from feed_assets.instances.steps.engine import Basis, StepLog
 from feed_assets.instances.steps.frames import StepFrames
 from feed_assets.instances.steps.records import StepRun, StepStatus
@@ -281,8 +280,8 @@ class _Trial:
         states = look_for_inputs(context, process, row)
         staged = tuple(map(self._stage, process.outputs))
         runner = InstanceRunner(context=context, root=self.root, session=lambda: self.session)
-        own, work = with_overrides(process, row.overrides), choose_work(process, ())
-        task = runner.prepare(self.stack, own, time, row.attempt + 1, work, states, events, PinnedWork())
+        own, number = with_overrides(process, row.overrides), row.attempt + 1
+        task = runner.prepare(self.stack, own, time, number, states, (), events, PinnedWork())
         progress("at work", 1, _PARTS)
         watch = Stopwatch()
         with ExitStack() as unmade:  # what fails is not kept

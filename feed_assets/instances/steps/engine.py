@@ -103,7 +103,7 @@ def build_basis(
 def _iter_fingerprints(context: AttemptContext, states: Sequence[InputState]) -> Iterator[list[str]]:
     for state in states:
         record = context.plan.feeds[state.edge.feed_key]
-        if not record.is_external or state.edge.is_late:
+        if not record.has_data or not record.is_external or state.edge.is_late:
             continue
         for time, found in find_records(context, record, state.present).items():
             (measure,) = context.stores.get(found.store).measure([found.path(time)])
@@ -220,13 +220,13 @@ class RecordedSteps(StepLog):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepsEngine(Engine):
-    """Runs the steps of one attempt. `on_end` is told each step, kept ones too, with its seconds and its frames."""
+    """Runs the steps of one attempt. `on_end` is told the seconds, frames and name of each step, kept ones too."""
 
     frames: StepFrames
     log: StepLog
     workflow: Workflow
     basis: Basis
-    on_end: Callable[[str, float, Sequence[StepPart]], None]
+    on_end: Callable[[float, Sequence[StepPart], str], None]
 
     def run(self, work: Work, session: "Callable[[], SparkSession]") -> WorkReport:
         done: dict[str, StepResult] = {}
@@ -236,7 +236,7 @@ class StepsEngine(Engine):
         for run in self._begin_attempt(work):
             if run.status is StepStatus.KEPT:
                 done[run.step] = StepResult.of(run)
-                self.on_end(f"{run.step}, kept from attempt {run.made_in},", _seconds(run), done[run.step].parts)
+                self.on_end(_seconds(run), done[run.step].parts, f"{run.step}, kept from attempt {run.made_in},")
                 details[f"step {run.step}"] = f"kept from attempt {run.made_in}"
                 reported = reported.then(done[run.step].reported)
                 continue
@@ -246,7 +246,7 @@ class StepsEngine(Engine):
             reports |= {output.name: output for output in report.outputs} if _is_last(part) else {}
             done[run.step] = self._finish(run, part, report)
             reported = reported.then(report.reported)
-            self.on_end(run.step, watch.seconds, done[run.step].parts)
+            self.on_end(watch.seconds, done[run.step].parts, run.step)
             details[f"step {run.step}"] = f"{watch.seconds:.1f} s, {_describe(done[run.step])}"
             if (code := find_code_digest(part)) is not None:
                 details[f"code of {run.step}"] = code
