@@ -383,7 +383,7 @@ class Simulation:
             tick = open_tick(context, cluster)
             if self.settings.faults.clock.share:  # else none ever goes wrong
                 apply_clock(tick)
-            self._reconcile(cluster, tick.as_of)
+            self._reconcile(tick)
             apply_arrivals(tick)
             apply_watches(tick)
             yield from self._judge(tick, now)
@@ -522,15 +522,15 @@ class Simulation:
         with self.database.begin() as connection:
             begin_attempt(connection, request.process, time, run_id, at)
 
-    def _reconcile(self, cluster: str, now: datetime) -> None:
-        launched = find_launched(self.database, cluster, now)
+    def _reconcile(self, tick: Tick) -> None:
+        launched = find_launched(self.database, tick.cluster, tick.as_of)
         by_run = dict.fromkeys(self.in_flight, RunState.ALIVE)
         by_run |= dict.fromkeys((run_id for run_id in self._dead if run_id.startswith("run-")), RunState.ENDED)
         by_request = {
             request.key: RunState.ALIVE for run_id, request in self.in_flight.items() if run_id not in self._dead
         }
         by_request |= {key: RunState.ENDED for key in self._dead if not key.startswith("run-")}
-        apply_reconciliation(self.database, launched, by_run, by_request, now, self.plan)
+        apply_reconciliation(tick.context, launched, by_run, by_request)
 
     def _row(self, key: Key, time: datetime) -> ProcessInstance | None:
         with self.database.read() as connection:

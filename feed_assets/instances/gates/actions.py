@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, assert_never
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
@@ -87,17 +87,24 @@ def decide_action(action: InstanceAction, status: ProcessInstanceStatus) -> Proc
     >>> decide_action(InstanceAction.KILL, SUCCEEDED).value, decide_action(InstanceAction.RERUN, FAILED).value
     ('SUCCEEDED', 'WAITING')
     """
-    match action:
-        case InstanceAction.KILL:
-            return KILLED if status in (WAITING, READY, RUNNING, SUSPENDED, FAILED) else status
-        case InstanceAction.SUSPEND:
-            return SUSPENDED if status in (WAITING, READY, RUNNING) else status
-        case InstanceAction.RESUME:
-            return WAITING if status is SUSPENDED else status
-        case InstanceAction.RERUN:
-            return WAITING if status in (TIMEDOUT, FAILED, KILLED, SUCCEEDED, SKIPPED) else status
-        case _:
-            assert_never(action)
+    effect = _EFFECTS[action]
+    return effect.after if status in effect.of else status
+
+
+class _Effect(NamedTuple):
+    """The status that an action leads to, from which ones, and what it has done, in a word."""
+
+    after: ProcessInstanceStatus
+    of: Collection[ProcessInstanceStatus]
+    done: str
+
+
+_EFFECTS = {
+    InstanceAction.KILL: _Effect(KILLED, {WAITING, READY, RUNNING, SUSPENDED, FAILED}, "killed"),
+    InstanceAction.SUSPEND: _Effect(SUSPENDED, {WAITING, READY, RUNNING}, "suspended"),
+    InstanceAction.RESUME: _Effect(WAITING, {SUSPENDED}, "resumed"),
+    InstanceAction.RERUN: _Effect(WAITING, {TIMEDOUT, FAILED, KILLED, SUCCEEDED, SKIPPED}, "run again"),
+}
 
 
 def apply_action(
@@ -192,7 +199,7 @@ def _changes(
         "retry_at": None,
         "updated_at": as_of,
         "cause": Cause.COMMAND,
-        "cause_detail": f"{_DONE[action]} by {author}",
+        "cause_detail": f"{_EFFECTS[action].done} by {author}",
     }
     match each.after:
         case ProcessInstanceStatus.KILLED:
@@ -206,14 +213,6 @@ def _changes(
     if action is InstanceAction.RERUN:
         changes["retries"] = changes["deaths"] = 0
     return changes
-
-
-_DONE = {
-    InstanceAction.KILL: "killed",
-    InstanceAction.SUSPEND: "suspended",
-    InstanceAction.RESUME: "resumed",
-    InstanceAction.RERUN: "run again",
-}
 
 
 def _release_work(

@@ -18,10 +18,11 @@ from sqlalchemy import Connection
 
 from feed_assets.alerts.forecasting.forecasts import forget_walks
 from feed_assets.command_lines import command_line
+from feed_assets.context.operation import OperationContext
 from feed_assets.context.tick import Tick
 from feed_assets.entities.flow_names import declared_by
 from feed_assets.instances.arrival.polling import LONGEST_PAUSE
-from feed_assets.instances.gates.end_messages import Ended, tell_ends
+from feed_assets.instances.gates.end_messages import Ended, tell_all_ends
 from feed_assets.instances.late.lateness import decide_feed_check, decide_process_check, process_cut_off
 from feed_assets.instances.late.store import LateCheck, LateChecks
 from feed_assets.log.cursors import Cursors
@@ -44,7 +45,7 @@ from feed_assets.log.records import (
 from feed_assets.log.run_names import is_command, is_dead_command, is_elsewhere
 from feed_assets.log.watermarks import Watermarks
 from feed_assets.plan.edges import Key
-from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
+from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.releases.timeline import BEGINNING, FOREVER, ReleaseTimeline, note_changed
 from feed_assets.sql.database import Database, lock_log
 from feed_assets.timing.dates import NEVER
@@ -150,18 +151,17 @@ def suspend_command(process: str, cluster: str) -> str:
 
 
 def apply_reconciliation(
-    database: Database,
+    context: OperationContext,
     launched: Launched,
     by_run: Mapping[str, RunState],
     by_request: Mapping[str, RunState],
-    as_of: datetime,
-    plan: Plan | None = None,
 ) -> Sequence[ProcessKey]:
-    """Correct the record, and tell the ends of attempts by a `plan`; return the keys of the changed instances.
+    """Correct the record, and tell the ends of attempts; return the keys of the changed instances.
 
     Releases the leases of ended runs, so that nothing waits for their expiry. If such a worker is alive after all, it
     is fenced out. Leaves an instance alone that got another run or request since `launched` was read.
     """
+    as_of = context.as_of
     states = [(instance, by_run.get(instance.run_id or "", RunState.UNKNOWN)) for instance in launched.running]
     states += [(item, by_request.get(item.request_key or "", RunState.UNKNOWN)) for item in launched.requested]
     decided = [
@@ -171,10 +171,10 @@ def apply_reconciliation(
     ]
     if not decided:
         return ()
-    with database.begin() as connection:
+    with context.database.begin() as connection:
         lock_log(connection)
         ended = sorted(run_id for run_id, state in by_run.items() if state is not RunState.ALIVE)
-        Leases(database).release_all(connection, *ended)
+        Leases(context.database).release_all(connection, *ended)
         instances, attempts = ProcessInstances(connection), Attempts(connection)
         current = instances.get_many([instance.key for instance, _, _ in decided])
         changed = [
@@ -183,18 +183,15 @@ def apply_reconciliation(
             if _launch_of(instance) == _launch_of(current[instance.key])
             and instances.transition(instance.key, {status}, **changes)
         ]
-        by_process: dict[Key, list[Ended]] = defaultdict(list)
+        told: list[Ended] = []
         for instance, changes in changed:
             end = ProcessInstanceStatus.KILLED if changes["status"] is ProcessInstanceStatus.KILLED else _DIED
             reason = describe_cause(changes["cause"], changes["cause_detail"])
             attempts.end(instance.key, end, as_of, reason)
             if instance.status is ProcessInstanceStatus.RUNNING:
                 is_final = False if changes["status"] is ProcessInstanceStatus.READY else None
-                told = Ended(row=instance, status=end, error=reason, is_final=is_final)
-                by_process[instance.process, instance.cluster].append(told)
-        if plan is not None:
-            for key, ends in by_process.items():
-                tell_ends(connection, plan, plan.processes.get(key), ends, as_of)
+                told.append(Ended(row=instance, status=end, error=reason, is_final=is_final))
+        tell_all_ends(connection, context.timeline, told, as_of)
         return tuple(instance.key for instance, _ in changed)
 
 

@@ -150,14 +150,6 @@ class LaunchRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchDecision:
-    """Index ranges to launch, in launch order, and indices to skip for good (LAST_ONLY)."""
-
-    launch: tuple[range, ...]
-    skip: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestDecision:
     """Runs to request, and instances to skip for good (LAST_ONLY)."""
 
@@ -167,24 +159,23 @@ class RequestDecision:
 
 def decide_launches(
     process: ProcessRecord, ready: Sequence[int], in_flight: int, most: int = INSTANCES_A_RUN
-) -> LaunchDecision:
+) -> Sequence[range]:
     """Group the ready instances of a process into at most `parallel` runs, less those in flight, of at most `most`.
 
     `ready` has the indices of ready instances, in any order. FIFO takes the oldest first, LIFO the newest; LAST_ONLY
-    takes the newest alone and skips the rest, as in Falcon.
+    takes the newest alone, as in Falcon.
     """
     slots = process.parallel - in_flight
     if slots <= 0 or not ready:
-        return LaunchDecision(launch=())
+        return ()
     ordered = sorted(ready)
     match process.order:
         case Order.LAST_ONLY:
-            return LaunchDecision(launch=(range(ordered[-1], ordered[-1] + 1),), skip=tuple(ordered[:-1]))
+            return (range(ordered[-1], ordered[-1] + 1),)
         case Order.FIFO:
-            return LaunchDecision(launch=tuple(_split(contiguous(ordered), slots, most)))
+            return _split(contiguous(ordered), slots, most)
         case Order.LIFO:
-            newest_first = list(reversed(contiguous(ordered)))
-            return LaunchDecision(launch=tuple(_split(newest_first, slots, most, from_end=True)))
+            return _split(list(reversed(contiguous(ordered))), slots, most, from_end=True)
         case _:
             assert_never(process.order)
 
@@ -310,7 +301,7 @@ def decide_requests(
         matching = [
             index for index in indices if mode in (None, decide_launch_mode(process, record, range(index, index + 1)))
         ]
-        for run in decide_launches(process, matching, busy + len(requests), most).launch:
+        for run in decide_launches(process, matching, busy + len(requests), most):
             has_gaps = (
                 mode is LaunchMode.PARTITIONS and decide_launch_mode(process, record, run) is not LaunchMode.PARTITIONS
             )

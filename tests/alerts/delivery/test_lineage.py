@@ -420,7 +420,7 @@ def step(lifecycle: LifecycleHarness, way: Any, number: int) -> None:
     database = lifecycle.database
     found = find_launched(database, "primary", SOON)
     gone = {row.run_id or "": RunState.ENDED for row in found.running}
-    apply_reconciliation(database, found, gone, {}, SOON, lifecycle.plan)
+    apply_reconciliation(lifecycle.context(SOON), found, gone, {})
     hour = START + timedelta(hours=1 + len(lifecycle.times("daily", ProcessInstanceStatus.SUCCEEDED)))
     lifecycle.land("clicks", hour - timedelta(hours=1), hour)
     lifecycle.run("daily", hour, hour + 2 * number * TTL, str(uuid4()))

@@ -66,7 +66,7 @@ def test_a_worker_that_died_leaves_an_attempt_that_has_ended(
 
     def die(_: object) -> dict[str, str]:
         launched = find_launched(lifecycle.database, "primary", at("01T00:20"))
-        apply_reconciliation(lifecycle.database, launched, {"run-1": state}, {}, at("01T00:20"))
+        apply_reconciliation(lifecycle.context(at("01T00:20")), launched, {"run-1": state}, {})
         return {"counts": "late"}
 
     lifecycle.job = die

@@ -279,7 +279,7 @@ def test_row_123_the_scheduler_gates_throttles_times_out_catches_up_and_survives
     noon = at("01T12:30")
     lifecycle.land("clicks", *hours(4, at("01T09:00")))
     launched = find_launched(lifecycle.database, "primary", noon)
-    apply_reconciliation(lifecycle.database, launched, {"run-that-dies": RunState.ENDED}, {}, noon)
+    apply_reconciliation(lifecycle.context(noon), launched, {"run-that-dies": RunState.ENDED}, {})
     requests = lifecycle.tick(noon)
 
     assert lifecycle.statuses("count") == {

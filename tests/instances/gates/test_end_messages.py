@@ -175,7 +175,7 @@ def test_a_time_out_a_kill_and_a_lost_worker_are_told(tmp_path: Path) -> None:
         with lifecycle.database.begin() as connection:
             begin_attempt(connection, record, START, "run-1", START)
         launched = find_launched(lifecycle.database, "primary", START)
-        apply_reconciliation(lifecycle.database, launched, {"run-1": status}, {}, START, lifecycle.plan)
+        apply_reconciliation(lifecycle.context(START), launched, {"run-1": status}, {})
     with lifecycle.database.begin() as connection:
         begin_attempt(connection, record, START, "run-2", START)
     key = ("count", "primary", START)

@@ -88,7 +88,7 @@ def test_an_instance_whose_run_is_gone_is_asked_for_again(tmp_path: Path) -> Non
     running(lifecycle)
 
     launched = find_launched(lifecycle.database, "primary", NOON)
-    changed = apply_reconciliation(lifecycle.database, launched, {"run-1": RunState.ENDED}, {}, NOON)
+    changed = apply_reconciliation(lifecycle.context(NOON), launched, {"run-1": RunState.ENDED}, {})
 
     assert [key.nominal_time for key in changed] == [START]
     row = lifecycle.instances("ping")[START]
@@ -103,7 +103,7 @@ def test_ten_dead_workers_fail_the_instance(tmp_path: Path) -> None:
         assert lifecycle.statuses("ping")[START] is READY
         running(lifecycle, f"run-{number}")
         launched = find_launched(lifecycle.database, "primary", NOON)
-        apply_reconciliation(lifecycle.database, launched, {f"run-{number}": RunState.ENDED}, {}, NOON)
+        apply_reconciliation(lifecycle.context(NOON), launched, {f"run-{number}": RunState.ENDED}, {})
         lifecycle.request(NOON)
     assert lifecycle.statuses("ping")[START] is FAILED
 
@@ -112,7 +112,7 @@ def test_a_living_run_is_left_alone(tmp_path: Path) -> None:
     lifecycle = LifecycleHarness.of(tmp_path, process("ping"))
     running(lifecycle)
     launched = find_launched(lifecycle.database, "primary", NOON)
-    assert apply_reconciliation(lifecycle.database, launched, {"run-1": RunState.ALIVE}, {}, NOON) == ()
+    assert apply_reconciliation(lifecycle.context(NOON), launched, {"run-1": RunState.ALIVE}, {}) == ()
     assert lifecycle.statuses("ping") == {START: RUNNING}
 
 
@@ -123,7 +123,7 @@ def test_a_cancelled_run_kills_what_it_works_on_and_for_the_others_has_never_bee
     running(lifecycle)
     launched = find_launched(lifecycle.database, "primary", at("01T02:00") + REQUEST_PATIENCE)
     canceled = RunState.CANCELED
-    apply_reconciliation(lifecycle.database, launched, {"run-1": canceled}, {request.key: canceled}, NOON)
+    apply_reconciliation(lifecycle.context(NOON), launched, {"run-1": canceled}, {request.key: canceled})
     assert lifecycle.statuses("ping") == {START: KILLED, **dict.fromkeys(hours(3)[1:], READY)}
     after = lifecycle.instances("ping")
     for time in hours(3)[1:]:
@@ -139,7 +139,7 @@ def test_a_lost_request_is_asked_again_when_patience_is_over(tmp_path: Path) -> 
     assert early.requested == ()
 
     launched = find_launched(lifecycle.database, "primary", START + REQUEST_PATIENCE)
-    apply_reconciliation(lifecycle.database, launched, {}, {}, NOON)
+    apply_reconciliation(lifecycle.context(NOON), launched, {}, {})
     (again,) = lifecycle.request(NOON)
 
     assert again.nominal_times == request.nominal_times
@@ -151,7 +151,7 @@ def test_a_result_that_was_recorded_in_the_meantime_stands(tmp_path: Path) -> No
     lifecycle.tick(START)
     launched = find_launched(lifecycle.database, "primary", NOON)
     lifecycle.run("ping", START, NOON)
-    assert apply_reconciliation(lifecycle.database, launched, {}, {}, NOON) == ()
+    assert apply_reconciliation(lifecycle.context(NOON), launched, {}, {}) == ()
     assert lifecycle.statuses("ping") == {START: SUCCEEDED}
 
 
@@ -160,7 +160,7 @@ def test_another_run_that_has_begun_in_the_meantime_is_not_disturbed(tmp_path: P
     running(lifecycle, "run-1")
     launched = find_launched(lifecycle.database, "primary", NOON)
     running(lifecycle, "run-2")
-    assert apply_reconciliation(lifecycle.database, launched, {"run-1": RunState.ENDED}, {}, NOON) == ()
+    assert apply_reconciliation(lifecycle.context(NOON), launched, {"run-1": RunState.ENDED}, {}) == ()
     assert lifecycle.statuses("ping") == {START: RUNNING}
 
 

@@ -225,11 +225,11 @@ def test_a_repair_in_progress_is_taken_for_alive_as_long_as_it_holds_its_leases(
     lease = Leases(lifecycle.database).acquire(f"process/{FLOW}", "backup", START, name, AS_OF, HOUR)
     launched = find_launched(lifecycle.database, "backup", AS_OF)
     assert find_commands(lifecycle.database, launched, AS_OF) == {name: RunState.ALIVE}
-    assert apply_reconciliation(lifecycle.database, launched, {name: RunState.ALIVE}, {}, AS_OF) == ()
+    assert apply_reconciliation(lifecycle.context(AS_OF), launched, {name: RunState.ALIVE}, {}) == ()
     Leases(lifecycle.database).release_many([lease])
     commands = find_commands(lifecycle.database, launched, AS_OF)
     assert commands == {name: RunState.ENDED}
-    assert apply_reconciliation(lifecycle.database, launched, commands, {}, AS_OF) == (
+    assert apply_reconciliation(lifecycle.context(AS_OF), launched, commands, {}) == (
         ProcessKey(FLOW, "backup", START),
     )
     assert lifecycle.statuses(FLOW, "backup")[START] is ProcessInstanceStatus.READY

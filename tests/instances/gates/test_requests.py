@@ -10,7 +10,7 @@ from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.process import Order
 from feed_assets.instances.gates import requests
-from feed_assets.instances.gates.requests import INSTANCES_A_RUN, PRIORITY_STEP, decide_launches
+from feed_assets.instances.gates.requests import INSTANCES_A_RUN, PRIORITY_STEP, decide_launches, decide_requests
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import Attempt, Cause, ProcessInstanceStatus
@@ -27,20 +27,20 @@ def record(order: Order = Order.FIFO, parallel: int = 1, **more: Any) -> Process
 
 
 def test_neighbours_are_coalesced_into_as_many_runs_as_may_run() -> None:
-    assert decide_launches(record(parallel=1), range(10), 0).launch == (range(10),)
-    assert decide_launches(record(parallel=2), range(10), 0).launch == (range(5), range(5, 10))
-    assert decide_launches(record(parallel=3), range(10), 0).launch == (range(4), range(4, 8), range(8, 10))
+    assert tuple(decide_launches(record(parallel=1), range(10), 0)) == (range(10),)
+    assert tuple(decide_launches(record(parallel=2), range(10), 0)) == (range(5), range(5, 10))
+    assert tuple(decide_launches(record(parallel=3), range(10), 0)) == (range(4), range(4, 8), range(8, 10))
 
 
 def test_what_is_in_flight_takes_its_share() -> None:
-    assert decide_launches(record(parallel=3), range(10), 2).launch == (range(10),)
-    assert decide_launches(record(parallel=3), range(10), 3).launch == ()
-    assert decide_launches(record(parallel=3), range(10), 7).launch == ()
+    assert tuple(decide_launches(record(parallel=3), range(10), 2)) == (range(10),)
+    assert decide_launches(record(parallel=3), range(10), 3) == ()
+    assert decide_launches(record(parallel=3), range(10), 7) == ()
 
 
 def test_a_gap_ends_a_run() -> None:
-    assert decide_launches(record(parallel=2), [9, 3, 1, 2], 0).launch == (range(1, 3), range(3, 4))
-    assert decide_launches(record(parallel=4), [9, 3, 1, 2], 0).launch == (
+    assert tuple(decide_launches(record(parallel=2), [9, 3, 1, 2], 0)) == (range(1, 3), range(3, 4))
+    assert tuple(decide_launches(record(parallel=4), [9, 3, 1, 2], 0)) == (
         range(1, 2),
         range(2, 3),
         range(3, 4),
@@ -49,17 +49,21 @@ def test_a_gap_ends_a_run() -> None:
 
 
 def test_a_run_has_at_most_a_hundred_instances() -> None:
-    assert decide_launches(record(parallel=2), range(1000), 0).launch == (range(100), range(100, 200))
-    assert decide_launches(record(Order.LIFO, parallel=2), range(1000), 0).launch == (range(900, 1000), range(800, 900))
+    assert tuple(decide_launches(record(parallel=2), range(1000), 0)) == (range(100), range(100, 200))
+    assert tuple(decide_launches(record(Order.LIFO, parallel=2), range(1000), 0)) == (range(900, 1000), range(800, 900))
 
 
 def test_last_only_skips_all_but_the_newest() -> None:
-    decision = decide_launches(record(Order.LAST_ONLY, parallel=3), [4, 2, 3], 0)
-    assert (decision.launch, decision.skip) == ((range(4, 5),), (2, 3))
+    process = record(Order.LAST_ONLY, parallel=3)
+    assert decide_launches(process, [4, 2, 3], 0) == (range(4, 5),)
+    decision = decide_requests(process, [(process, [2, 3, 4])], 0, None, process.sequence.start)
+    assert [request.indices for request in decision.requests] == [range(4, 5)]
+    assert decision.skip == tuple(map(process.sequence.at, (2, 3)))
 
 
 def test_last_only_skips_nothing_while_nothing_can_be_launched() -> None:
-    assert decide_launches(record(Order.LAST_ONLY), [4, 2, 3], 1).skip == ()
+    process = record(Order.LAST_ONLY)
+    assert decide_requests(process, [(process, [2, 3, 4])], 1, None, process.sequence.start).skip == ()
 
 
 @given(
@@ -71,7 +75,7 @@ def test_last_only_skips_nothing_while_nothing_can_be_launched() -> None:
 def test_launches_are_ready_disjoint_few_and_in_order(
     order: Order, parallel: int, in_flight: int, ready: set[int]
 ) -> None:
-    launch = decide_launches(record(order, parallel), sorted(ready), in_flight).launch
+    launch = decide_launches(record(order, parallel), sorted(ready), in_flight)
     launched = [index for run in launch for index in run]
     assert set(launched) <= ready
     assert len(set(launched)) == len(launched)
