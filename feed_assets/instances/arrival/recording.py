@@ -144,19 +144,11 @@ class Announcement:
         return self.candidate.key
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnnouncedResult:
-    """How many announced instances have arrived, have arrived before, and are not there."""
-
-    arrived: int = 0
-    again: int = 0
-    lacking: int = 0
-
-
 def apply_announcements(
     tick: Tick, announcements: Iterable[Announcement], cursor: tuple[str, str], *, signals: Sequence[Signal] = ()
-) -> AnnouncedResult:
-    """Look at announced instances and record those that are there, with the new position of the reader (name, value).
+) -> int:
+    """Look at announced instances and record those that are there, with the new position of the reader (name, value);
+    return how many have arrived.
 
     `signals` are what assets without a place here have made. An evicted instance does not arrive again.
     """
@@ -192,7 +184,7 @@ def apply_announcements(
         arrived = record_poll_results(connection, seen) + len(record_signals(connection, signals, tick.as_of))
         _check_at_once(connection, tick, again)
         Cursors(connection).put(*cursor)
-    return AnnouncedResult(arrived=arrived, again=len(again), lacking=sum(each.event is None for each in seen))
+    return arrived
 
 
 def _told(seen: PollResult, facts: Mapping[str, object]) -> PollResult:

@@ -2,13 +2,11 @@
 
 from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta
-from functools import partial
 
-from feed_assets.clock import Stopwatch
-from feed_assets.context.bulkheads import SLOW_SECONDS, TickStep
-from feed_assets.context.tick import Tick, ask_by_store, tick_step
+from feed_assets.context.bulkheads import TickStep
+from feed_assets.context.tick import Tick, ask_stores, tick_step
 from feed_assets.log.cursors import Cursors
-from feed_assets.plan.copy_records import StoreAddress
+from feed_assets.plan.copy_records import StoreAddress, endpoint_of
 from feed_assets.plan.records import Plan
 from feed_assets.timing.dates import parse_datetime, render_datetime
 
@@ -53,23 +51,16 @@ def _written_stores(plan: Plan, cluster: str) -> Iterator[StoreAddress]:
 
 
 def _sweep(tick: Tick, addresses: Collection[StoreAddress], before: datetime) -> int:
-    """Sweep stores, all endpoints at once; what fails slowly is left alone."""
-    failed: dict[str, Exception] = {}
-
-    def sweep(address: StoreAddress) -> int:
-        watch = Stopwatch()
-        try:
-            return tick.stores.get(address).sweep_staging(before)
-        except Exception as exc:
-            if watch.seconds > SLOW_SECONDS:
-                raise
-            failed[address.url] = exc
-            return 0
-
-    answers = ask_by_store({address: partial(sweep, address) for address in addresses}, tick.bulkheads)
-    for address in addresses:
-        if address.url in failed:
-            tick.bulkheads.fail(TickStep.STAGING_SWEEP, address.url, failed[address.url])
+    """Sweep stores, all endpoints at once; what fails slowly, or is away, is told by its own failure."""
+    asked, removed = list(addresses), 0
+    answers = ask_stores(
+        asked, lambda address: address, lambda address: tick.stores.get(address).sweep_staging(before), tick.bulkheads
+    )
+    for address, answer in zip(asked, answers, strict=True):
+        is_told = tick.bulkheads.has_failed(TickStep.STORAGE, endpoint_of(address))
+        if isinstance(answer, Exception) and not is_told:
+            tick.bulkheads.fail(TickStep.STAGING_SWEEP, address.url, answer)
         else:
             tick.bulkheads.succeed(TickStep.STAGING_SWEEP, address.url)
-    return sum(answer for answer in answers.values() if not isinstance(answer, Exception))
+            removed += answer if isinstance(answer, int) else 0
+    return removed

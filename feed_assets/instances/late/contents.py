@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -205,15 +206,7 @@ def _record_changed(
 ) -> None:
     if not changed:
         return
-    found = [
-        (
-            content.record,
-            _changed_row(rows[content.key], content, content.scan, as_of),
-            say(_changed_event(content, content.scan, as_of)),
-        )
-        for content in changed
-        if content.scan is not None
-    ]
+    found = [(each.record, *_change(rows[each.key], each, as_of, say)) for each in changed]
     held = hold_back(connection, found)
     available = [
         (replace(row, available_at=as_of) if record.is_current else row, event)  # a version has a time of its own
@@ -226,29 +219,20 @@ def _record_changed(
     ArrivalPolls(connection).put(ArrivalPoll(*key, found="", polled_at=as_of, next_poll_at=as_of) for key in held)
 
 
-def _changed_row(row: FeedInstance, content: Content, scan: Scan, as_of: datetime) -> FeedInstance:
-    return replace(
-        row,
-        manifest_digest=scan.digest,
-        bytes=scan.bytes,
-        files=len(scan.files),
-        updated_at=as_of,
-        place=content.record.place,
-    )
-
-
-def _changed_event(content: Content, scan: Scan, as_of: datetime) -> NewFeedEvent:
+def _change(
+    row: FeedInstance, content: Content, as_of: datetime, say: Callable[[NewFeedEvent], NewFeedEvent]
+) -> tuple[FeedInstance, NewFeedEvent]:
+    """Return the row of an instance with other content, and the event."""
+    scan = content.scan
+    assert scan is not None
     before = {file.path: file.checksum for file in content.earlier.files} if content.earlier else {}
     after = {file.path: file.checksum for file in scan.files}
-    return NewFeedEvent(
-        feed=content.record.feed,
-        cluster=content.record.cluster,
-        nominal_time=content.nominal_time,
+    what: dict[str, Any] = {"manifest_digest": scan.digest, "bytes": scan.bytes, "files": len(scan.files)}
+    event = NewFeedEvent(
+        **content.key._asdict(),
+        **what,
         kind=FeedEventKind.CHANGED,
         origin=LOOK if content.record.is_current else ORIGIN,
-        manifest_digest=scan.digest,
-        bytes=scan.bytes,
-        files=len(scan.files),
         payload={
             "path": content.record.path(content.nominal_time),
             "added": len(after.keys() - before.keys()),
@@ -257,6 +241,7 @@ def _changed_event(content: Content, scan: Scan, as_of: datetime) -> NewFeedEven
         },
         recorded_at=as_of,
     )
+    return replace(row, **what, updated_at=as_of, place=content.record.place), say(event)
 
 
 def _is_available(row: FeedInstance | None) -> bool:
@@ -287,9 +272,7 @@ def with_content(row: FeedInstance, content: Content | None) -> FeedInstance:
 def _to_manifest(content: Content, as_of: datetime) -> RecordedManifest:
     assert content.scan is not None
     return RecordedManifest(
-        feed=content.record.feed,
-        cluster=content.record.cluster,
-        nominal_time=content.nominal_time,
+        **content.key._asdict(),
         digest=content.scan.digest,
         files=content.scan.files,
         recorded_at=as_of,

@@ -60,7 +60,7 @@ class InstanceQuery:
     oldest if a start is given, as in Falcon. With `all_attempts` each attempt is a row.
 
     Raises:
-        InstanceQueryError: the page is empty, or a direction is given without an order.
+        InstanceQueryError: a direction is given without an order.
     """
 
     subject: Subject
@@ -74,12 +74,6 @@ class InstanceQuery:
     all_attempts: bool = False
 
     def __post_init__(self) -> None:
-        if self.results < 1 or self.offset < 0:
-            raise InstanceQueryError(
-                subject="the page",
-                reason=f"{self.results} results from offset {self.offset} make no page",
-                next_step="Ask for at least 1 result, from 0 on.",
-            )
         if self.descending is not None and self.order is None:
             raise InstanceQueryError(
                 subject="the order",
@@ -151,17 +145,14 @@ def parse_filter(kind: Kind, texts: Iterable[str], *, is_of_data: bool = True) -
                 next_step=f"Fields are {', '.join(FilterField)}.",
             )
         values.setdefault(FilterField(name.upper()), set()).add(value)
-    after = values.get(FilterField.STARTED_AFTER)
+    given = {name: frozenset(found) for name, found in values.items()}
+    after = given.get(FilterField.STARTED_AFTER)
     return InstanceFilter(
-        statuses=_frozen(kind, values.get(FilterField.STATUS), is_of_data=is_of_data),
-        clusters=_known(values.get(FilterField.CLUSTER)),
-        source_clusters=_known(values.get(FilterField.SOURCE_CLUSTER)),
+        statuses=_require_known(kind, given.get(FilterField.STATUS), is_of_data=is_of_data),
+        clusters=given.get(FilterField.CLUSTER),
+        source_clusters=given.get(FilterField.SOURCE_CLUSTER),
         started_after=max(map(parse_datetime, after)) if after else None,
     )
-
-
-def _known(values: Collection[str] | None) -> frozenset[str] | None:
-    return None if values is None else frozenset(values)
 
 
 def statuses_of(kind: Kind, lifecycles: Collection[Lifecycle] = ()) -> frozenset[str]:
@@ -171,7 +162,7 @@ def statuses_of(kind: Kind, lifecycles: Collection[Lifecycle] = ()) -> frozenset
     return frozenset(map(str, FeedInstanceStatus if kind is Kind.FEED else ProcessInstanceStatus))
 
 
-def _frozen(kind: Kind, statuses: Collection[str] | None, *, is_of_data: bool) -> frozenset[str] | None:
+def _require_known(kind: Kind, statuses: Collection[str] | None, *, is_of_data: bool) -> frozenset[str] | None:
     if statuses is None:
         return None
     known = statuses_of(kind)

@@ -222,7 +222,7 @@ class _SensorTick:
         if not self.active.is_restored:
             not_yet = self.active.not_yet
             requests = apply_requests(tick, REQUESTS_A_TICK, mode=LaunchMode.PARTITIONS, not_yet=not_yet)
-        arrivals = replace(arrivals, arrived=arrivals.arrived + announced.arrived)
+        arrivals = replace(arrivals, arrived=arrivals.arrived + announced)
         readiness = replace(readiness, ready=readiness.ready + updated)
         return _Done(arrivals, readiness, requests, explained, triggered)
 

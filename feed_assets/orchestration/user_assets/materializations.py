@@ -18,7 +18,7 @@ from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 
 from feed_assets.context.bulkheads import CHECKS_OF, Bulkheads, TickStep
 from feed_assets.context.tick import Tick, open_tick, tick_step
-from feed_assets.instances.arrival.recording import AnnouncedResult, Announcement, Signal, apply_announcements
+from feed_assets.instances.arrival.recording import Announcement, Signal, apply_announcements
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.instances.arrival_polls import ArrivalPolls
 from feed_assets.masking import mask
@@ -102,25 +102,26 @@ class ReaderPosition:
         return replace(self, settled=settled, seen=frozenset(each for each in seen if each > settled), behind=behind)
 
 
-@tick_step(TickStep.MATERIALIZATIONS, otherwise=AnnouncedResult())
+@tick_step(TickStep.MATERIALIZATIONS, otherwise=0)
 def follow_materializations(
     tick: Tick, find_asset: FindAsset, instance: dg.DagsterInstance, graph: AssetGraph | None
-) -> AnnouncedResult:
+) -> int:
     """Do as `record_materializations`, as a step of a tick."""
     return record_materializations(tick, find_asset, instance, graph)
 
 
 def record_materializations(
     tick: Tick, find_asset: FindAsset, instance: dg.DagsterInstance, graph: AssetGraph | None = None
-) -> AnnouncedResult:
-    """Record the instances of a cluster's feeds whose assets have been materialized since the last call.
+) -> int:
+    """Record the instances of a cluster's feeds whose assets have been materialized since the last call; return how
+    many have arrived.
 
     Does nothing if no asset produces a feed there. `graph` are the assets of this code location; without it, their
     partitions are not checked.
     """
     producers = {each.record.feed: each for each in find_producers(tick.plan, find_asset, tick.cluster)}
     if not producers:
-        return AnnouncedResult()
+        return 0
     name = f"materializations/{tick.cluster}"
     with tick.database.read() as connection:
         text = Cursors(connection).get(name)
@@ -165,7 +166,7 @@ def record_materializations(
             behind[feed] = events[-1].storage_id
     following = position.after(records, handled, behind, tick.real_now.timestamp())
     if following == before:
-        return AnnouncedResult()
+        return 0
     return apply_announcements(tick, announcements, (name, following.render()), signals=signals)
 
 
