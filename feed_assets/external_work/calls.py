@@ -47,7 +47,7 @@ from feed_assets.external_work.called_batches import (
 )
 from feed_assets.external_work.queries import AtWork
 from feed_assets.instances.attempts.attempt_inputs import find_batch_events
-from feed_assets.instances.attempts.attempts import Published, claim_outputs, finish_attempt, record_published
+from feed_assets.instances.attempts.attempts import HeldInstance, Published
 from feed_assets.instances.attempts.displacement import OutputPlace
 from feed_assets.instances.attempts.made_from import render_taken
 from feed_assets.instances.gates.reconciliation import release_dead
@@ -80,6 +80,8 @@ class _LeasedBatch(Leased):
         super().__init__(context.database, context.real_clock, holder=name_repair(author), cluster=batch.record.cluster)
         self._database = context.database
         self._batch = batch
+        time = batch.row.nominal_time
+        self.instance = HeldInstance(context=context, leased=self, process=batch.record, nominal_time=time)
 
     def check(self, nominal_time: datetime | None = None) -> None:
         super().check(nominal_time)
@@ -130,12 +132,12 @@ def publish_batch(
         BatchRefusedError: somebody has killed the batch meanwhile.
         StorageError: an output cannot be published; the batch is still under way.
     """
-    record, row = batch.record, batch.row
+    row = batch.row
     with _LeasedBatch(context, batch, author) as leased:
-        claims = _claim(context, leased, batch)
-        published = tuple(_publish(context, leased, batch, each, claims[each.edge.name], message) for each in stagings)
-        succeeded, urls = ProcessInstanceStatus.SUCCEEDED, {done.output: done.url for done in published}
-        finish_attempt(context, leased, record, row.nominal_time, succeeded, None, reported, urls)
+        held, claims = leased.instance, _claim(leased.instance, batch)
+        published = tuple(_publish(held, batch, each, claims[each.edge.name], message) for each in stagings)
+        urls = {done.output: done.url for done in published}
+        held.finish(ProcessInstanceStatus.SUCCEEDED, reported=reported, published=urls)
     discard_stagings(each for attempt in range(1, row.attempt + 1) for each in find_stagings(context, batch, attempt))
     return published
 
@@ -147,41 +149,35 @@ def fail_batch(context: AttemptContext, batch: BatchAtWork, author: str, reason:
         LeaseHeldError: another command ends the batch.
     """
     with _LeasedBatch(context, batch, author) as leased:
-        _claim(context, leased, batch)
-        failed = ProcessInstanceStatus.FAILED
-        finish_attempt(context, leased, batch.record, batch.row.nominal_time, failed, reason=reason)
+        _claim(leased.instance, batch)
+        leased.instance.finish(ProcessInstanceStatus.FAILED, reason)
     if not any(run.is_done for run in batch.steps):
         discard_stagings(find_stagings(context, batch))
 
 
-def _claim(context: AttemptContext, leased: _LeasedBatch, batch: BatchAtWork) -> dict[str, Lease]:
+def _claim(held: HeldInstance, batch: BatchAtWork) -> dict[str, Lease]:
     """Take the leases on the batch and its outputs; those of commands of this machine that have died are free."""
-    record, time = batch.record, batch.row.nominal_time
+    context, record, time = held.context, held.process, held.nominal_time
     entity = f"process/{record.process}"
     outputs = [(f"feed/{each.edge.feed}", record.cluster, each.nominal_time) for each in find_stagings(context, batch)]
     release_dead(context.database, [(entity, record.cluster, time), *outputs], context.real_now)
-    leased.acquire(entity, time)
-    claims = claim_outputs(context, leased, record, time)
-    leased.check()
+    held.leased.acquire(entity, time)
+    claims = held.claim_outputs()
+    held.leased.check()
     return claims
 
 
 def _publish(
-    context: AttemptContext,
-    leased: _LeasedBatch,
-    batch: BatchAtWork,
-    staging: OutputStaging,
-    lease: Lease,
-    message: EventMessage,
+    held: HeldInstance, batch: BatchAtWork, staging: OutputStaging, lease: Lease, message: EventMessage
 ) -> Published:
-    row, record = batch.row, staging.record
+    context, row, record = held.context, batch.row, staging.record
     overrides = {**dict(batch.record.properties), **row.overrides}
     place = OutputPlace.of(context, context.origin, record, staging.nominal_time, overrides)
     done = Published(
         record=record,
         output=staging.edge.name,
         nominal_time=staging.nominal_time,
-        content=Publication.of(_publish_files(context, leased, batch, staging, lease, place)),
+        content=Publication.of(_publish_files(held, staging, lease, place)),
         rows=None,
         url=staging.store.url(staging.path),
         inputs={each.name: len(each.nominal_times) for each in row.inputs},
@@ -194,26 +190,19 @@ def _publish(
         column_set=find_column_set(batch.record, staging.edge, None),
     )
     payload, status = {"rows": None, **place.details}, FeedInstanceStatus.AVAILABLE
-    record_published(context, leased, lease, row.key, done, FeedEventKind.PRODUCED, status, payload)
+    held.record_published(lease, done, FeedEventKind.PRODUCED, status, payload)
     return done
 
 
-def _publish_files(
-    context: AttemptContext,
-    leased: _LeasedBatch,
-    batch: BatchAtWork,
-    staging: OutputStaging,
-    lease: Lease,
-    place: OutputPlace,
-) -> Manifest:
+def _publish_files(held: HeldInstance, staging: OutputStaging, lease: Lease, place: OutputPlace) -> Manifest:
     published = staging.store.published_manifest(staging.path) if staging.is_empty else None
     if published is not None:
         return published
-    extra = {"process": batch.record.process, "run": context.run_id, "fence": str(lease.token)}
-    with context.database.read() as connection:
-        extra |= render_taken(find_batch_events(connection, batch.record, batch.row.nominal_time))
+    extra = {"process": held.process.process, "run": held.context.run_id, "fence": str(lease.token)}
+    with held.context.database.read() as connection:
+        extra |= render_taken(find_batch_events(connection, held.process, held.nominal_time))
     return staging.store.publish(
-        staging.place, flag=staging.record.flag, guard=leased.check, extra=extra, clearing=place.clearing
+        staging.place, flag=staging.record.flag, guard=held.leased.check, extra=extra, clearing=place.clearing
     )
 
 

@@ -148,6 +148,10 @@ class LeasedTime:
     leased: Leased
     nominal_time: datetime
 
+    def acquire(self, entity: str, nominal_time: datetime) -> Lease:
+        """Acquire as `Leased.acquire` does."""
+        return self.leased.acquire(entity, nominal_time)
+
     def check(self) -> None:
         """Check as `Leased.check` does."""
         self.leased.check(self.nominal_time)

@@ -18,21 +18,15 @@ from feed_assets.errors import render_some
 from feed_assets.instances.arrival.store_polls import find_records
 from feed_assets.instances.attempts.attempt_inputs import find_late_inputs
 from feed_assets.instances.attempts.attempts import (
+    HeldInstance,
     OnPublished,
     Published,
-    claim_outputs,
-    end_interrupted,
-    fail_attempt,
-    finish_attempt,
     leaves_running,
-    open_gate,
-    record_published,
-    start_attempt,
 )
 from feed_assets.instances.attempts.displacement import OutputPlace
 from feed_assets.instances.errors import OutputOutsideValidityError
 from feed_assets.instances.gates.decide_retries import decide_retry
-from feed_assets.instances.leasing import Leased, LeasedTime
+from feed_assets.instances.leasing import Leased
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, FeedKey, Lease, ProcessInstanceStatus, ProcessKey
@@ -64,8 +58,7 @@ OnEnded = Callable[[datetime, Published | Exception], None]
 class _BegunCopy:
     """A begun attempt: its leases, and what it copies."""
 
-    nominal_time: datetime
-    held: LeasedTime
+    held: HeldInstance
     lease: Lease
     attempt: int
     late: tuple[str, ...]
@@ -110,8 +103,10 @@ class FlowRunner:
             ) as leased:
                 claimed: list[_BegunCopy] = []
                 for nominal_time in now:
+                    of_time = leased.of(nominal_time)
+                    held = HeldInstance(context=self.context, leased=of_time, process=flow, nominal_time=nominal_time)
                     try:
-                        claimed.append(self._claim(leased, flow, nominal_time))
+                        claimed.append(self._claim(held))
                     except LeaseHeldError as exc:
                         leased.release(nominal_time)
                         if self.context.real_clock.now() - since < self.patience:
@@ -120,7 +115,7 @@ class FlowRunner:
                             on_ended(nominal_time, exc)
                     except Exception as exc:
                         _logger.debug("%s at %s", flow.process, nominal_time, exc_info=True)
-                        fail_attempt(self.context, leased.of(nominal_time), flow, nominal_time, exc)
+                        held.fail(exc)
                         on_ended(nominal_time, exc)
                 for is_last in (False, True):
                     self._copy(flow, [each for each in claimed if each.is_last is is_last], on_published, on_ended)
@@ -144,19 +139,18 @@ class FlowRunner:
                 return times[:count]
         return times
 
-    def _claim(self, leased: Leased, flow: ProcessRecord, nominal_time: datetime) -> _BegunCopy:
+    def _claim(self, held: HeldInstance) -> _BegunCopy:
         """Begin an attempt: everything before the copy."""
-        leased.acquire(f"process/{flow.process}", nominal_time)
+        flow, nominal_time = held.process, held.nominal_time
+        held.leased.acquire(f"process/{flow.process}", nominal_time)
         (edge,), (out,) = flow.inputs, flow.outputs
-        claims = claim_outputs(self.context, leased, flow, nominal_time)
-        held = leased.of(nominal_time)
-        begun = start_attempt(self.context, flow, nominal_time)
+        claims, begun = held.claim_outputs(), held.start()
         if out.name not in claims:
             raise OutputOutsideValidityError(
                 process=flow.process, output=out.name, feed=out.feed, nominal_time=nominal_time
             )
         began = self.context.real_clock.now()
-        states, _ = open_gate(self.context, held, flow, nominal_time, begun.inputs)
+        states, _ = held.open_gate(begun.inputs)
         with self.context.database.read() as connection:
             late = find_late_inputs(connection, flow, nominal_time)
             is_last = nominal_time not in self.unfinished and is_last_slice(
@@ -169,7 +163,6 @@ class FlowRunner:
         record = self.context.plan.feeds[out.feed_key]
         place = OutputPlace.of(self.context, self.context.origin, record, nominal_time, begun.row.overrides)
         return _BegunCopy(
-            nominal_time=nominal_time,
             held=held,
             lease=lease,
             attempt=begun.row.attempt,
@@ -181,7 +174,7 @@ class FlowRunner:
             request=CopyRequest(
                 source=source_side(source, source_time),
                 target=target_side(self.context.plan.feeds[out.feed_key], nominal_time),
-                guard=held.check,
+                guard=held.leased.check,
                 extra={"process": flow.process, "run": self.context.run_id, "fence": str(lease.token)},
                 distrusted=self.distrusted.get(nominal_time, frozenset()),
                 clearing=place.clearing,
@@ -207,27 +200,28 @@ class FlowRunner:
         except Exception as exc:  # the whole copy failed, for example because Spark has stopped
             _logger.debug("%s", flow.process, exc_info=True)
             for each in claimed:
-                fail_attempt(self.context, each.held, flow, each.nominal_time, exc)
-                on_ended(each.nominal_time, exc)
+                each.held.fail(exc)
+                on_ended(each.held.nominal_time, exc)
             return
         except BaseException:
             for each in claimed:
-                end_interrupted(self.context, each.held, flow, each.nominal_time)
+                each.held.end_interrupted()
             raise
         for each, outcome in zip(claimed, outcomes, strict=True):
             try:
                 if isinstance(outcome, Exception):
                     raise outcome
-                done = self._finish(flow, each, outcome, on_published)
+                done = self._finish(each, outcome, on_published)
             except Exception as exc:
-                _logger.debug("%s at %s", flow.process, each.nominal_time, exc_info=True)
-                fail_attempt(self.context, each.held, flow, each.nominal_time, exc)
-                on_ended(each.nominal_time, exc)
+                _logger.debug("%s at %s", flow.process, each.held.nominal_time, exc_info=True)
+                each.held.fail(exc)
+                on_ended(each.held.nominal_time, exc)
             else:
-                on_ended(each.nominal_time, done)
+                on_ended(each.held.nominal_time, done)
 
-    def _finish(self, flow: ProcessRecord, claimed: _BegunCopy, copied: Copied, on_published: OnPublished) -> Published:
+    def _finish(self, claimed: _BegunCopy, copied: Copied, on_published: OnPublished) -> Published:
         """Record the content of the target, and the end of the attempt."""
+        held, flow = claimed.held, claimed.held.process
         if copied.failures:
             failures = {failure.file: failure.reason for failure in copied.failures}
             raise FilesFailedError(url=copied.source_url, failures=failures)
@@ -235,8 +229,8 @@ class FlowRunner:
         done = Published(
             record=record,
             output=flow.outputs[0].name,
-            nominal_time=claimed.nominal_time,
-            content=self._content(record, claimed.nominal_time, copied),
+            nominal_time=held.nominal_time,
+            content=self._content(record, held.nominal_time, copied),
             rows=None,
             url=copied.target_url,
             inputs={state.edge.name: len(state.present) for state in claimed.states},
@@ -248,13 +242,10 @@ class FlowRunner:
         )
         status = FeedInstanceStatus.AVAILABLE if claimed.is_last else FeedInstanceStatus.PARTIAL
         if copied.status is not CopyStatus.UNCHANGED or not self._is_known(done, status):
-            key = ProcessKey(*flow.key, claimed.nominal_time)
             kind, payload = FeedEventKind.REPLICATED, {"copy": describe_copy(copied), **claimed.place.details}
-            totals = _totals_of(flow, copied)
-            record_published(self.context, claimed.held, claimed.lease, key, done, kind, status, payload, totals)
+            held.record_published(claimed.lease, done, kind, status, payload, _totals_of(flow, copied))
         on_published(done)
-        succeeded, urls = ProcessInstanceStatus.SUCCEEDED, {done.output: done.url}
-        finish_attempt(self.context, claimed.held, flow, claimed.nominal_time, succeeded, None, published=urls)
+        held.finish(ProcessInstanceStatus.SUCCEEDED, published={done.output: done.url})
         return done
 
     def _content(self, record: FeedRecord, nominal_time: datetime, copied: Copied) -> Publication:

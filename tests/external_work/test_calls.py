@@ -346,7 +346,7 @@ def test_a_batch_that_is_killed_while_it_is_published_publishes_nothing(
 def test_an_end_that_broke_off_behind_a_publication_is_repeated(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = ready_to_end(project)
     with monkeypatch.context() as patch:
-        patch.setattr(calls, "record_published", broken)
+        patch.setattr(calls.HeldInstance, "record_published", broken)
         assert run("batch", "end", "load").exit_code == 1
     assert not staging(found).exists()
     (done,) = shown("batch", "end", "load")["published"]

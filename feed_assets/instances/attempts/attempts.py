@@ -33,7 +33,7 @@ from feed_assets.instances.attempts.attempt_inputs import (
 from feed_assets.instances.attempts.verdicts import Verdict
 from feed_assets.instances.errors import TRIED, InputChangedError, InputsMissingError, NotNeededError
 from feed_assets.instances.gates.end_messages import Ended, tell_ends
-from feed_assets.instances.leasing import HeldLeases, Leased
+from feed_assets.instances.leasing import HeldLeases
 from feed_assets.json_form import NominalTime
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.attempts import Attempts
@@ -93,72 +93,6 @@ def repeat_once(attempt: Callable[[ExitStack, Begun], _T], begun: Begun) -> _T:
         return attempt(stack, begun)
     with ExitStack() as stack:
         return attempt(stack, begun._replace(inputs=None))
-
-
-def require_same_versions(
-    context: AttemptContext,
-    process: ProcessRecord,
-    nominal_time: datetime,
-    states: Sequence[InputState],
-    frozen: Sequence[FrozenInput],
-) -> None:
-    """Require that the current instances that an attempt has read have still the content that was frozen.
-
-    Raises:
-        InputChangedError: one has other content.
-    """
-    if others := find_other_versions(context, states, frozen):
-        raise InputChangedError(process=process.process, nominal_time=nominal_time, feeds=others)
-
-
-def find_newer(context: AttemptContext, record: FeedRecord, key: ProcessKey) -> datetime | None:
-    """Return the nominal time of the newer instance of a process that has made the present version of a current
-    instance; None if none has. One that an undo has brought back is still that of its maker.
-    """
-    if not record.is_current:
-        return None
-    with context.database.read() as connection:
-        log = EventLog(connection)
-        event = log.newest(*record.key, CONTENT)
-        row = FeedInstances(connection).get(*event.key) if event is not None else None  # by another release, too
-        if event is None or row is None or row.event_seq != event.seq:
-            return None
-        made = log.for_feed(*record.key, FeedEventKind.PRODUCED) if "sweep" in event.payload else [event]
-    maker = next((each.maker for each in reversed(made) if each.manifest_digest == event.manifest_digest), None)
-    is_newer = maker is not None and maker.process == key.process and maker.nominal_time > key.nominal_time
-    return maker.nominal_time if maker is not None and is_newer else None
-
-
-def open_gate(
-    context: AttemptContext,
-    leased: HeldLeases,
-    process: ProcessRecord,
-    nominal_time: datetime,
-    states: tuple[InputState, ...] | None,
-) -> Opened:
-    """Freeze the inputs of an attempt: those that were found before it began, or else what `find_inputs` finds.
-
-    Raises:
-        InputsMissingError: a mandatory instance is missing.
-    """
-    now, key = context.clock.now(), ProcessKey(*process.key, nominal_time)
-    if states is None:
-        with context.database.read() as connection:
-            row = ProcessInstances(connection).get(*key)
-        assert row is not None
-        states = find_inputs(context, process, row)
-    scanned = scan_late_inputs(context, key, states)
-    with context.database.begin() as connection:
-        leased.check_in(connection)
-        row = ProcessInstances(connection).get(*key) if scanned else None
-        held = check_gate(connection, context.plan, process, row, now).closed if row is not None else ()
-        if held:  # what has changed is judged before anybody reads it
-            _wait_again(connection, key, now)
-        else:
-            frozen = freeze_inputs(connection, key, states, scanned, now)
-    if row is not None and held:
-        raise _inputs_missing(context, process, row, held, {}, None)
-    return Opened(states, frozen)
 
 
 def _wait_again(connection: Connection, key: ProcessKey, now: datetime) -> None:
@@ -307,82 +241,6 @@ class Published:
 OnPublished = Callable[[Published], None]
 
 
-def claim_outputs(
-    context: AttemptContext, leased: Leased, process: ProcessRecord, nominal_time: datetime
-) -> dict[str, Lease]:
-    """Take the leases on the feed instances to write; return them by output, but for those outside their feed's
-    validity. Their registrations are looked at later.
-    """
-    times = {edge: context.plan.output_time(edge, nominal_time) for edge in process.outputs}
-    there = {edge: time for edge, time in times.items() if time is not None}
-    claims = {edge.name: leased.acquire(f"feed/{edge.feed}", time) for edge, time in there.items()}
-    for edge, time in there.items():
-        look_later(context, context.declared.feeds.get(edge.feed_key), [time])
-    return claims
-
-
-def start_attempt(context: AttemptContext, process: ProcessRecord, nominal_time: datetime) -> Begun:
-    """Record that an attempt begins. One that no tick has requested begins only if its inputs are there.
-
-    Raises:
-        InputsMissingError: they are not; the instance stays as it is.
-        NotNeededError: the instance does not need the run any more.
-    """
-    if not context.is_needed(nominal_time):
-        raise NotNeededError(process=process.process, nominal_time=nominal_time)
-    now, inputs = context.clock.now(), None
-    with context.database.read() as connection:
-        row = ProcessInstances(connection).get(*process.key, nominal_time)
-    if row is None or row.status is not ProcessInstanceStatus.READY or row.request_key is None:
-        stays = "NEW" if row is None else row.status
-        inputs = find_inputs(context, process, row or new_instance(process, nominal_time, now), stays)
-    with context.database.begin() as connection:
-        lock_for_lineage(connection)
-        row = begin_attempt(connection, process, nominal_time, context.run_id, now, context.release)
-    return Begun(row, inputs)
-
-
-def finish_attempt(
-    context: AttemptContext,
-    leased: HeldLeases,
-    process: ProcessRecord,
-    nominal_time: datetime,
-    status: ProcessInstanceStatus,
-    reason: str | None,
-    reported: ReportedMetadata | None = None,
-    published: Mapping[str, str] | None = None,
-    cause: Cause | None = None,
-) -> None:
-    """Record how an attempt ended, and tell it, unless an outage ended it. After a success, also write what it has
-    `reported`, and plan the first late check; `published` are the URLs of its outputs.
-    """
-    now, key = context.clock.now(), ProcessKey(*process.key, nominal_time)
-    with context.database.begin() as connection:
-        lock_log(connection)
-        if reported:
-            apply_reported(connection, context.declared, key, reported, now)
-        leased.check_in(connection)
-        row = ProcessInstances(connection).get(*key)
-        end_attempt(connection, key, status, reason, now, cause)
-        if row is not None and row.status is ProcessInstanceStatus.RUNNING and cause is not Cause.OUTAGE:
-            ended = Ended(row=row, status=status, error=reason, published=published)
-            tell_ends(connection, context.plan, process, [ended], now, context.declared)
-        if status is ProcessInstanceStatus.SUCCEEDED:
-            plan_late_check(connection, context.plan, process, nominal_time, now)
-
-
-def end_interrupted(
-    context: AttemptContext, leased: HeldLeases, process: ProcessRecord, nominal_time: datetime
-) -> None:
-    """Record that somebody has cancelled the run of an attempt. If only its worker is being ended, the instance stays
-    RUNNING, and is repeated.
-    """
-    if context.is_cancelled():
-        with suppress(FencedOutError):
-            killed = ProcessInstanceStatus.KILLED
-            finish_attempt(context, leased, process, nominal_time, killed, reason="its run was cancelled")
-
-
 def leaves_running(error: Exception) -> bool:
     """Return whether an attempt ends as if its worker had died: the lease was taken over, or the record or Dagster's
     storage is away, perhaps for the code of the work. Its instance stays RUNNING, and is repeated. Or none has begun.
@@ -391,22 +249,6 @@ def leaves_running(error: Exception) -> bool:
         return error.stays is not None
     unended = FencedOutError | NotNeededError | StateUnreachableError
     return any(isinstance(each, unended) for each in (error, error.__cause__))
-
-
-def fail_attempt(
-    context: AttemptContext, leased: HeldLeases, process: ProcessRecord, nominal_time: datetime, error: Exception
-) -> None:
-    """Record that an attempt failed and why in one line, with the command that allows what was refused, if there is
-    one; nothing if its instance stays RUNNING. An address that is away is the cause by itself.
-    """
-    if leaves_running(error):
-        return
-    is_outage = any(isinstance(each, (*AWAY, ServiceAwayError)) for each in (error, error.__cause__))
-    offer = offer_approval(process, nominal_time, error)
-    reason = describe_error(error)[: MOST_CHARACTERS - len(offer)] + offer
-    failed, cause = ProcessInstanceStatus.FAILED, Cause.OUTAGE if is_outage else None
-    with suppress(FencedOutError):
-        finish_attempt(context, leased, process, nominal_time, failed, reason, cause=cause)
 
 
 def offer_approval(process: ProcessRecord, nominal_time: datetime, error: Exception) -> str:
@@ -422,58 +264,199 @@ def offer_approval(process: ProcessRecord, nominal_time: datetime, error: Except
     return f"{shown} To allow it: {rerun}"
 
 
-def record_published(
-    context: AttemptContext,
-    leased: HeldLeases,
-    lease: Lease,
-    key: ProcessKey,
-    done: Published,
-    kind: FeedEventKind,
-    status: FeedInstanceStatus,
-    payload: Mapping[str, Any],
-    totals: Iterable[Total] = (),
-) -> None:
-    """Record a publication of the process instance `key`: the event, also in the attempt that has made it, what its
-    columns were made of, the new row of the feed instance, and its part in `totals`. The registration in the table of a
-    catalog is tried before.
-    """
-    record, content, now = done.record, done.content, context.clock.now()
-    if status is FeedInstanceStatus.AVAILABLE:
-        try_register(context, context.declared.feeds.get(record.key), record, [done.nominal_time])
-    event = NewFeedEvent(
-        feed=record.feed,
-        cluster=record.cluster,
-        nominal_time=done.nominal_time,
-        kind=kind,
-        origin=context.origin,
-        manifest_digest=content.digest,
-        bytes=content.bytes,
-        files=content.files,
-        payload={
-            "path": record.path(done.nominal_time),
-            "process": key.process,
-            **({PROCESS_TIME: render_datetime(key.nominal_time)} if key.nominal_time != done.nominal_time else {}),
-            "output": done.output,
-            **payload,
-            "attempt": done.attempt,
-            "seconds": round(done.seconds, 3),
-            **({"late": list(done.late)} if done.late else {}),
-            **({MESSAGE: done.message.payload} if done.message.payload else {}),
-            **({COLUMNS: done.column_set.digest} if done.column_set is not None else {}),
-        },
-        recorded_at=now,
-        marking=done.message.marking,
-    )
-    with context.database.begin() as connection:
-        (seq,) = EventLog(connection).append([event])
-        if done.column_set is not None:
-            ColumnSets(connection).add(done.column_set)
-        leased.check_in(connection)
-        Attempts(connection).add_output(key, done.attempt, seq)
-        Totals(connection).add(totals)
-        FeedInstances(connection).put([event.row(status, seq, fence=lease.token, place=record.place)])
-        if record.is_current:
-            Sweeps(connection).end_versions(*record.key, record.versions, now)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldInstance:
+    """An instance of a process under its leases, with what is the same in every attempt at it."""
+
+    context: AttemptContext
+    leased: HeldLeases
+    process: ProcessRecord
+    nominal_time: datetime
+
+    @property
+    def key(self) -> ProcessKey:
+        """The instance."""
+        return ProcessKey(*self.process.key, self.nominal_time)
+
+    def claim_outputs(self) -> dict[str, Lease]:
+        """Take the leases on the feed instances to write; return them by output, but for those outside their feed's
+        validity. Their registrations are looked at later.
+        """
+        times = {edge: self.context.plan.output_time(edge, self.nominal_time) for edge in self.process.outputs}
+        there = {edge: time for edge, time in times.items() if time is not None}
+        claims = {edge.name: self.leased.acquire(f"feed/{edge.feed}", time) for edge, time in there.items()}
+        for edge, time in there.items():
+            look_later(self.context, self.context.declared.feeds.get(edge.feed_key), [time])
+        return claims
+
+    def start(self) -> Begun:
+        """Record that an attempt begins. One that no tick has requested begins only if its inputs are there.
+
+        Raises:
+            InputsMissingError: they are not; the instance stays as it is.
+            NotNeededError: the instance does not need the run any more.
+        """
+        context, process, nominal_time = self.context, self.process, self.nominal_time
+        if not context.is_needed(nominal_time):
+            raise NotNeededError(process=process.process, nominal_time=nominal_time)
+        now, inputs = context.clock.now(), None
+        with context.database.read() as connection:
+            row = ProcessInstances(connection).get(*process.key, nominal_time)
+        if row is None or row.status is not ProcessInstanceStatus.READY or row.request_key is None:
+            stays = "NEW" if row is None else row.status
+            inputs = find_inputs(context, process, row or new_instance(process, nominal_time, now), stays)
+        with context.database.begin() as connection:
+            lock_for_lineage(connection)
+            row = begin_attempt(connection, process, nominal_time, context.run_id, now, context.release)
+        return Begun(row, inputs)
+
+    def open_gate(self, states: tuple[InputState, ...] | None) -> Opened:
+        """Freeze the inputs of an attempt: those that were found before it began, or else what `find_inputs` finds.
+
+        Raises:
+            InputsMissingError: a mandatory instance is missing.
+        """
+        context, process, key, now = self.context, self.process, self.key, self.context.clock.now()
+        if states is None:
+            with context.database.read() as connection:
+                row = ProcessInstances(connection).get(*key)
+            assert row is not None
+            states = find_inputs(context, process, row)
+        scanned = scan_late_inputs(context, key, states)
+        with context.database.begin() as connection:
+            self.leased.check_in(connection)
+            row = ProcessInstances(connection).get(*key) if scanned else None
+            held = check_gate(connection, context.plan, process, row, now).closed if row is not None else ()
+            if held:  # what has changed is judged before anybody reads it
+                _wait_again(connection, key, now)
+            else:
+                frozen = freeze_inputs(connection, key, states, scanned, now)
+        if row is not None and held:
+            raise _inputs_missing(context, process, row, held, {}, None)
+        return Opened(states, frozen)
+
+    def require_same_versions(self, states: Sequence[InputState], frozen: Sequence[FrozenInput]) -> None:
+        """Require that the current instances that an attempt has read have still the content that was frozen.
+
+        Raises:
+            InputChangedError: one has other content.
+        """
+        if others := find_other_versions(self.context, states, frozen):
+            raise InputChangedError(process=self.process.process, nominal_time=self.nominal_time, feeds=others)
+
+    def find_newer(self, record: FeedRecord) -> datetime | None:
+        """Return the nominal time of the newer instance of a process that has made the present version of a current
+        instance; None if none has. One that an undo has brought back is still that of its maker.
+        """
+        if not record.is_current:
+            return None
+        with self.context.database.read() as connection:
+            log = EventLog(connection)
+            event = log.newest(*record.key, CONTENT)
+            row = FeedInstances(connection).get(*event.key) if event is not None else None  # by another release, too
+            if event is None or row is None or row.event_seq != event.seq:
+                return None
+            made = log.for_feed(*record.key, FeedEventKind.PRODUCED) if "sweep" in event.payload else [event]
+        maker = next((each.maker for each in reversed(made) if each.manifest_digest == event.manifest_digest), None)
+        is_newer = maker is not None and maker.process == self.key.process and maker.nominal_time > self.nominal_time
+        return maker.nominal_time if maker is not None and is_newer else None
+
+    def record_published(
+        self,
+        lease: Lease,
+        done: Published,
+        kind: FeedEventKind,
+        status: FeedInstanceStatus,
+        payload: Mapping[str, Any],
+        totals: Iterable[Total] = (),
+    ) -> None:
+        """Record a publication of the instance: the event, also in the attempt that has made it, what its
+        columns were made of, the new row of the feed instance, and its part in `totals`. The registration in the table of a
+        catalog is tried before.
+        """
+        context, key, record, content = self.context, self.key, done.record, done.content
+        now = context.clock.now()
+        if status is FeedInstanceStatus.AVAILABLE:
+            try_register(context, context.declared.feeds.get(record.key), record, [done.nominal_time])
+        event = NewFeedEvent(
+            feed=record.feed,
+            cluster=record.cluster,
+            nominal_time=done.nominal_time,
+            kind=kind,
+            origin=context.origin,
+            manifest_digest=content.digest,
+            bytes=content.bytes,
+            files=content.files,
+            payload={
+                "path": record.path(done.nominal_time),
+                "process": key.process,
+                **({PROCESS_TIME: render_datetime(key.nominal_time)} if key.nominal_time != done.nominal_time else {}),
+                "output": done.output,
+                **payload,
+                "attempt": done.attempt,
+                "seconds": round(done.seconds, 3),
+                **({"late": list(done.late)} if done.late else {}),
+                **({MESSAGE: done.message.payload} if done.message.payload else {}),
+                **({COLUMNS: done.column_set.digest} if done.column_set is not None else {}),
+            },
+            recorded_at=now,
+            marking=done.message.marking,
+        )
+        with context.database.begin() as connection:
+            (seq,) = EventLog(connection).append([event])
+            if done.column_set is not None:
+                ColumnSets(connection).add(done.column_set)
+            self.leased.check_in(connection)
+            Attempts(connection).add_output(key, done.attempt, seq)
+            Totals(connection).add(totals)
+            FeedInstances(connection).put([event.row(status, seq, fence=lease.token, place=record.place)])
+            if record.is_current:
+                Sweeps(connection).end_versions(*record.key, record.versions, now)
+
+    def finish(
+        self,
+        status: ProcessInstanceStatus,
+        reason: str | None = None,
+        reported: ReportedMetadata | None = None,
+        published: Mapping[str, str] | None = None,
+        cause: Cause | None = None,
+    ) -> None:
+        """Record how an attempt ended, and tell it, unless an outage ended it. After a success, also write what it has
+        `reported`, and plan the first late check; `published` are the URLs of its outputs.
+        """
+        context, process, key, now = self.context, self.process, self.key, self.context.clock.now()
+        with context.database.begin() as connection:
+            lock_log(connection)
+            if reported:
+                apply_reported(connection, context.declared, key, reported, now)
+            self.leased.check_in(connection)
+            row = ProcessInstances(connection).get(*key)
+            end_attempt(connection, key, status, reason, now, cause)
+            if row is not None and row.status is ProcessInstanceStatus.RUNNING and cause is not Cause.OUTAGE:
+                ended = Ended(row=row, status=status, error=reason, published=published)
+                tell_ends(connection, context.plan, process, [ended], now, context.declared)
+            if status is ProcessInstanceStatus.SUCCEEDED:
+                plan_late_check(connection, context.plan, process, self.nominal_time, now)
+
+    def end_interrupted(self) -> None:
+        """Record that somebody has cancelled the run of an attempt. If only its worker is being ended, the instance stays
+        RUNNING, and is repeated.
+        """
+        if self.context.is_cancelled():
+            with suppress(FencedOutError):
+                self.finish(ProcessInstanceStatus.KILLED, "its run was cancelled")
+
+    def fail(self, error: Exception) -> None:
+        """Record that an attempt failed and why in one line, with the command that allows what was refused, if there is
+        one; nothing if its instance stays RUNNING. An address that is away is the cause by itself.
+        """
+        if leaves_running(error):
+            return
+        is_outage = any(isinstance(each, (*AWAY, ServiceAwayError)) for each in (error, error.__cause__))
+        offer = offer_approval(self.process, self.nominal_time, error)
+        reason = describe_error(error)[: MOST_CHARACTERS - len(offer)] + offer
+        with suppress(FencedOutError):
+            self.finish(ProcessInstanceStatus.FAILED, reason, cause=Cause.OUTAGE if is_outage else None)
 
 
 def begin_attempt(

@@ -39,17 +39,10 @@ from feed_assets.instances.attempts.attempt_inputs import (
 )
 from feed_assets.instances.attempts.attempts import (
     Begun,
+    HeldInstance,
     OnPublished,
     Published,
-    claim_outputs,
-    end_interrupted,
-    fail_attempt,
-    finish_attempt,
-    open_gate,
-    record_published,
     repeat_once,
-    require_same_versions,
-    start_attempt,
 )
 from feed_assets.instances.attempts.displacement import OutputPlace
 from feed_assets.instances.attempts.exporting import open_export
@@ -83,7 +76,7 @@ from feed_assets.instances.steps.frames import (
     discard_frames,
     measure_inputs,
 )
-from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, Lease, ProcessInstanceStatus, ProcessKey
+from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, Lease, ProcessInstanceStatus
 from feed_assets.plan.copy_records import MirrorRecord
 from feed_assets.plan.records import EngineWork, ProcessRecord, steps_of
 from feed_assets.plan.transfers import ExportRecord, ImportRecord
@@ -168,62 +161,55 @@ class InstanceRunner:
             leased.acquire(f"process/{process.process}", nominal_time)
             if isinstance(process.work, MirrorRecord):
                 leased.acquire(f"mirror/{process.process}", ALL_TIMES)
-            claims = claim_outputs(self.context, leased, process, nominal_time)
-            begun = start_attempt(self.context, process, nominal_time)
-            process = with_overrides(process, begun.row.overrides)
-            attempt = partial(self._attempt, leased, process, nominal_time, claims, on_published)
+            held = HeldInstance(context=self.context, leased=leased, process=process, nominal_time=nominal_time)
+            claims, begun = held.claim_outputs(), held.start()
+            held = replace(held, process=with_overrides(process, begun.row.overrides))
             try:
-                published, reported = repeat_once(attempt, begun)
+                published, reported = repeat_once(partial(self._attempt, held, claims, on_published), begun)
             except Exception as exc:
-                fail_attempt(self.context, leased, process, nominal_time, exc)
+                held.fail(exc)
                 raise
             except BaseException:
-                end_interrupted(self.context, leased, process, nominal_time)
+                held.end_interrupted()
                 raise
-            succeeded = ProcessInstanceStatus.SUCCEEDED
             urls = {done.output: done.url for done in published}
-            finish_attempt(self.context, leased, process, nominal_time, succeeded, None, reported, urls)
+            held.finish(ProcessInstanceStatus.SUCCEEDED, reported=reported, published=urls)
             if process.has_steps:
-                discard_frames(self.context, ProcessKey(*process.key, nominal_time))
+                discard_frames(self.context, held.key)
             return published
 
     def _attempt(
         self,
-        leased: Leased,
-        process: ProcessRecord,
-        nominal_time: datetime,
+        held: HeldInstance,
         claims: Mapping[str, Lease],
         on_published: OnPublished,
         stack: ExitStack,
         begun: Begun,
     ) -> tuple[tuple[Published, ...], ReportedMetadata]:
-        began, watch, attempt = self.context.real_clock.now(), Stopwatch(), begun.row.attempt
+        process, nominal_time, attempt = held.process, held.nominal_time, begun.row.attempt
+        began, watch = self.context.real_clock.now(), Stopwatch()
         with self.context.database.read() as connection:
             late = find_late_inputs(connection, process, nominal_time)
             pinned = load_pinned_work(connection, process, nominal_time, self.root)
             events = find_batch_events(connection, process, nominal_time)
-        inputs, frozen = open_gate(self.context, leased, process, nominal_time, begun.inputs)
-        require_same = partial(require_same_versions, self.context, process, nominal_time, inputs, frozen)
+        inputs, frozen = held.open_gate(begun.inputs)
+        require_same = partial(held.require_same_versions, inputs, frozen)
         task = self.prepare(stack, process, nominal_time, attempt, inputs, late, events, pinned)
         if self.on_step is not None and process.inputs:
             with self.context.database.read() as connection:
                 parts = measure_inputs(connection, inputs)
             self._tell(nominal_time, StepKind.INPUTS, watch.seconds, parts)
-        properties = dict(process.properties)
-        targets = [
-            stage_target(self.context, stack, edge, claims.get(edge.name), nominal_time, attempt, properties)
-            for edge in process.outputs
-        ]
+        targets = [stage_target(held, stack, edge, claims.get(edge.name), attempt) for edge in process.outputs]
         own = [target for target in targets if target.edge.quarantine_of is None]
         report = WorkReport(outputs=())
         if not all(target.is_adopted or target.newer for target in own) or not own:
             try:
-                report = self.make(task, targets, partial(self._engine, leased, task))
+                report = self.make(task, targets, partial(self._engine, held, task))
             except EngineError:
                 require_same()  # what it was reading may have been replaced
                 raise
         require_same()
-        return self._publish_all(leased, task, began, report, targets, on_published), report.reported
+        return self._publish_all(held, task, began, report, targets, on_published), report.reported
 
     def prepare(
         self,
@@ -282,7 +268,7 @@ class InstanceRunner:
 
     def _publish_all(
         self,
-        leased: Leased,
+        held: HeldInstance,
         task: Task,
         began: datetime,
         report: WorkReport,
@@ -302,8 +288,7 @@ class InstanceRunner:
             self._tell(nominal_time, StepKind.LEFT_OUT, 0, [StepPart(name=name) for name in names])
             newer = {f"newer {each.edge.name}": render_datetime(each.newer) for each in targets if each.newer}
             report = replace(report, details={**report.details, "left_out": ", ".join(names), **newer})
-        key = ProcessKey(*process.key, nominal_time)
-        verdicts = judge_targets(self.context, leased, key, task.attempt, targets, reports)
+        verdicts = judge_targets(held, task.attempt, targets, reports)
         refusal = find_refusal(process.process, process.cluster, nominal_time, verdicts)
         published = []
         for target in targets:
@@ -314,7 +299,7 @@ class InstanceRunner:
                 target.keep(own.judged)
             message = own.message if own is not None else EventMessage()
             notes, tell = {**(own.notes if own is not None else {}), **message.notes}, partial(self._tell, nominal_time)
-            manifest = publish_target(self.context, leased, target, process, nominal_time, tell, task.events, notes)
+            manifest = publish_target(held, target, tell, task.events, notes)
             done = Published(
                 record=target.record,
                 output=target.edge.name,
@@ -342,7 +327,7 @@ class InstanceRunner:
             )
             payload = {"rows": done.rows, **target.place.details, **notes}
             kind, status = FeedEventKind.PRODUCED, FeedInstanceStatus.AVAILABLE
-            record_published(self.context, leased, target.lease, key, done, kind, status, payload)
+            held.record_published(target.lease, done, kind, status, payload)
             on_published(done)
             published.append(done)
         for verdict in verdicts.values():
@@ -365,14 +350,14 @@ class InstanceRunner:
         on_end = partial(self._tell, task.nominal_time, StepKind.STEP)
         return StepsEngine(frames=frames, log=log, workflow=workflow, basis=basis, on_end=on_end)
 
-    def _engine(self, leased: Leased, task: Task, work: Work) -> Engine:
-        process, context, time = task.process, self.context, work.nominal_time
+    def _engine(self, held: HeldInstance, task: Task, work: Work) -> Engine:
+        process, context, time = held.process, self.context, held.nominal_time
         if self.engines is not None:
             return self.engines(work.engine)
         match task.work:
             case Workflow(steps=steps) as workflow if steps:
-                basis = find_basis(context, process, workflow, task.states, ProcessKey(*process.key, time))
-                log = RecordedSteps(context=context, leased=leased)
+                basis = find_basis(context, process, workflow, task.states, held.key)
+                log = RecordedSteps(context=context, leased=held.leased)
                 return self.open_steps(task, workflow, StepFrames.of(context), log, basis)
             case Workflow():
                 return open_engine(work.engine)
@@ -381,30 +366,24 @@ class InstanceRunner:
                     mirror=mirror,
                     stores=context.stores,
                     clock=context.real_clock,
-                    guard=leased.check,
+                    guard=held.leased.check,
                     clearing_of=lambda target: OutputPlace.of_mirror(context, process, time, target).clearing,
                     is_remote=context.plan.clusters[process.cluster].uses_connect,
                     on_progress=self.on_progress,
                 )
             case ImportRecord() as record:
-                return self._import(leased, task, record)
+                return self._import(held, task, record)
             case ExportRecord():
-                return open_export(context, leased, process, time, self.root)
+                return open_export(held, self.root)
             case _:
                 assert_never(task.work)
 
-    def _import(self, leased: Leased, task: Task, record: ImportRecord) -> Engine:
+    def _import(self, held: HeldInstance, task: Task, record: ImportRecord) -> Engine:
         from feed_assets.engines.databases.reading import ImportEngine
 
         context, process, time = self.context, task.process, task.nominal_time
-        marks = RecordedMarks(
-            context=context,
-            leased=leased,
-            key=ProcessKey(*process.key, time),
-            attempt=task.attempt,
-            feed=context.plan.feeds[process.outputs[0].feed_key],
-            addresses=task.addresses,
-        )
+        feed = context.plan.feeds[process.outputs[0].feed_key]
+        marks = RecordedMarks(held=held, attempt=task.attempt, feed=feed, addresses=task.addresses)
         return ImportEngine(
             record=record,
             datasource=context.datasource(record.datasource),

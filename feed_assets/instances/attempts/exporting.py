@@ -6,7 +6,7 @@ A table is on the agenda before it is made, by its name, until it is dropped. No
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,13 +17,13 @@ from sqlalchemy import Connection
 from feed_assets.context.bulkheads import TickStep
 from feed_assets.context.operation import AttemptContext
 from feed_assets.context.tick import Handler, Tick, tick_step, work_off
+from feed_assets.instances.attempts.attempts import HeldInstance
 from feed_assets.instances.leasing import Leased
 from feed_assets.log.agenda import Agenda, AgendaKey, AgendaKind, AgendaRows, Planned
 from feed_assets.log.leases import find_held
 from feed_assets.log.records import ProcessKey
 from feed_assets.masking import get_logger
 from feed_assets.plan.datasources import DatasourceRecord
-from feed_assets.plan.records import ProcessRecord
 from feed_assets.plan.transfers import ExportRecord
 from feed_assets.sql.database import Database
 
@@ -94,23 +94,22 @@ def _forget(database: Database, key: AgendaKey, tables: Collection[str]) -> None
             agenda.remove([key])
 
 
-def open_export(
-    context: AttemptContext, leased: Leased, process: ProcessRecord, at: datetime, root: Path
-) -> "ExportEngine":
+def open_export(held: HeldInstance, root: Path) -> "ExportEngine":
     """Return the engine of an attempt at an export. It finds the datasource when it runs, as it is declared then."""
     from feed_assets.engines.databases.writing import ExportEngine
 
-    export = process.work
+    export = held.process.work
     assert isinstance(export, ExportRecord)
-    datasource = context.datasource(export.datasource)
+    assert isinstance(held.leased, Leased)
+    datasource = held.context.datasource(export.datasource)
     return ExportEngine(
         export=export,
         connect=partial(_open, datasource, root),
         timezone=ZoneInfo(datasource.timezone),
         staging_schema=datasource.staging_schema,
-        guard=leased.check,
-        token=leased.tokens[at],
-        log=InstanceStagings(context=context, key=ProcessKey(*process.key, at), datasource=export.datasource),
+        guard=held.leased.check,
+        token=held.leased.tokens[held.nominal_time],
+        log=InstanceStagings(context=held.context, key=held.key, datasource=export.datasource),
     )
 
 

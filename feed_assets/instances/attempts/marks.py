@@ -10,14 +10,13 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from feed_assets.catalog.run_metadata import Facts
-from feed_assets.context.operation import AttemptContext
 from feed_assets.engines.databases.marks import KnownStretches, Marks, Stretch
 from feed_assets.engines.errors import EarlierUnreadError, InputReadError
 from feed_assets.engines.port import STRETCH, InputData
 from feed_assets.instances.attempts.attempt_inputs import InstanceAddresses
+from feed_assets.instances.attempts.attempts import HeldInstance
 from feed_assets.instances.attempts.work_data import feed_data
 from feed_assets.instances.gates.turns import find_unread
-from feed_assets.instances.leasing import HeldLeases
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, FeedKey, ProcessKey
@@ -40,30 +39,30 @@ def find_stretches(connection: Connection, key: ProcessKey, feed: FeedRecord) ->
 class RecordedMarks(Marks):
     """The marks of one feed, for an attempt at one instance of its import."""
 
-    context: AttemptContext
-    leased: HeldLeases
-    key: ProcessKey
+    held: HeldInstance
     attempt: int
     feed: FeedRecord
     addresses: InstanceAddresses
 
     def known(self) -> KnownStretches:
-        with self.context.database.read() as connection:
-            unread = find_unread(connection, [self.key[:2]]).get(self.key[:2])
-            found = find_stretches(connection, self.key, self.feed)
-        if unread is not None and unread < self.key.nominal_time:
-            raise EarlierUnreadError(process=self.key.process, nominal_time=self.key.nominal_time, earlier=unread)
+        with self.held.context.database.read() as connection:
+            unread = find_unread(connection, [self.held.process.key]).get(self.held.process.key)
+            found = find_stretches(connection, self.held.key, self.feed)
+        if unread is not None and unread < self.held.key.nominal_time:
+            raise EarlierUnreadError(
+                process=self.held.key.process, nominal_time=self.held.key.nominal_time, earlier=unread
+            )
         return found
 
     def freeze(self, stretch: Stretch) -> None:
-        with self.context.database.begin() as connection:
-            self.leased.check_in(connection)
+        with self.held.context.database.begin() as connection:
+            self.held.leased.check_in(connection)
             said = {"rows": json.dumps(stretch)}
-            Facts(connection).add(self.key, self.attempt, STRETCH, said, self.context.clock.now())
+            Facts(connection).add(self.held.key, self.attempt, STRETCH, said, self.held.context.clock.now())
 
     def rows_of(self, times: Collection[datetime]) -> InputData:
         keys = [FeedKey(*self.feed.key, time) for time in sorted(times)]
-        with self.context.database.read() as connection:
+        with self.held.context.database.read() as connection:
             rows = FeedInstances(connection).get_many(keys)
         for key in keys:
             if key not in rows or rows[key].status is not FeedInstanceStatus.AVAILABLE:

@@ -10,18 +10,17 @@ from feed_assets.clock import Stopwatch
 from feed_assets.context.operation import AttemptContext
 from feed_assets.engines.port import InputEvent, Judged, OutputReport, OutputTarget
 from feed_assets.instances.attempts.attempt_inputs import InstanceAddresses
-from feed_assets.instances.attempts.attempts import find_newer
+from feed_assets.instances.attempts.attempts import HeldInstance
 from feed_assets.instances.attempts.displacement import OutputPlace
 from feed_assets.instances.attempts.judging import find_others
 from feed_assets.instances.attempts.made_from import render_taken
 from feed_assets.instances.attempts.verdicts import Verdict, name_kept
 from feed_assets.instances.attempts.work_data import output_target
 from feed_assets.instances.errors import OutputOutsideValidityError
-from feed_assets.instances.leasing import Leased
 from feed_assets.instances.steps.frames import StepKind, StepPart
-from feed_assets.log.records import Lease, ProcessKey
+from feed_assets.log.records import Lease
 from feed_assets.plan.edges import OutputEdge
-from feed_assets.plan.records import FeedRecord, ProcessRecord
+from feed_assets.plan.records import FeedRecord
 from feed_assets.storage.clearing import adopt_content
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Manifest, StagingPlace
@@ -95,28 +94,21 @@ class Target(StagedOutput):
         return self.newer is not None or super(Target, self).is_left_out(reports)
 
 
-def stage_target(
-    context: AttemptContext,
-    stack: ExitStack,
-    edge: OutputEdge,
-    lease: Lease | None,
-    nominal_time: datetime,
-    attempt: int,
-    properties: Mapping[str, object],
-) -> Target:
+def stage_target(held: HeldInstance, stack: ExitStack, edge: OutputEdge, lease: Lease | None, attempt: int) -> Target:
     """Make the staging of an output; `stack` discards it in the end.
 
     Raises:
         OutputOutsideValidityError: the feed has no instance for this nominal time.
     """
+    context = held.context
     if lease is None:
         raise OutputOutsideValidityError(
-            process=edge.process, output=edge.name, feed=edge.feed, nominal_time=nominal_time
+            process=edge.process, output=edge.name, feed=edge.feed, nominal_time=held.nominal_time
         )
     record = context.plan.feeds[edge.feed_key]
     store = context.stores.get(record.store)
-    newer = find_newer(context, record, ProcessKey(edge.process, edge.cluster, nominal_time))
-    place = OutputPlace.of(context, context.origin, record, lease.nominal_time, properties)
+    newer = held.find_newer(record)
+    place = OutputPlace.of(context, context.origin, record, lease.nominal_time, dict(held.process.properties))
     is_adopted = newer is None and place.is_to_adopt(store, record)
     staging = store.stage(record.path(lease.nominal_time), f"{context.run_id}.{lease.token}.{attempt}")
     stack.callback(store.discard, staging)
@@ -164,29 +156,21 @@ def output_targets(
 
 
 def judge_targets(
-    context: AttemptContext,
-    leased: Leased,
-    key: ProcessKey,
-    attempt: int,
-    targets: Sequence[Target],
-    reports: Mapping[str, OutputReport],
+    held: HeldInstance, attempt: int, targets: Sequence[Target], reports: Mapping[str, OutputReport]
 ) -> dict[str, Verdict]:
     """Decide about each output of an attempt that is held to a quality, by its name, and record the figures."""
     verdicts = {each.edge.name: verdict for each in targets if (verdict := each.judge(reports)) is not None}
     if verdicts:
-        with context.database.begin() as connection:
-            leased.check_in(connection)
+        with held.context.database.begin() as connection:
+            held.leased.check_in(connection)
             for name, verdict in verdicts.items():
-                Facts(connection).add(key, attempt, f"{QUALITY}{name}", verdict.facts, context.clock.now())
+                Facts(connection).add(held.key, attempt, f"{QUALITY}{name}", verdict.facts, held.context.clock.now())
     return verdicts
 
 
 def publish_target(
-    context: AttemptContext,
-    leased: Leased,
+    held: HeldInstance,
     target: Target,
-    process: ProcessRecord,
-    nominal_time: datetime,
     tell: Callable[[StepKind, float, Iterable[StepPart]], None],
     events: Mapping[str, Sequence[InputEvent]],
     notes: Mapping[str, str],
@@ -201,10 +185,10 @@ def publish_target(
         if not is_verified:
             tell(StepKind.VERIFICATION, watch.seconds, [StepPart(name=name)])
             watch, is_verified = Stopwatch(), True
-        leased.check()
+        held.leased.check()
 
-    extra = {"process": process.process, "run": context.run_id, "fence": str(target.lease.token)}
-    extra |= {INSTANCE: render_datetime(nominal_time)} if target.record.is_current else {}
+    extra = {"process": held.process.process, "run": held.context.run_id, "fence": str(target.lease.token)}
+    extra |= {INSTANCE: render_datetime(held.nominal_time)} if target.record.is_current else {}
     extra |= {**render_taken(events), **notes}
     if target.is_adopted:
         token = f"adopt-{target.staging.token}"
