@@ -163,7 +163,7 @@ def _claim(held: HeldInstance, batch: BatchAtWork) -> dict[str, Lease]:
     release_dead(context.database, [(entity, record.cluster, time), *outputs], context.real_now)
     held.leased.acquire(entity, time)
     claims = held.claim_outputs()
-    held.leased.check()
+    held.check()
     return claims
 
 
@@ -202,7 +202,7 @@ def _publish_files(held: HeldInstance, staging: OutputStaging, lease: Lease, pla
     with held.context.database.read() as connection:
         extra |= render_taken(find_batch_events(connection, held.process, held.nominal_time))
     return staging.store.publish(
-        staging.place, flag=staging.record.flag, guard=held.leased.check, extra=extra, clearing=place.clearing
+        staging.place, flag=staging.record.flag, guard=held.check, extra=extra, clearing=place.clearing
     )
 
 

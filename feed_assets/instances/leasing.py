@@ -2,10 +2,9 @@
 
 import threading
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import Self
 
 from sqlalchemy import Connection
 
@@ -79,10 +78,6 @@ class Leased:
             self._held = [lease for lease in self._held if lease.nominal_time != nominal_time]
         self._leases.release_many(released)
 
-    def of(self, nominal_time: datetime) -> "LeasedTime":
-        """Return a view of the leases at one nominal time; it guards one of several instances."""
-        return LeasedTime(self, nominal_time)
-
     def check(self, nominal_time: datetime | None = None) -> None:
         """Make sure that every lease (at a nominal time) is still held. Called before an effect outside the database.
 
@@ -139,30 +134,6 @@ class Leased:
         for lease in held:
             if _key_of(lease) not in renewed:
                 _logger.warning("lease on %s at %s was taken over", lease.entity, lease.nominal_time)
-
-
-@dataclass(frozen=True, slots=True)
-class LeasedTime:
-    """The leases of a `Leased` context at one nominal time."""
-
-    leased: Leased
-    nominal_time: datetime
-
-    def acquire(self, entity: str, nominal_time: datetime) -> Lease:
-        """Acquire as `Leased.acquire` does."""
-        return self.leased.acquire(entity, nominal_time)
-
-    def check(self) -> None:
-        """Check as `Leased.check` does."""
-        self.leased.check(self.nominal_time)
-
-    def check_in(self, connection: Connection) -> None:
-        """Check as `Leased.check_in` does."""
-        self.leased.check_in(connection, self.nominal_time)
-
-
-HeldLeases: TypeAlias = Leased | LeasedTime
-"""The leases that guard an instance."""
 
 
 def _key_of(lease: Lease) -> tuple[str, str, datetime]:

@@ -103,8 +103,9 @@ class FlowRunner:
             ) as leased:
                 claimed: list[_BegunCopy] = []
                 for nominal_time in now:
-                    of_time = leased.of(nominal_time)
-                    held = HeldInstance(context=self.context, leased=of_time, process=flow, nominal_time=nominal_time)
+                    held = HeldInstance(
+                        context=self.context, leased=leased, process=flow, nominal_time=nominal_time, at=nominal_time
+                    )
                     try:
                         claimed.append(self._claim(held))
                     except LeaseHeldError as exc:
@@ -174,7 +175,7 @@ class FlowRunner:
             request=CopyRequest(
                 source=source_side(source, source_time),
                 target=target_side(self.context.plan.feeds[out.feed_key], nominal_time),
-                guard=held.leased.check,
+                guard=held.check,
                 extra={"process": flow.process, "run": self.context.run_id, "fence": str(lease.token)},
                 distrusted=self.distrusted.get(nominal_time, frozenset()),
                 clearing=place.clearing,

@@ -33,7 +33,7 @@ from feed_assets.instances.attempts.attempt_inputs import (
 from feed_assets.instances.attempts.verdicts import Verdict
 from feed_assets.instances.errors import TRIED, InputChangedError, InputsMissingError, NotNeededError
 from feed_assets.instances.gates.end_messages import Ended, tell_ends
-from feed_assets.instances.leasing import HeldLeases
+from feed_assets.instances.leasing import Leased
 from feed_assets.json_form import NominalTime
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.attempts import Attempts
@@ -266,17 +266,29 @@ def offer_approval(process: ProcessRecord, nominal_time: datetime, error: Except
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldInstance:
-    """An instance of a process under its leases, with what is the same in every attempt at it."""
+    """An instance of a process under its leases, with what is the same in every attempt at it.
+
+    If several instances are held together, its own leases are those `at` its time.
+    """
 
     context: AttemptContext
-    leased: HeldLeases
+    leased: Leased
     process: ProcessRecord
     nominal_time: datetime
+    at: datetime | None = None
 
     @property
     def key(self) -> ProcessKey:
         """The instance."""
         return ProcessKey(*self.process.key, self.nominal_time)
+
+    def check(self) -> None:
+        """Check its leases as `Leased.check` does."""
+        self.leased.check(self.at)
+
+    def check_in(self, connection: Connection) -> None:
+        """Check its leases as `Leased.check_in` does."""
+        self.leased.check_in(connection, self.at)
 
     def claim_outputs(self) -> dict[str, Lease]:
         """Take the leases on the feed instances to write; return them by output, but for those outside their feed's
@@ -324,7 +336,7 @@ class HeldInstance:
             states = find_inputs(context, process, row)
         scanned = scan_late_inputs(context, key, states)
         with context.database.begin() as connection:
-            self.leased.check_in(connection)
+            self.check_in(connection)
             row = ProcessInstances(connection).get(*key) if scanned else None
             held = check_gate(connection, context.plan, process, row, now).closed if row is not None else ()
             if held:  # what has changed is judged before anybody reads it
@@ -370,9 +382,9 @@ class HeldInstance:
         payload: Mapping[str, Any],
         totals: Iterable[Total] = (),
     ) -> None:
-        """Record a publication of the instance: the event, also in the attempt that has made it, what its
-        columns were made of, the new row of the feed instance, and its part in `totals`. The registration in the table of a
-        catalog is tried before.
+        """Record a publication of the instance: the event, also in the attempt that has made it, what its columns were
+        made of, the new row of the feed instance, and its part in `totals`. The registration in the table of a catalog
+        is tried before.
         """
         context, key, record, content = self.context, self.key, done.record, done.content
         now = context.clock.now()
@@ -406,7 +418,7 @@ class HeldInstance:
             (seq,) = EventLog(connection).append([event])
             if done.column_set is not None:
                 ColumnSets(connection).add(done.column_set)
-            self.leased.check_in(connection)
+            self.check_in(connection)
             Attempts(connection).add_output(key, done.attempt, seq)
             Totals(connection).add(totals)
             FeedInstances(connection).put([event.row(status, seq, fence=lease.token, place=record.place)])
@@ -429,7 +441,7 @@ class HeldInstance:
             lock_log(connection)
             if reported:
                 apply_reported(connection, context.declared, key, reported, now)
-            self.leased.check_in(connection)
+            self.check_in(connection)
             row = ProcessInstances(connection).get(*key)
             end_attempt(connection, key, status, reason, now, cause)
             if row is not None and row.status is ProcessInstanceStatus.RUNNING and cause is not Cause.OUTAGE:
@@ -439,8 +451,8 @@ class HeldInstance:
                 plan_late_check(connection, context.plan, process, self.nominal_time, now)
 
     def end_interrupted(self) -> None:
-        """Record that somebody has cancelled the run of an attempt. If only its worker is being ended, the instance stays
-        RUNNING, and is repeated.
+        """Record that somebody has cancelled the run of an attempt. If only its worker is being ended, the instance
+        stays RUNNING, and is repeated.
         """
         if self.context.is_cancelled():
             with suppress(FencedOutError):

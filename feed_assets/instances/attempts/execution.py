@@ -366,7 +366,7 @@ class InstanceRunner:
                     mirror=mirror,
                     stores=context.stores,
                     clock=context.real_clock,
-                    guard=held.leased.check,
+                    guard=held.check,
                     clearing_of=lambda target: OutputPlace.of_mirror(context, process, time, target).clearing,
                     is_remote=context.plan.clusters[process.cluster].uses_connect,
                     on_progress=self.on_progress,

@@ -18,7 +18,6 @@ from feed_assets.context.bulkheads import TickStep
 from feed_assets.context.operation import AttemptContext
 from feed_assets.context.tick import Handler, Tick, tick_step, work_off
 from feed_assets.instances.attempts.attempts import HeldInstance
-from feed_assets.instances.leasing import Leased
 from feed_assets.log.agenda import Agenda, AgendaKey, AgendaKind, AgendaRows, Planned
 from feed_assets.log.leases import find_held
 from feed_assets.log.records import ProcessKey
@@ -100,14 +99,13 @@ def open_export(held: HeldInstance, root: Path) -> "ExportEngine":
 
     export = held.process.work
     assert isinstance(export, ExportRecord)
-    assert isinstance(held.leased, Leased)
     datasource = held.context.datasource(export.datasource)
     return ExportEngine(
         export=export,
         connect=partial(_open, datasource, root),
         timezone=ZoneInfo(datasource.timezone),
         staging_schema=datasource.staging_schema,
-        guard=held.leased.check,
+        guard=held.check,
         token=held.leased.tokens[held.nominal_time],
         log=InstanceStagings(context=held.context, key=held.key, datasource=export.datasource),
     )

@@ -56,7 +56,7 @@ class RecordedMarks(Marks):
 
     def freeze(self, stretch: Stretch) -> None:
         with self.held.context.database.begin() as connection:
-            self.held.leased.check_in(connection)
+            self.held.check_in(connection)
             said = {"rows": json.dumps(stretch)}
             Facts(connection).add(self.held.key, self.attempt, STRETCH, said, self.held.context.clock.now())
 

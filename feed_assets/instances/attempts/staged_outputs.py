@@ -162,7 +162,7 @@ def judge_targets(
     verdicts = {each.edge.name: verdict for each in targets if (verdict := each.judge(reports)) is not None}
     if verdicts:
         with held.context.database.begin() as connection:
-            held.leased.check_in(connection)
+            held.check_in(connection)
             for name, verdict in verdicts.items():
                 Facts(connection).add(held.key, attempt, f"{QUALITY}{name}", verdict.facts, held.context.clock.now())
     return verdicts
@@ -185,7 +185,7 @@ def publish_target(
         if not is_verified:
             tell(StepKind.VERIFICATION, watch.seconds, [StepPart(name=name)])
             watch, is_verified = Stopwatch(), True
-        held.leased.check()
+        held.check()
 
     extra = {"process": held.process.process, "run": held.context.run_id, "fence": str(target.lease.token)}
     extra |= {INSTANCE: render_datetime(held.nominal_time)} if target.record.is_current else {}
