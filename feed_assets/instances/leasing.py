@@ -128,13 +128,9 @@ class Leased:
 
     def _renew(self) -> None:
         held = self._snapshot()
-        renewed = {_key_of(lease): lease for lease in self._leases.renew_many(held, self._clock.now(), self._ttl)}
+        renewed = {lease.key: lease for lease in self._leases.renew_many(held, self._clock.now(), self._ttl)}
         with self._mutex:
-            self._held = [renewed.get(_key_of(each), each) for each in self._held]
+            self._held = [renewed.get(each.key, each) for each in self._held]
         for lease in held:
-            if _key_of(lease) not in renewed:
+            if lease.key not in renewed:
                 _logger.warning("lease on %s at %s was taken over", lease.entity, lease.nominal_time)
-
-
-def _key_of(lease: Lease) -> tuple[str, str, datetime]:
-    return lease.entity, lease.cluster, lease.nominal_time

@@ -528,3 +528,8 @@ class Lease:
     token: int
     holder: str
     expires_at: datetime
+
+    @property
+    def key(self) -> tuple[str, str, datetime]:
+        """What it is on."""
+        return self.entity, self.cluster, self.nominal_time

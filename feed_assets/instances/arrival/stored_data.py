@@ -122,7 +122,7 @@ def _find_standing(
     sweeps = [sweep for on in {key.cluster for key in rows} for sweep in Sweeps(connection).with_state(on, AT_WORK)]
     swept = {(count.feed, sweep.cluster) for sweep in sweeps for count in sweep.counts}
     held = find_held(connection, [(f"feed/{key.feed}", key.cluster, key.nominal_time) for key in rows], real_now)
-    busy = {(lease.entity, lease.cluster, lease.nominal_time) for lease in held}
+    busy = {lease.key for lease in held}
     is_free = {key: (f"feed/{key.feed}", *key[1:]) not in busy and key[:2] not in swept for key in rows}
     return {key: row for key, row in rows.items() if is_free[key] and row.files is not None}
 
@@ -194,17 +194,9 @@ def apply_stored_looks(tick: Tick) -> None:
             is_told = tick.bulkheads.has_failed(TickStep.STORAGE, endpoint_of(store))
             obstacles[store.url] = "" if is_told else look.obstacle
     for url, missing in absent.items():
-        try:
-            is_silent = obstacles.get(url) == ""
-            lost = {} if is_silent else record_vanished(tick.context, missing, ORIGIN)
-            if obstacles.get(url) and not lost:
-                raise StorageError(store=url, path="", reason=obstacles[url], next_step="Remove the obstacle.")
-        except StorageError as exc:
-            tick.bulkheads.fail(TickStep.STORED_DATA, url, exc)
-            continue
-        if lost:
-            tick.bulkheads.fail(TickStep.STORED_DATA, url, _describe_lost(url, lost), next_try_at=tick.real_now + DAY)
-        elif url not in obstacles and not tick.bulkheads.is_put_off(TickStep.STORED_DATA, url):
+        obstacle = obstacles.get(url)
+        has_failed = obstacle != "" and _record_lost(tick, url, missing, ORIGIN, obstacle)
+        if not has_failed and obstacle is None and not tick.bulkheads.is_put_off(TickStep.STORED_DATA, url):
             tick.bulkheads.succeed(TickStep.STORED_DATA, url)
     if due or not kept:
         with tick.database.begin() as connection:
@@ -215,14 +207,23 @@ def record_gone(tick: Tick, keys: Iterable[FeedKey]) -> None:
     """Record the current instances that a look has not found in their places, and tell it as the daily look does."""
     for key in sorted(keys):
         record = tick.plan.feeds[key.feed, key.cluster]
-        wanted, url = [Candidate(record=record, nominal_time=key.nominal_time)], record.store.url
-        try:
-            lost = record_vanished(tick.context, wanted, LOOK)
-        except StorageError as exc:
-            tick.bulkheads.fail(TickStep.STORED_DATA, url, exc)
-            continue
-        if lost:
-            tick.bulkheads.fail(TickStep.STORED_DATA, url, _describe_lost(url, lost), next_try_at=tick.real_now + DAY)
+        _record_lost(tick, record.store.url, [Candidate(record=record, nominal_time=key.nominal_time)], LOOK)
+
+
+def _record_lost(tick: Tick, url: str, missing: Iterable[Candidate], origin: str, obstacle: str | None = None) -> bool:
+    """Record what a store has lost, and tell it as a failure of the store, or else an obstacle; return whether it has
+    failed.
+    """
+    try:
+        lost = record_vanished(tick.context, missing, origin)
+        if obstacle and not lost:
+            raise StorageError(store=url, path="", reason=obstacle, next_step="Remove the obstacle.")
+    except StorageError as exc:
+        tick.bulkheads.fail(TickStep.STORED_DATA, url, exc)
+        return True
+    if lost:
+        tick.bulkheads.fail(TickStep.STORED_DATA, url, _describe_lost(url, lost), next_try_at=tick.real_now + DAY)
+    return bool(lost)
 
 
 def require_stored(context: LifecycleContext, record: FeedRecord, *, dry_run: bool = False) -> None:

@@ -146,10 +146,7 @@ class StagedTablesHandler(Handler[StagedTables, int]):
     def handle(self, tick: Tick, entries: Sequence[StagedTables]) -> list[int]:
         wanted = {(f"process/{each.name}", each.cluster, each.nominal_time): each for each in entries}
         with tick.database.read() as connection:
-            busy = {
-                (found.entity, found.cluster, found.nominal_time)
-                for found in find_held(connection, wanted, tick.real_now)
-            }
+            busy = {found.key for found in find_held(connection, wanted, tick.real_now)}
         self.put_off(tick, [each for key, each in wanted.items() if key in busy], LEFT_AFTER)
         free = [each for key, each in wanted.items() if key not in busy]
         for name in {of for each in free for of in each.tables.values()}:

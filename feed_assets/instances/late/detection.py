@@ -87,7 +87,6 @@ class _ProcessSubject:
     inputs: tuple[_Input, ...]
     awaited: Mapping[ProcessKey, ProcessInstanceStatus]
     is_settled: bool
-    is_too_late: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +181,7 @@ class CheckBatch:
                 found,
                 self.tick.as_of,
                 is_settled=subject.is_settled,
-                is_too_late=subject.is_too_late,
+                is_too_late=is_too_late(self.tick.plan, subject.active.record, subject.check),
             )
         scanned = [contents[key] for each in subject.inputs if each.is_scanned for key in each.keys if key in contents]
         if any(content.scan is None for content in scanned):
@@ -255,7 +254,6 @@ def _subjects(
                 inputs=_inputs(row, active.plan, own, is_update=is_update),
                 awaited=awaited.get(row.key, {}),
                 is_settled=not is_held or is_settled(connection, find_makers(connection, tick.plan, own), own),
-                is_too_late=check.kind is AgendaKind.UPDATE and is_too_late(tick.plan, active.record, check),
             )
         )
     return tuple(subjects)

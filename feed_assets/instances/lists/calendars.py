@@ -4,7 +4,7 @@ states. Instances without a row are counted by arithmetic; rows are counted in a
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
@@ -20,12 +20,11 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import is_flow, source_of
 from feed_assets.errors import WrongUsageError
 from feed_assets.instances.lists.ranges import UNSCHEDULED, decide_range
-from feed_assets.instances.lists.rows import due_between, source_cluster
+from feed_assets.instances.lists.rows import count_due, source_cluster
 from feed_assets.json_form import NominalTime
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.instance_pages import InstancePages
-from feed_assets.log.records import FeedInstanceStatus, WatermarkKind
-from feed_assets.log.watermarks import Watermarks
+from feed_assets.log.records import FeedInstanceStatus
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 
 _MOMENT = timedelta(microseconds=1)
@@ -149,18 +148,16 @@ def _read(
     if subject.kind is Kind.FEED:
         record = context.feed_on(*key)
         source, rows = source_cluster(context.plan, record), pages.feed_counts(spans)
-        dues = _due(context, record, starts)
         again = EventLog(connection).times_made_again(*key, first, last)
         bad = _find_bad(context, connection, record, first, last)
     else:
         record = context.process_on(*key)
         source, rows = source_of(subject.name), pages.process_counts(spans)
-        dues = _ahead(context, connection, record, starts)
         again, bad = pages.times_retried(*key, first, starts[-1]), []
     late = SlaMisses(connection).late_times(subject.kind, *key, first, last)
     marked = {"late": late, "made again": again, "with bad rows": bad}
     marks = [(name, Counter(bisect_right(starts, time) - 1 for time in times)) for name, times in marked.items()]
-    cells = []
+    cells, dues = [], count_due(context, connection, record, starts)
     for at, (span, (due, ahead)) in enumerate(zip(spans, dues, strict=True)):
         found = rows.get(span, {})
         counts = Counter({status: each.number for status, each in found.items()})
@@ -182,25 +179,6 @@ def _read(
         )
         cells.append(cell)
     return cells
-
-
-def _due(context: OperationContext, feed: FeedRecord, starts: Sequence[datetime]) -> Iterator[tuple[int, int]]:
-    """Yield how many instances of each cell of a feed are due, and how many will be; none if they come as they come."""
-    for start, stop in pairwise(starts):
-        due = len(due_between(feed, start, stop, context.as_of)) if feed.is_expected else 0
-        yield due, len(feed.sequence.indices_between(start, stop)) - due if feed.is_expected else 0
-
-
-def _ahead(
-    context: OperationContext, connection: Connection, process: ProcessRecord, starts: Sequence[datetime]
-) -> Iterator[tuple[int, int]]:
-    """Yield 0, as each due instance of a process has a row, and how many of each cell will be created."""
-    watermark = Watermarks(connection).get(WatermarkKind.PROCESS, *process.key)
-    ahead = ((starts[0], starts[-1]),) if watermark is None else watermark.ahead
-    spans = context.timeline.spans(connection, process.key, starts[0]) if process.is_enumerated else ()
-    for start, stop in pairwise(starts):
-        parts = [(max(start, first), min(stop, until)) for first, until in ahead]
-        yield 0, sum(len(each.between(*part)) for each in spans for part in parts)
 
 
 def _find_bad(

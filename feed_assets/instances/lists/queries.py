@@ -25,6 +25,7 @@ from feed_assets.instances.lists.ranges import UNSCHEDULED, ClusterQuery, Instan
 from feed_assets.instances.lists.rows import (
     InstanceRow,
     attempt_rows,
+    count_due,
     due_between,
     feed_row,
     iter_feed_instances,
@@ -46,9 +47,7 @@ from feed_assets.log.records import (
     FeedKey,
     ProcessInstanceStatus,
     ProcessKey,
-    WatermarkKind,
 )
-from feed_assets.log.watermarks import Watermarks
 from feed_assets.pages import COUNTED, PAGES, MoreThan, has_more, tell_shown, up_to
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord
@@ -409,7 +408,7 @@ def count_newest(queries: Sequence[ClusterQuery]) -> tuple[list[ClusterQuery], l
         return [], []
     first, last = min(of.start for of in queries), max(of.stop for of in queries)
     most = max(COUNTED, queries[0].query.offset + queries[0].query.results)
-    expected = sum(len(of.sequence.indices_between(of.start, of.stop)) for of in queries)
+    expected = sum(len(of.record.sequence.indices_between(of.start, of.stop)) for of in queries)
     width = (last - first) * min(1.0, 2 * most / max(1, expected))
     while True:
         since = max(first, last - width)
@@ -473,7 +472,7 @@ def count_by_status(queries: Sequence[ClusterQuery]) -> list[dict[str, Counted]]
 def _are_most(queries: Sequence[ClusterQuery], kind: Kind) -> bool:
     """Return whether the queries of a kind are about most of its instances: many of most entities."""
     found = [of for of in queries if of.query.subject.kind is kind]
-    expected = sum(len(of.sequence.indices_between(of.start, of.stop)) for of in found)
+    expected = sum(len(of.record.sequence.indices_between(of.start, of.stop)) for of in found)
     return expected > _MANY and 2 * len(found) > len(queries[0].context.records(kind))
 
 
@@ -498,18 +497,10 @@ def _with_missing(of: ClusterQuery, due: range, found: Mapping[str, Counted]) ->
 
 def _count_unscheduled(of: ClusterQuery) -> int:
     """Return how many instances of the range are not created yet."""
-    if of.query.subject.kind is Kind.FEED:
-        if not of.feed.is_expected or Lifecycle.EVICTION in of.query.subject.lifecycles:
-            return 0
-        due = due_between(of.feed, of.start, of.stop, of.context.as_of)
-        return len(of.feed.sequence.indices_between(of.start, of.stop)) - len(due)
-    watermark = Watermarks(of.connection).get(WatermarkKind.PROCESS, *of.key)
-    ahead = ((of.start, of.stop),) if watermark is None else watermark.ahead
-    if not of.context.process_on(*of.key).is_enumerated:
+    if Lifecycle.EVICTION in of.query.subject.lifecycles:
         return 0
-    spans = of.context.timeline.spans(of.connection, of.key, of.start)
-    parts = [(max(of.start, first), min(of.stop, until)) for first, until in ahead]
-    return sum(len(each.between(*part)) for each in spans for part in parts)
+    ((_, ahead),) = count_due(of.context, of.connection, of.record, [of.start, of.stop])
+    return ahead
 
 
 def find_evictions(of: ClusterQuery) -> list[InstanceRow]:

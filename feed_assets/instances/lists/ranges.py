@@ -14,7 +14,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.instances.lists.query_fields import FilterField, OrderField
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
 from feed_assets.plan.edges import Key
-from feed_assets.plan.records import FeedRecord
+from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.timing.dates import parse_datetime, render_datetime
 from feed_assets.timing.sequence import Frequency, InstanceSequence, Unit
 
@@ -113,10 +113,9 @@ class ClusterQuery:
         return (self.query.subject.name, self.cluster)
 
     @property
-    def sequence(self) -> InstanceSequence:
-        """The instances. Raises InstanceQueryError if the entity is not on the cluster."""
-        is_process = self.query.subject.kind is Kind.PROCESS
-        return (self.context.process_on(*self.key) if is_process else self.feed).sequence
+    def record(self) -> FeedRecord | ProcessRecord:
+        """The queried entity. Raises InstanceQueryError if it is not on the cluster."""
+        return self.context.process_on(*self.key) if self.query.subject.kind is Kind.PROCESS else self.feed
 
     @property
     def feed(self) -> FeedRecord:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 from sqlalchemy import Connection
 
@@ -28,9 +29,11 @@ from feed_assets.log.records import (
     ProcessInstance,
     ProcessInstanceStatus,
     ProcessKey,
+    WatermarkKind,
 )
+from feed_assets.log.watermarks import Watermarks
 from feed_assets.plan.edges import InputEdge
-from feed_assets.plan.records import FeedRecord, Plan
+from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.plan.rendering import counted
 from feed_assets.timing.dates import NEVER, render_datetime
 from feed_assets.triggers.input_windows import InputState, closed_gates, input_states_many
@@ -330,6 +333,28 @@ def iter_feed_instances(
         for index in reversed(chunk) if descending else chunk:
             time = sequence.at(index)
             yield time, rows.get(time)
+
+
+def count_due(
+    context: OperationContext,
+    connection: Connection,
+    record: FeedRecord | ProcessRecord,
+    starts: Sequence[datetime],
+) -> Iterator[tuple[int, int]]:
+    """Yield how many instances are due between each two times, and how many will be; none if they come as they come. Of
+    a process none is due: those that are have rows.
+    """
+    if isinstance(record, FeedRecord):
+        for start, stop in pairwise(starts):
+            due = len(due_between(record, start, stop, context.as_of)) if record.is_expected else 0
+            yield due, len(record.sequence.indices_between(start, stop)) - due if record.is_expected else 0
+        return
+    watermark = Watermarks(connection).get(WatermarkKind.PROCESS, *record.key)
+    ahead = ((starts[0], starts[-1]),) if watermark is None else watermark.ahead
+    spans = context.timeline.spans(connection, record.key, starts[0]) if record.is_enumerated else ()
+    for start, stop in pairwise(starts):
+        parts = [(max(start, first), min(stop, until)) for first, until in ahead]
+        yield 0, sum(len(each.between(*part)) for each in spans for part in parts)
 
 
 def due_between(record: FeedRecord, start: datetime, stop: datetime, as_of: datetime) -> range:
