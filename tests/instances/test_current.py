@@ -451,7 +451,7 @@ def test_hold_waits_for_who_writes_a_current_instance(tmp_path: Path, on_update:
     reader = process("reading", "days(1)", trigger={"on_update": on_update}, **windows)
     lifecycle = begun(tmp_path, *entities(), feed("copied", "days(1)"), reader)
     keys = [ProcessKey("publishing", "primary", day) for day in DAYS[1:]]
-    apply_action(lifecycle.database, lifecycle.timeline, InstanceAction.RERUN, keys, author="ann", as_of=NOON)
+    apply_action(lifecycle.context(NOON).by("ann"), InstanceAction.RERUN, keys)
     lifecycle.job = lambda work: {each.name: "again" for each in work.outputs}
     lifecycle.run("publishing", DAYS[2], NOON, "first")
     moment = NOON + timedelta(minutes=1)

@@ -177,9 +177,8 @@ def test_what_a_person_kills_and_what_is_passed_over_is_told_of_at_once(
         Home(folder=tmp_path), instance, ENTITIES.replace("name: summing", "name: summing\n    order: LAST_ONLY")
     )
     only(harness, 4)
-    database, killed = harness.runtime.database(harness.instance), ProcessKey("summing", "here", START + 4 * HOUR)
-    as_of = harness.runtime.clock.now()
-    apply_action(database, harness.runtime.timeline(), InstanceAction.KILL, [killed], author="ann", as_of=as_of)
+    killed = ProcessKey("summing", "here", START + 4 * HOUR)
+    apply_action(harness.open_tick("here").context.by("ann"), InstanceAction.KILL, [killed])
     tick_at(harness, 4.11)
     assert {(partition, status) for partition, status, _ in told(harness)} == {
         *((key(hour), "SKIPPED") for hour in range(4)),

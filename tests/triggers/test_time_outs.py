@@ -87,7 +87,7 @@ def test_a_retry_goes_on_with_what_is_there_and_a_rerun_waits_anew(tmp_path: Pat
     lifecycle.launch(lifecycle.tick(again), again)
     assert lifecycle.statuses("count") == {START: SUCCEEDED}
     key = ProcessKey("count", "primary", START)
-    apply_action(lifecycle.database, lifecycle.timeline, InstanceAction.RERUN, [key], author="ann", as_of=again)
+    apply_action(lifecycle.context(again).by("ann"), InstanceAction.RERUN, [key])
     assert lifecycle.tick(again) == []
     assert len(lifecycle.tick(again + timedelta(hours=2))) == 1
 

@@ -8,10 +8,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import Connection
 
+from feed_assets.context.operation import ChangeContext
 from feed_assets.entities.flow_names import source_of
 from feed_assets.instances.gates.end_messages import Ended, tell_all_ends
 from feed_assets.instances.late.hanging import find_outputs, wake_hanging
@@ -24,8 +25,8 @@ from feed_assets.log.instances.overdue_notices import first_notice_at
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.leases import Leases
 from feed_assets.log.records import Cause, ProcessChanges, ProcessInstance, ProcessInstanceStatus, ProcessKey
-from feed_assets.releases.timeline import ReleaseTimeline, note_changed
-from feed_assets.sql.database import Database, lock_log
+from feed_assets.releases.timeline import note_changed
+from feed_assets.sql.database import lock_log
 
 WAITING, READY, RUNNING = ProcessInstanceStatus.WAITING, ProcessInstanceStatus.READY, ProcessInstanceStatus.RUNNING
 SUSPENDED, SUCCEEDED, FAILED = (
@@ -108,13 +109,10 @@ _EFFECTS = {
 
 
 def apply_action(
-    database: Database,
-    timeline: ReleaseTimeline,
+    context: ChangeContext,
     action: InstanceAction,
     keys: Collection[tuple[str, str, datetime]],
     *,
-    author: str,
-    as_of: datetime,
     overrides: Mapping[str, str] | None = None,
     from_start: bool = False,
 ) -> ActionEffects:
@@ -124,34 +122,30 @@ def apply_action(
     properties for the following runs; None keeps earlier overrides. `from_start` lets the next attempts repeat finished
     steps, which killing does as well.
     """
-    with database.begin() as connection:
+    with context.database.begin() as connection:
         lock_log(connection)
-        timeline.refresh(connection, as_of)
+        context.timeline.refresh(connection, context.as_of)
         rows = [row for _, row in sorted(ProcessInstances(connection).get_many(keys).items())]
-        how: dict[str, Any] = {"author": author, "as_of": as_of, "overrides": overrides, "from_start": from_start}
-        return apply_to_rows(database, connection, timeline, action, rows, **how)
+        return apply_to_rows(context, connection, action, rows, overrides=overrides, from_start=from_start)
 
 
 def apply_to_rows(
-    database: Database,
+    context: ChangeContext,
     connection: Connection,
-    timeline: ReleaseTimeline,
     action: InstanceAction,
     rows: Sequence[ProcessInstance],
     *,
-    author: str,
-    as_of: datetime,
     overrides: Mapping[str, str] | None = None,
     from_start: bool = False,
 ) -> ActionEffects:
     """Apply an action as `apply_action`, in a transaction that has locked the log and read the rows."""
-    instances = ProcessInstances(connection)
+    instances, as_of = ProcessInstances(connection), context.as_of
     results = [ActionResult(instance=row, after=decide_action(action, row.status)) for row in rows]
     changed = [each for each in results if each.is_changed]
     ended: list[Ended] = []
     alike: dict[tuple[object, ...], tuple[ProcessChanges, list[ProcessKey]]] = {}
     for each in changed:
-        changes = _changes(connection, timeline, action, each, author, as_of)
+        changes = _changes(context, connection, action, each)
         if overrides is not None:
             changes["overrides"] = overrides
         differing = (each.instance.status, each.after, changes.get("deadline_at"), changes.get("notice_at"))
@@ -162,36 +156,30 @@ def apply_to_rows(
             ended.append(Ended(row=each.instance, status=KILLED, error=changes["cause_detail"], is_final=is_final))
     for (status, *_), (changes, keys) in alike.items():
         instances.transition_many(keys, {ProcessInstanceStatus(str(status))}, **changes)
-    tell_all_ends(connection, timeline, ended, as_of)
-    called_off = _call_off(connection, timeline, rows, as_of) if action is InstanceAction.KILL else 0
+    tell_all_ends(connection, context.timeline, ended, as_of)
+    called_off = _call_off(context, connection, rows) if action is InstanceAction.KILL else 0
     anew = [each.instance.key for each in changed if from_start or each.after is KILLED]
     abandoned = Steps(connection).begin_anew(anew)
-    stopped = _release_work(database, connection, changed, as_of)
+    stopped = _release_work(context, connection, changed)
     note_changed(
         connection, {(each.instance.process, each.instance.cluster) for each in changed if each.after is WAITING}
     )
     return ActionEffects(results=tuple(results), stopped=stopped, abandoned=tuple(abandoned), called_off=called_off)
 
 
-def _call_off(
-    connection: Connection, timeline: ReleaseTimeline, rows: Sequence[ProcessInstance], as_of: datetime
-) -> int:
+def _call_off(context: ChangeContext, connection: Connection, rows: Sequence[ProcessInstance]) -> int:
     """End the reruns of instances that are asked for, let those be decided that wait for them, and count them."""
     checks = LateChecks(connection)
     asked = checks.reruns_of(row.key for row in rows)
     checks.remove(check.key for check, _ in asked.values())
-    wake_hanging(connection, timeline, find_outputs(connection, timeline, asked), as_of)
+    wake_hanging(connection, context.timeline, find_outputs(connection, context.timeline, asked), context.as_of)
     return len(asked)
 
 
 def _changes(
-    connection: Connection,
-    timeline: ReleaseTimeline,
-    action: InstanceAction,
-    each: ActionResult,
-    author: str,
-    as_of: datetime,
+    context: ChangeContext, connection: Connection, action: InstanceAction, each: ActionResult
 ) -> ProcessChanges:
+    as_of = context.as_of
     changes: ProcessChanges = {
         "status": each.after,
         "request_key": None,
@@ -199,14 +187,14 @@ def _changes(
         "retry_at": None,
         "updated_at": as_of,
         "cause": Cause.COMMAND,
-        "cause_detail": f"{_EFFECTS[action].done} by {author}",
+        "cause_detail": f"{_EFFECTS[action].done} by {context.author}",
     }
     match each.after:
         case ProcessInstanceStatus.KILLED:
             changes["ended_at"] = as_of
         case ProcessInstanceStatus.WAITING:
             row = each.instance
-            active = timeline.find(connection, (row.process, row.cluster), row.nominal_time)
+            active = context.timeline.find(connection, (row.process, row.cluster), row.nominal_time)
             changes["deadline_at"] = active.record.deadline_after(as_of) if active else None
             changes["notice_at"] = first_notice_at(active.record, row.nominal_time, as_of) if active else None
             changes["ended_at"] = None
@@ -216,13 +204,13 @@ def _changes(
 
 
 def _release_work(
-    database: Database, connection: Connection, changed: Sequence[ActionResult], as_of: datetime
+    context: ChangeContext, connection: Connection, changed: Sequence[ActionResult]
 ) -> tuple[ProcessInstance, ...]:
     """Fence out the workers of running instances, and free the other instances of their requests."""
     left = [each.instance for each in changed if each.after in (KILLED, SUSPENDED)]
     running = [replace(row, request_key=None) for row in left if row.status is RUNNING and row.run_id]
     for run_id in sorted({row.run_id or "" for row in running}):
-        Leases(database).release_all(connection, run_id)
+        Leases(context.database).release_all(connection, run_id)
     instances = ProcessInstances(connection)
     broken_off = {row.request_key for row in left if row.status is RUNNING}
     idle: dict[str, ProcessInstance] = {}
@@ -231,7 +219,7 @@ def _release_work(
             continue
         siblings = instances.of_request(row.cluster, row.request_key)
         if row.request_key in broken_off:
-            instances.free(row.cluster, row.request_key, as_of)
+            instances.free(row.cluster, row.request_key, context.as_of)
         elif not siblings:
             idle[row.request_key] = replace(row, run_id=None)
     return (*running, *idle.values())

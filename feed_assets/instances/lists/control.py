@@ -115,18 +115,20 @@ def control_instances(
         subject: a process or flow, or a copied feed.
         start: the first nominal time.
         end: the first nominal time after the range.
-        author: the user, for the audit.
         overrides: properties of the next runs, which override those of the process; only for reruns.
         force: discard the properties of earlier reruns; only for reruns.
         from_start: repeat steps that have finished, too; only for reruns.
-        dry_run: change nothing.
 
     Raises:
         InstanceQueryError: the end is before the start, the process is not on a cluster, an option is only for
             reruns, the lifecycle does not apply, or no instance is there.
         BatchEndedError: a batch is to run again whose events are gone with its queue; nothing was changed.
     """
-    targets = find_targets(context, action, subject, start, end, is_rerun_wanted=overrides or force or from_start)
+    if (overrides or force or from_start) and action is not InstanceAction.RERUN:
+        raise InstanceQueryError(
+            subject="properties and a start", reason="only a rerun accepts them", next_step="Use rerun."
+        )
+    targets = find_targets(context, subject, start, end)
     rows, process, absent = targets.rows, subject.name, targets.absent
     done = Controlled(action=action, process=process, instances=(), find_sequence=context.find_sequence, absent=absent)
     if action is InstanceAction.RERUN:
@@ -142,16 +144,8 @@ def control_instances(
     if context.dry_run:
         instances = tuple(ActionResult(instance=row, after=decide_action(action, row.status)) for row in rows)
         return replace(done, instances=instances, dry_run=True)
-    effects = apply_action(
-        context.database,
-        context.timeline,
-        action,
-        [row.key for row in rows],
-        author=context.author,
-        as_of=context.as_of,
-        overrides={} if force and overrides is None else overrides,
-        from_start=from_start,
-    )
+    wanted = {} if force and overrides is None else overrides
+    effects = apply_action(context, action, [row.key for row in rows], overrides=wanted, from_start=from_start)
     discard_frames(context, effects)
     if effects.called_off:
         done = replace(done, obstacles=(f"{counted(effects.called_off, 'rerun')} that was asked for will not be",))
@@ -170,21 +164,13 @@ class Targets(NamedTuple):
     absent: str
 
 
-def find_targets(
-    context: OperationContext,
-    action: InstanceAction,
-    subject: Subject,
-    start: datetime | None,
-    end: datetime | None,
-    *,
-    is_rerun_wanted: object,
-) -> Targets:
+def find_targets(context: OperationContext, subject: Subject, start: datetime | None, end: datetime | None) -> Targets:
     """Return the instances of a range, or the one that the subject names. Raises as `control_instances`."""
     if start is None or end is None:
         start, end = subject.instance, subject.instance + timedelta(seconds=1)
     work = find_work(context, replace(subject, clusters=())).all
     label = " and ".join(describe_process(each.name) for each in work)
-    _check(action, work, label, subject.clusters, start, end, is_rerun_wanted)
+    _check(work, label, subject.clusters, start, end)
     rows = _rows(context, work, subject.clusters, start, end)
     absent, due_at = _find_absent(work, subject.clusters, start, end, rows)
     if not rows:
@@ -223,15 +209,7 @@ def discard_frames(context: OperationContext, effects: ActionEffects) -> None:
     frames.discard(run for run in effects.abandoned if run.status is not StepStatus.KEPT)
 
 
-def _check(
-    action: InstanceAction,
-    work: Sequence[Subject],
-    label: str,
-    clusters: Collection[str],
-    start: datetime,
-    end: datetime,
-    is_rerun_wanted: object,
-) -> None:
+def _check(work: Sequence[Subject], label: str, clusters: Collection[str], start: datetime, end: datetime) -> None:
     known = sorted({cluster for each in work for cluster in each.on})
     if end < start:
         raise InstanceQueryError(
@@ -246,10 +224,6 @@ def _check(
             reason=f"{label} is not on it",
             next_step=f"It is on {', '.join(known)}.",
             fault=Fault.MISSING,
-        )
-    if is_rerun_wanted and action is not InstanceAction.RERUN:
-        raise InstanceQueryError(
-            subject="properties and a start", reason="only a rerun accepts them", next_step="Use rerun."
         )
 
 

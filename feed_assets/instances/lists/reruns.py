@@ -301,7 +301,7 @@ def rerun_downstream(
         InstanceQueryError: as of `control_instances`.
         RerunOutdatedError: the digest is of another plan; nothing was changed.
     """
-    targets = find_targets(context, InstanceAction.RERUN, subject, start, end, is_rerun_wanted=True)
+    targets = find_targets(context, subject, start, end)
     if context.dry_run or digest is None:
         with context.read() as connection:
             plan = plan_reruns(context, connection, subject.name, targets.rows, downstream)
@@ -327,17 +327,8 @@ def rerun_downstream(
         plan = plan_reruns(context, connection, subject.name, [*found.values()], downstream)
         if digest is not None:
             require_digest(plan, digest)
-        effects = apply_to_rows(
-            context.database,
-            connection,
-            context.timeline,
-            InstanceAction.RERUN,
-            plan.rows,
-            author=context.author,
-            as_of=context.as_of,
-            overrides=overrides,
-            from_start=from_start,
-        )
+        action, rows = InstanceAction.RERUN, plan.rows
+        effects = apply_to_rows(context, connection, action, rows, overrides=overrides, from_start=from_start)
         _note_reruns(connection, plan, context.author, context.as_of)
     discard_frames(context, effects)
     note_control(context, InstanceAction.RERUN, targets, len(plan.rows), digest=plan.digest)

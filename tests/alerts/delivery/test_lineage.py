@@ -157,7 +157,7 @@ def test_a_failure_and_a_kill_are_told_without_secrets(tmp_path: Path, state_url
 
     def kill(work: Work) -> Mapping[str, str]:
         key = ("daily", "primary", START + timedelta(hours=1))
-        apply_action(lifecycle.database, lifecycle.timeline, InstanceAction.KILL, [key], author="ann", as_of=SOON)
+        apply_action(lifecycle.context(SOON).by("ann"), InstanceAction.KILL, [key])
         return {target.name: "made" for target in work.outputs}
 
     lifecycle.job = kill

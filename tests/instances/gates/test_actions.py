@@ -31,7 +31,7 @@ def act(
     lifecycle: LifecycleHarness, action: InstanceAction, times: list[datetime], as_of: datetime, **more: object
 ) -> ActionEffects:
     keys = [("count", "primary", time) for time in times]
-    return apply_action(lifecycle.database, lifecycle.timeline, action, keys, author="ann", as_of=as_of, **more)  # type: ignore[arg-type]
+    return apply_action(lifecycle.context(as_of).by("ann"), action, keys, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,7 @@ def test_a_time_out_a_kill_and_a_lost_worker_are_told(tmp_path: Path) -> None:
     with lifecycle.database.begin() as connection:
         begin_attempt(connection, record, START, "run-2", START)
     key = ("count", "primary", START)
-    apply_action(lifecycle.database, lifecycle.timeline, InstanceAction.KILL, [key], author="ann", as_of=START)
+    apply_action(lifecycle.context(START).by("ann"), InstanceAction.KILL, [key])
     ends = [(line[5], line[6], line[7]) for line in lines(lifecycle)[1:]]
     assert ends == [("FAILED", "1", False), ("FAILED", "2", True), ("FAILED", "3", True)]
     assert render_payload(told(lifecycle)[-1].payload)["error"] == "killed by ann"

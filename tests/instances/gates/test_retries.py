@@ -101,7 +101,7 @@ def test_row_78_what_a_person_has_killed_between_two_attempts_stays_so(tmp_path:
     failing(lifecycle, 1)
     assert run_due(lifecycle, START) == 1
     key = ("count", "primary", START)
-    apply_action(lifecycle.database, lifecycle.timeline, InstanceAction.KILL, [key], author="ann", as_of=START)
+    apply_action(lifecycle.context(START).by("ann"), InstanceAction.KILL, [key])
     assert [run_due(lifecycle, START + timedelta(minutes=minute)) for minute in range(5, 60, 5)] == [0] * 11
     assert lifecycle.statuses("count") == {START: ProcessInstanceStatus.KILLED}
 

@@ -87,7 +87,7 @@ def work(lifecycle: LifecycleHarness, as_of: datetime = NOON) -> list[tuple[str,
 def rerun(lifecycle: LifecycleHarness, *times: datetime, process: str = "make", as_of: datetime = NOON) -> None:
     """Let a person run instances again."""
     keys = [ProcessKey(process, "primary", time) for time in times]
-    apply_action(lifecycle.database, lifecycle.timeline, InstanceAction.RERUN, keys, author="ann", as_of=as_of)
+    apply_action(lifecycle.context(as_of).by("ann"), InstanceAction.RERUN, keys)
 
 
 def rewritten(lifecycle: LifecycleHarness, *times: datetime, text: str = "b") -> None:
@@ -180,11 +180,11 @@ def test_an_instance_that_waits_or_is_suspended_reads_it_when_it_runs(tmp_path: 
     lifecycle = done(tmp_path)
     rerun(lifecycle, SECOND, process="sum")
     key = ProcessKey("sum", "primary", SECOND)
-    apply_action(lifecycle.database, lifecycle.timeline, InstanceAction.SUSPEND, [key], author="ann", as_of=NOON)
+    apply_action(lifecycle.context(NOON).by("ann"), InstanceAction.SUSPEND, [key])
     rewritten(lifecycle, SECOND)
     rerun(lifecycle, SECOND)
     assert work(lifecycle) == [("make", SECOND), ("roll", FIRST)]
-    apply_action(lifecycle.database, lifecycle.timeline, InstanceAction.RESUME, [key], author="ann", as_of=NOON)
+    apply_action(lifecycle.context(NOON).by("ann"), InstanceAction.RESUME, [key])
     assert work(lifecycle) == [("sum", SECOND)]
     assert lifecycle.content("sums", SECOND) == "b"
 

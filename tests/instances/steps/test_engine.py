@@ -210,19 +210,11 @@ def test_steps_begin_anew_after_a_change(lifecycle: LifecycleHarness, jobs: Jobs
         case "properties":
             declare(lifecycle, steps, properties={"limit": "3"})
         case "start":
-            apply_action(
-                lifecycle.database,
-                lifecycle.timeline,
-                InstanceAction.RERUN,
-                keys,
-                author="ann",
-                as_of=TIME,
-                from_start=True,
-            )
+            apply_action(lifecycle.context(TIME).by("ann"), InstanceAction.RERUN, keys, from_start=True)
             reason = "a new beginning was asked for"
         case "killed":
             for action in (InstanceAction.KILL, InstanceAction.RERUN):
-                apply_action(lifecycle.database, lifecycle.timeline, action, keys, author="ann", as_of=TIME)
+                apply_action(lifecycle.context(TIME).by("ann"), action, keys)
             reason = "a new beginning was asked for"
         case "lost":
             for file in lifecycle.root.rglob(".feed-assets/staging/**/*.csv"):

@@ -68,7 +68,7 @@ def test_one_that_is_run_again_waits_anew(tmp_path: Path) -> None:
     with lifecycle.database.begin() as connection:
         ProcessInstances(connection).add_waiting([killed])
     as_of = START + 3 * HOUR
-    apply_action(lifecycle.database, lifecycle.timeline, InstanceAction.RERUN, [killed.key], author="me", as_of=as_of)
+    apply_action(lifecycle.context(as_of).by("me"), InstanceAction.RERUN, [killed.key])
     with lifecycle.database.read() as connection:
         found = ProcessInstances(connection).get(*killed.key)
     assert found is not None

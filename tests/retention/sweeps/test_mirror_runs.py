@@ -116,13 +116,7 @@ def test_row_141_what_would_remove_too_much_fails_with_the_reason_until_somebody
     assert str(row.reason).endswith("--clusters primary --property mirror.removals=7")
     assert len(read(tmp_path)) == 10
     apply_action(
-        lifecycle.database,
-        lifecycle.timeline,
-        InstanceAction.RERUN,
-        [row.key],
-        author="ann",
-        as_of=NOON + DAY,
-        overrides={"mirror.removals": "7"},
+        lifecycle.context(NOON + DAY).by("ann"), InstanceAction.RERUN, [row.key], overrides={"mirror.removals": "7"}
     )
     run(lifecycle, START + DAY, NOON + DAY)
     assert len(read(tmp_path)) == 3
