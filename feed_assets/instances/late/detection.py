@@ -431,7 +431,7 @@ class LateDataChecks(_Checks):
 
 
 class UpdateChecks(_Checks):
-    """Compares what the log has told (`instances/updates.py`), and looks at no storage."""
+    """Compares what the log has told (`gates/readiness.py`), and looks at no storage."""
 
     step = TickStep.UPDATES
     kinds = (AgendaKind.UPDATE, AgendaKind.RERUN)
