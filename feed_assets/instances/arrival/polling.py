@@ -210,6 +210,8 @@ def read_versions(
     """
     arriving = [each for each in seen if each.event is not None and each.is_news]
     wanted = {each.key: each.record for each in arriving if each.record.is_current}
+    if not wanted:
+        return [*seen]
     contents = scan_contents(context, wanted, bulkheads, follows_declared=True)
     return [_with_content(each, contents[each.key]) if each.key in contents else each for each in seen]
 
@@ -434,7 +436,7 @@ def record_poll_results(connection: Connection, seen: Sequence[PollResult]) -> i
     owners = FeedPlaces(connection).find_owners(came)
     news = [
         _obstruct(each, describe_owner(owners[each.key]), each.row.updated_at)
-        if each.key in owners and each.row is not None
+        if owners and each.key in owners and each.row is not None
         else each
         for each in news
     ]
@@ -466,7 +468,7 @@ def _without_held(connection: Connection, news: Sequence[PollResult]) -> list[Po
     held = hold_back(connection, arriving)
     return [
         replace(each, row=held[each.key], event=None, late_check=None)
-        if each.key in held
+        if held and each.key in held
         else replace(each, next_poll=None)
         if each.event is not None
         else each
