@@ -301,25 +301,7 @@ def apply_cleanup(
     return [*map(cleanup.clean_processes, UNITS), cleanup.clean_retention()]
 
 
-def apply_message_cleanup(
-    database: Database, times: KeepingTimes, as_of: datetime, budget: TimeBudget, *, dry_run: bool = False
-) -> CleanedUp:
-    """Remove the messages that everybody was told, and that are as old as the logs of daily processes become."""
-    unit = Unit.DAYS
-    before, count, is_complete = times.cutoff(unit, as_of), 0, False
-    with database.read() as connection:
-        up_to = ReceiverStates(connection).told_up_to()
-        if dry_run:
-            count, is_complete = Outbox(connection).count_old(before, up_to), True
-    while not is_complete and not budget.is_spent:
-        with database.begin() as connection:
-            removed = Outbox(connection).remove_old(before, up_to, MESSAGES_A_STEP)
-        count, is_complete = count + removed, removed < MESSAGES_A_STEP
-    kept = times.by_unit[unit].render()
-    return CleanedUp(leftover=Leftover.MESSAGES, limit=kept, before=before, count=count, is_complete=is_complete)
-
-
-def apply_history_cleanup(
+def apply_state_cleanup(
     database: Database,
     told: Mapping[str, int],
     times: KeepingTimes,
@@ -329,10 +311,15 @@ def apply_history_cleanup(
     audit: AuditSettings = NO_SECRET,
     dry_run: bool = False,
 ) -> list[CleanedUp]:
-    """Remove what is older than `history` and nobody needs, by a believed clock. `told` is how far Dagster was told.
-    `audit` has the secrets that chain the audit; while they cannot be read, its rows stay.
+    """Remove the messages that everybody was told, once they are as old as the logs of daily processes become; and by a
+    believed clock what is older than `history` and nobody needs. `told` is how far Dagster was told. `audit` has the
+    secrets that chain the audit; while they cannot be read, its rows stay.
     """
-    before = as_of - times.history.as_duration()
+    before, daily = as_of - times.history.as_duration(), times.cutoff(Unit.DAYS, as_of)
+
+    def remove_messages(connection: Connection) -> tuple[int, bool]:
+        removed = Outbox(connection).remove_old(daily, ReceiverStates(connection).told_up_to(), MESSAGES_A_STEP)
+        return removed, removed < MESSAGES_A_STEP
 
     def remove_items(connection: Connection) -> tuple[int, bool]:
         chunks = find_old_chunks(connection, before, CHUNKS_A_STEP)
@@ -347,30 +334,32 @@ def apply_history_cleanup(
             return 0, True
         return removed, removed < at_most
 
-    def remove_events(connection: Connection) -> tuple[int, bool]:
-        return remove_past(connection, find_readers(connection, told), before, as_of)
-
     steps: dict[Leftover, tuple[Callable[[Connection], int], Callable[[Connection], tuple[int, bool]]]] = {
+        Leftover.MESSAGES: (lambda c: Outbox(c).count_old(daily, ReceiverStates(c).told_up_to()), remove_messages),
         Leftover.SWEEP_ITEMS: (lambda c: sum(find_old_chunks(c, before, MOST_COUNTED).values()), remove_items),
         Leftover.AUDIT: (lambda c: remove_audit(c, MOST_COUNTED)[0], remove_audit),
-        Leftover.EVENTS: (lambda c: count_evicted(c, before, as_of), remove_events),
+        Leftover.EVENTS: (
+            lambda c: count_evicted(c, before, as_of),
+            lambda c: remove_past(c, find_readers(c, told), before, as_of),
+        ),
     }
     with database.read() as connection:
         obstacle = find_clock_obstacle(connection, as_of)
     if obstacle is not None:
         _logger.warning("nothing of long ago is removed: %s", obstacle)
     done = []
-    for leftover, (count_all, remove) in steps.items():
-        count, is_complete = 0, False
-        if dry_run and obstacle is None:
+    for each, (count_all, remove) in steps.items():
+        count, is_complete, is_message = 0, False, each is Leftover.MESSAGES
+        is_believed = is_message or obstacle is None
+        if dry_run and is_believed:
             with database.read() as connection:
                 count, is_complete = count_all(connection), True
-        while obstacle is None and not is_complete and not budget.is_spent:
+        while is_believed and not is_complete and not budget.is_spent:
             with database.begin() as connection:
                 removed, is_complete = remove(connection)
             count += removed
-        kept = times.history.render()
-        done.append(CleanedUp(leftover=leftover, limit=kept, before=before, count=count, is_complete=is_complete))
+        kept, end = (times.by_unit[Unit.DAYS], daily) if is_message else (times.history, before)
+        done.append(CleanedUp(leftover=each, limit=kept.render(), before=end, count=count, is_complete=is_complete))
     return done
 
 

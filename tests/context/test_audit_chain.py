@@ -15,7 +15,7 @@ from feed_assets.errors import SettingsError
 from feed_assets.log.audit import Audit
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.definitions.records import AuditEntry
-from feed_assets.retention.cleanup import KeepingTimes, Leftover, apply_history_cleanup
+from feed_assets.retention.cleanup import KeepingTimes, Leftover, apply_state_cleanup
 from feed_assets.retention.rules.clock_witness import note_clock
 from feed_assets.setting_sections import CleanupSettings
 from feed_assets.settings import Settings
@@ -174,7 +174,7 @@ def clean(database: Database, settings: Settings = KEYED) -> int:
     dry, done = (
         next(
             each.count
-            for each in apply_history_cleanup(
+            for each in apply_state_cleanup(
                 database, {}, times, now, TimeBudget.ample(), audit=settings.audit, dry_run=dry_run
             )
             if each.leftover is Leftover.AUDIT

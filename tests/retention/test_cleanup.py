@@ -18,9 +18,10 @@ from feed_assets.retention import cleanup
 from feed_assets.retention.cleanup import (
     CapturedLogs,
     KeepingTimes,
+    Leftover,
     RetentionRuns,
     apply_cleanup,
-    apply_message_cleanup,
+    apply_state_cleanup,
     begin_cleanup,
     decide_removable,
     find_unit,
@@ -114,10 +115,11 @@ def test_old_messages_go_when_they_were_told(database: Database) -> None:
         Outbox(connection).append_many([message(n) for n in range(4)])
         ReceiverStates(connection).add([ReceiverState(name="ops", cursor=2, seen_at=hour(5))])
     budget, late = TimeBudget.ample(), hour(0) + 13 * DAY
-    would = apply_message_cleanup(database, TIMES, late, budget, dry_run=True)
-    done = apply_message_cleanup(database, TIMES, late, budget)
+    would, done, again = (
+        apply_state_cleanup(database, {}, TIMES, late, budget, dry_run=dry_run)[0] for dry_run in (True, False, False)
+    )
     assert (would.count, done.count, done.limit, done.is_complete) == (2, 2, "days(12)", True)
-    assert apply_message_cleanup(database, TIMES, late, budget).count == 0
+    assert (again.leftover, again.count) == (Leftover.MESSAGES, 0)
     with database.read() as connection:
         assert [each.seq for each in Outbox(connection).read(0, 9)] == [3, 4]
 

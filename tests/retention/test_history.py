@@ -31,7 +31,7 @@ from feed_assets.log.removals.records import Sweep, SweepState
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.log.tables import cursors
 from feed_assets.retention import cleanup
-from feed_assets.retention.cleanup import KeepingTimes, Leftover, apply_history_cleanup, is_cleanup_due
+from feed_assets.retention.cleanup import KeepingTimes, Leftover, apply_state_cleanup, is_cleanup_due
 from feed_assets.retention.errors import SweepRefusedError
 from feed_assets.retention.rules.clock_witness import note_clock
 from feed_assets.retention.sweeps.purging import find_purgeable, purge_sweeps
@@ -99,7 +99,7 @@ def put(database: Database, name: str, seq: int) -> None:
 def clean(database: Database, now: datetime = LATE, *, dry_run: bool = False, **told: int) -> dict[Leftover, int]:
     with database.begin() as connection:
         note_clock(connection, "primary", now)
-    done = apply_history_cleanup(database, told, TIMES, now, TimeBudget.ample(), dry_run=dry_run)
+    done = apply_state_cleanup(database, told, TIMES, now, TimeBudget.ample(), dry_run=dry_run)[1:]
     assert all(each.is_complete and each.limit == "months(12)" for each in done)
     return {each.leftover: each.count for each in done if each.count}
 
@@ -221,7 +221,7 @@ def test_a_clock_that_is_not_believed_removes_nothing(
         with database.begin() as connection:
             note_clock(connection, "primary", witnessed)
     for dry_run in (True, False):
-        done = apply_history_cleanup(database, {}, TIMES, LATE, TimeBudget.ample(), dry_run=dry_run)
+        done = apply_state_cleanup(database, {}, TIMES, LATE, TimeBudget.ample(), dry_run=dry_run)[1:]
         assert {(each.count, each.is_complete) for each in done} == {(0, False)}
     assert "nothing of long ago is removed: The clock stands at 2025-02-14T00:00Z" in caplog.text
     assert kinds(database, 1) == ["ARRIVED", "EVICTED"]

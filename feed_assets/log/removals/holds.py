@@ -1,6 +1,6 @@
 """Store named protections of instances against retention. Fails closed: an unreadable hold covers everything."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -66,13 +66,9 @@ class Holds(TableStore):
         found = self._connection.execute(select(*_RAW).order_by(_T.number.desc()).limit(limit))
         return [_from_row(row) for row in found]
 
-    def release(
-        self, name: str, released_at: datetime, released_by: str, *, numbers: Collection[int] | None = None
-    ) -> int:
-        """Release the holds of a name, or some of them; return how many had not been released yet."""
+    def release(self, name: str, released_at: datetime, released_by: str) -> int:
+        """Release the holds of a name; return how many had not been released yet."""
         released = update(holds).where(_T.name == name, _T.released_at.is_(None))
-        if numbers is not None:
-            released = released.where(_T.number.in_(sorted(numbers)))
         return self._connection.execute(released.values(released_at=released_at, released_by=released_by)).rowcount
 
     def _select(self, is_match: Any) -> list[Hold]:

@@ -48,8 +48,7 @@ from feed_assets.retention.cleanup import (
     OnProgress,
     RetentionRuns,
     apply_cleanup,
-    apply_history_cleanup,
-    apply_message_cleanup,
+    apply_state_cleanup,
     begin_cleanup,
     find_readers,
     is_cleanup_due,
@@ -369,8 +368,8 @@ def run_cleanup(runtime: Runtime, cluster: str, context: dg.OpExecutionContext) 
     if bulkheads.has_failed(step, UNIT):
         context.log.warning(f"the clean-up has failed, and goes on tomorrow: {bulkheads.reason(step, UNIT)}")
     told = _find_told(DagsterLogs(context.instance), database, tick.plan)
-    history = apply_history_cleanup(database, told, times, as_of, budget, audit=runtime.settings.audit)
-    for each in [*done, apply_message_cleanup(database, times, as_of, budget), *history]:
+    of_state = apply_state_cleanup(database, told, times, as_of, budget, audit=runtime.settings.audit)
+    for each in [*done, *of_state]:
         if each.count or not each.is_complete:
             context.log.info(describe_cleaned(each))
 
@@ -399,8 +398,7 @@ def clean_up(context: ChangeContext, clusters: Collection[str], *, progress: OnP
             done += apply_cleanup(tick, times, logs, dry_run=context.dry_run, on_progress=progress)
         told = _find_told(logs, context.database, context.plan)
     database, as_of, ample = context.database, context.as_of, TimeBudget.ample()
-    done.append(apply_message_cleanup(database, times, as_of, ample, dry_run=context.dry_run))
-    done += apply_history_cleanup(database, told, times, as_of, ample, audit=settings.audit, dry_run=context.dry_run)
+    done += apply_state_cleanup(database, told, times, as_of, ample, audit=settings.audit, dry_run=context.dry_run)
     if not context.dry_run and any(each.count for each in done):
         counts = {f"{each.leftover} {each.cluster or ''} {each.unit or ''}".strip(): each.count for each in done}
         removed = {name: count for name, count in counts.items() if count}
