@@ -188,11 +188,6 @@ class Waits:
         """How many earlier ones there are."""
         return len(self.by_group[Group.ALL])
 
-    @property
-    def is_enough(self) -> bool:
-        """Whether there is enough history."""
-        return self.count >= FEWEST
-
     def outlook(self, waited: timedelta | None) -> Outlook:
         """Return what is left of a wait; of one that has not begun, with None."""
         return Outlook.of_wait(self.by_group.values(), None if waited is None else waited.total_seconds())
@@ -226,11 +221,6 @@ class _ProcessWaits:
     queue: Waits
     work: Waits
     count: int
-
-    @property
-    def is_enough(self) -> bool:
-        """Whether there is enough history."""
-        return self.count >= FEWEST
 
 
 def arrival_waits(groups: Groups, since: datetime, arrivals: Mapping[datetime, datetime]) -> Waits:
@@ -429,7 +419,7 @@ class ChainReader:
         keys = {FeedKey(*record.key, each) for times in groups.values() for each in times}
         found = yield from self._arrivals.ask(keys)
         waits = arrival_waits(groups, since, {key.nominal_time: at for key, at in found.items()})
-        if not waits.is_enough:
+        if waits.count < FEWEST:
             return _too_few(waits.count)
         return Chain(now=waits.outlook(waited), earlier=waits.count, reason=waits.compare(waited, limit))
 
@@ -453,23 +443,10 @@ class ChainReader:
         keys = {ProcessKey(*key, each) for times in groups.values() for each in times}
         durations = yield from self._durations.ask({*keys, instance})
         waits = process_waits(groups, limit, {each.nominal_time: duration for each, duration in durations.items()})
-        if not waits.is_enough:
+        if waits.count < FEWEST:
             return _too_few(waits.count)
         row = (yield from self._rows.ask({instance})).get(instance)
         started_at = durations[instance].started_at if instance in durations else None
-        return (yield from self._at_stage(active, time, due_at, level, waits, row, started_at, up))
-
-    def _at_stage(
-        self,
-        active: ActiveRelease,
-        time: datetime,
-        due_at: datetime,
-        level: SlaLevel,
-        waits: _ProcessWaits,
-        row: ProcessInstance | None,
-        started_at: datetime | None,
-        up: int,
-    ) -> _Reading[Chain]:
         queue, work = waits.queue.outlook(None), waits.work.outlook(None)
         to_end = level is SlaLevel.HIGH
         if row is not None and _is_over(row):

@@ -170,8 +170,8 @@ def test_what_never_came_counts_and_what_was_before_the_first_event_does_not() -
     arrivals = {time: time + HOUR for time in times[1:]}
     waits = arrival_waits({Group.ALL: times}, times[20], arrivals)
     assert waits.by_group[Group.ALL] == [ENDLESS, *[3600.0] * 20]
-    assert waits.is_enough
-    assert not arrival_waits({Group.ALL: times}, times[FEWEST - 2], arrivals).is_enough
+    assert waits.count >= FEWEST
+    assert arrival_waits({Group.ALL: times}, times[FEWEST - 2], arrivals).count < FEWEST
     assert waits.compare(2 * HOUR, 3 * HOUR) == "1 of the 1 that were as late as this one missed"
     assert waits.compare(-HOUR, 3 * HOUR) == "1 of the 21 earlier ones missed"
 
@@ -211,7 +211,7 @@ def test_three_seasons_of_lateness_are_forecast_better_than_by_their_base_rate()
             as_of = day.nominal_time + waited
             known = {time: at for time, at in arrivals.items() if at <= as_of}
             waits = arrival_waits(decide_groups(grid, day.nominal_time, as_of - limit), MONDAY, known)
-            if waits.is_enough and day.late > waited:
+            if waits.count >= FEWEST and day.late > waited:
                 before = limit - waited
                 probability = waits.outlook(waited).share_after(before.total_seconds())
                 missed = day.late > limit
