@@ -28,16 +28,6 @@ _FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Span:
-    """A feed (none: every feed), and `start <= nominal time < end`, or up to and including `last`."""
-
-    feed: str | None
-    start: datetime | None
-    end: datetime | None
-    last: datetime | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HoldChange:
     """The holds that were placed or released, what was done in a sentence, and the stores that do not know it yet."""
 
@@ -63,26 +53,12 @@ def add_holds(context: ChangeContext, name: str, query: HoldQuery) -> HoldChange
             instance, or the hold would already have expired.
     """
     feeds = [resolve_subject(context, feed, kind=Kind.FEED) for feed in query.feeds] or (None,)
-    spans = [_parse_span(feed, query) for feed in feeds]
+    holds = [_hold(context, name, feed, query) for feed in feeds]
     context.require_clusters(query.clusters)
-    for span in spans:
-        _check(context, name, span, query)
-        _require_cover(context, name, span, query.clusters)
-    new = [
-        Hold(
-            name=name,
-            feed=span.feed,
-            cluster=cluster,
-            first=span.start,
-            last=span.last if span.end is None else span.end - _MOMENT,
-            reason=query.reason,
-            author=context.author,
-            created_at=context.as_of,
-            expires_at=query.until,
-        )
-        for span in spans
-        for cluster in query.clusters or (None,)
-    ]
+    for hold in holds:
+        _check(context, hold)
+        _require_cover(context, hold, query.clusters)
+    new = [replace(hold, cluster=cluster) for hold in holds for cluster in query.clusters or (None,)]
     if context.dry_run:
         return HoldChange(holds=tuple(new), sentence=f"would be held by {name!r}")
     with context.database.begin() as connection:
@@ -91,15 +67,24 @@ def add_holds(context: ChangeContext, name: str, query: HoldQuery) -> HoldChange
     return _with_traces(context, added, f"held by {name!r}")
 
 
-def _parse_span(feed: Subject | None, query: HoldQuery) -> _Span:
+def _hold(context: ChangeContext, name: str, feed: Subject | None, query: HoldQuery) -> Hold:
+    """Return the hold on a feed (none: every feed), on all clusters."""
+
     def parse(text: str | None) -> datetime | None:
         if text is None:
             return None
         return parse_instance(text, _UTC) if feed is None else feed.parse(text)
 
-    only = parse(query.instance)
-    return _Span(
-        feed=None if feed is None else feed.name, start=only or parse(query.start), end=parse(query.end), last=only
+    only, end = parse(query.instance), parse(query.end)
+    return Hold(
+        name=name,
+        feed=None if feed is None else feed.name,
+        first=only or parse(query.start),
+        last=only if end is None else end - _MOMENT,
+        reason=query.reason,
+        author=context.author,
+        created_at=context.as_of,
+        expires_at=query.until,
     )
 
 
@@ -188,39 +173,28 @@ def undo_hold_name(sweep: Sweep) -> str:
     return f"undo-{sweep.sweep_id}"
 
 
-def _check(context: OperationContext, name: str, span: _Span, query: HoldQuery) -> None:
+def _check(context: OperationContext, hold: Hold) -> None:
+    subject = f"hold {hold.name!r}"
+    is_empty = hold.first is not None and hold.last is not None and hold.last < hold.first
+    is_over = hold.expires_at is not None and hold.expires_at <= context.as_of
+    later = f"Give a time after {render_datetime(context.as_of)}."
     faults = [
-        (not name.strip(), "a hold", "it has no name", "Give it a name that says its purpose."),
-        (
-            not query.reason.strip(),
-            f"hold {name!r}",
-            "it has no reason",
-            "Give the reason, for people who find it later.",
-        ),
-        (
-            span.start is not None and span.end is not None and span.end <= span.start,
-            f"hold {name!r}",
-            "its end is not after its start",
-            "Give a later end; the end is exclusive.",
-        ),
-        (
-            query.until is not None and query.until <= context.as_of,
-            f"hold {name!r}",
-            "it would already have expired",
-            f"Give a time after {render_datetime(context.as_of)}.",
-        ),
+        (not hold.name.strip(), "a hold", "it has no name", "Give it a name that says its purpose."),
+        (not hold.reason.strip(), subject, "it has no reason", "Give the reason, for people who find it later."),
+        (is_empty, subject, "its end is not after its start", "Give a later end; the end is exclusive."),
+        (is_over, subject, "it would already have expired", later),
     ]
-    for is_wrong, subject, what, next_step in faults:
+    for is_wrong, of, what, next_step in faults:
         if is_wrong:
-            raise InstanceQueryError(subject=subject, reason=what, next_step=next_step)
+            raise InstanceQueryError(subject=of, reason=what, next_step=next_step)
 
 
-def _require_cover(context: OperationContext, name: str, span: _Span, clusters: Collection[str]) -> None:
+def _require_cover(context: OperationContext, hold: Hold, clusters: Collection[str]) -> None:
     """Require that a hold covers an instance of a feed, declared or on record; the error names the nearest one."""
-    if span.feed is None or (span.start is None and span.end is None):
+    if hold.feed is None or (hold.first is None and hold.last is None):
         return
-    keys = [(span.feed, each) for each in clusters or context.plan.clusters if (span.feed, each) in context.plan.feeds]
-    start, last = span.start or _FIRST, span.last or (span.end or _LAST) - _MOMENT
+    keys = [(hold.feed, each) for each in clusters or context.plan.clusters if (hold.feed, each) in context.plan.feeds]
+    start, last = hold.first or _FIRST, hold.last or _LAST
     with context.database.read() as connection:
         rows = FeedInstances(connection)
         if any(rows.find_between(*key, start, last) for key in keys):
@@ -229,12 +203,12 @@ def _require_cover(context: OperationContext, name: str, span: _Span, clusters: 
     if any(start <= time <= last for time in near):
         return
     nearest = min(near, key=lambda time: max(start - time, time - last), default=None)
-    ends = {"from": span.start, "before": span.end}
+    ends = {"from": hold.first, "before": hold.end}
     span_text = " ".join(f"{word} {render_datetime(time)}" for word, time in ends.items() if time is not None)
     what = render_datetime(start) if start == last else span_text
     raise InstanceQueryError(
-        subject=f"hold {name!r}",
-        reason=f"it covers nothing: feed {span.feed!r} has no instance {what}",
+        subject=f"hold {hold.name!r}",
+        reason=f"it covers nothing: feed {hold.feed!r} has no instance {what}",
         next_step=f"The nearest instance is {render_datetime(nearest)}." if nearest else "Choose another cluster.",
     )
 

@@ -16,7 +16,16 @@ from feed_assets.errors import Fault, FeedAssetsError
 from feed_assets.instances.attempts.displacement import UNDECLARED_TRASH_LIFETIME
 from feed_assets.json_form import Hidden, ShownError, shown, shows
 from feed_assets.log.removals.chunks import SweepChunks
-from feed_assets.log.removals.records import Hold, ItemOutcome, ItemResult, Sweep, SweepChunk, SweepItem, SweepState
+from feed_assets.log.removals.records import (
+    Hold,
+    ItemOutcome,
+    ItemResult,
+    Sweep,
+    SweepChanges,
+    SweepChunk,
+    SweepItem,
+    SweepState,
+)
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.log.run_names import name_holder
 from feed_assets.pages import tell_shown
@@ -26,7 +35,7 @@ from feed_assets.retention.holding import HoldChange, hold_restored
 from feed_assets.retention.rules.clock_witness import note_clock
 from feed_assets.retention.rules.hold_traces import UnsettledStore
 from feed_assets.retention.sweeps.purging import PurgedSweep, find_purgeable, purge_sweeps
-from feed_assets.retention.sweeps.sweep_context import SweepContext
+from feed_assets.retention.sweeps.sweep_context import SweepContext, require_sweep
 from feed_assets.retention.sweeps.sweeping import require_runnable, run_sweep
 from feed_assets.retention.sweeps.undoing import (
     REMOVED_OUTCOMES,
@@ -151,22 +160,9 @@ def approve_sweep(context: ChangeContext, sweep: Sweep) -> Sweep:
     Raises:
         SweepRefusedError: the sweep does not ask for approval.
     """
-    _require_acts(context, sweep)
-    approved = replace(sweep, state=SweepState.PLANNED, approved_by=context.author, approved_at=context.as_of)
-    _require_state(sweep, {SweepState.ASKING}, "so it needs no approval")
-    if context.dry_run:
-        return approved
-    with context.database.begin() as connection:
-        is_changed = Sweeps(connection).transition(
-            sweep.sweep_id,
-            {SweepState.ASKING},
-            state=SweepState.PLANNED,
-            approved_by=context.author,
-            approved_at=context.as_of,
-        )
-        if is_changed:
-            note_clock(connection, sweep.cluster, context.as_of)
-    return _after(context, sweep, "retention approve", is_changed=is_changed)
+    changes: SweepChanges
+    changes = {"state": SweepState.PLANNED, "approved_by": context.author, "approved_at": context.as_of}
+    return _change(context, sweep, "retention approve", {SweepState.ASKING}, changes, "so it needs no approval")
 
 
 def cancel_sweep(context: ChangeContext, sweep: Sweep) -> Sweep:
@@ -175,47 +171,48 @@ def cancel_sweep(context: ChangeContext, sweep: Sweep) -> Sweep:
     Raises:
         SweepRefusedError: the sweep has begun, or has ended.
     """
-    _require_acts(context, sweep)
     unstarted = {SweepState.PLANNED, SweepState.ASKING}
+    changes: SweepChanges = {"state": SweepState.CANCELLED}
+    if not context.dry_run:
+        changes |= {"ended_at": context.as_of, "note": f"cancelled by {context.author}"}
     next_step = "Undo it." if sweep.state is SweepState.RUNNING else ""
-    _require_state(sweep, unstarted, "so it cannot be cancelled", next_step)
-    if context.dry_run:
-        return replace(sweep, state=SweepState.CANCELLED)
-    with context.database.begin() as connection:
-        is_changed = Sweeps(connection).transition(
-            sweep.sweep_id,
-            unstarted,
-            state=SweepState.CANCELLED,
-            ended_at=context.as_of,
-            note=f"cancelled by {context.author}",
-        )
-    return _after(context, sweep, "retention cancel", is_changed=is_changed)
+    return _change(context, sweep, "retention cancel", unstarted, changes, "so it cannot be cancelled", next_step)
 
 
-def _require_acts(context: OperationContext, sweep: Sweep) -> None:
+def _change(
+    context: ChangeContext,
+    sweep: Sweep,
+    action: str,
+    expected: set[SweepState],
+    changes: SweepChanges,
+    otherwise: str,
+    next_step: str = "",
+) -> Sweep:
+    """Change a sweep in one of some states; `otherwise` and `next_step` tell why one in another is refused."""
     with context.database.read() as connection:
         counts = SweepChunks(connection, sweep.sweep_id).count_outcomes()
     require_acts((Kind.FEED.value, feed) for feed, _ in counts)
-
-
-def _require_state(sweep: Sweep, allowed: Collection[SweepState], reason: str, next_step: str = "") -> None:
-    if sweep.state not in allowed:
-        raise SweepRefusedError(
-            sweep=sweep.sweep_id,
-            reason=f"it is {sweep.state.value}, {reason}",
-            next_step=next_step or f"Show it: {command_line('retention', 'show', sweep.sweep_id)}",
-        )
-
-
-def _after(context: ChangeContext, sweep: Sweep, action: str, *, is_changed: bool) -> Sweep:
-    if is_changed:
-        note(context, action, sweep)
-    with context.database.read() as connection:
-        found = Sweeps(connection).find(sweep.sweep_id)
-    assert found is not None
+    if sweep.state not in expected:
+        raise _refused(sweep, otherwise, next_step)
+    if context.dry_run:
+        return replace(sweep, **changes)
+    with context.database.begin() as connection:
+        is_changed = Sweeps(connection).transition(sweep.sweep_id, expected, **changes)
+        if is_changed and changes["state"] is SweepState.PLANNED:
+            note_clock(connection, sweep.cluster, context.as_of)
+        found = require_sweep(Sweeps(connection), sweep.sweep_id)
     if not is_changed:
-        _require_state(found, (), "because another command was faster")
+        raise _refused(found, "because another command was faster")
+    note(context, action, sweep)
     return found
+
+
+def _refused(sweep: Sweep, reason: str, next_step: str = "") -> SweepRefusedError:
+    return SweepRefusedError(
+        sweep=sweep.sweep_id,
+        reason=f"it is {sweep.state.value}, {reason}",
+        next_step=next_step or f"Show it: {command_line('retention', 'show', sweep.sweep_id)}",
+    )
 
 
 @shows("result", "outcome, reason")
