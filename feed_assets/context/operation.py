@@ -218,14 +218,7 @@ class OperationContext(TimelineContext):
 
     def require_clusters(self, clusters: Iterable[str]) -> None:
         """Require that clusters are declared. Raises InstanceQueryError if one is not."""
-        for cluster in sorted(set(clusters) - self.plan.clusters.keys()):
-            known = ", ".join(sorted(self.plan.clusters))
-            raise InstanceQueryError(
-                subject=f"cluster {cluster!r}",
-                reason="it is not declared",
-                next_step=f"Declared are {known}.",
-                fault=Fault.MISSING,
-            )
+        _require_known(clusters, self.plan.clusters, "it is not declared", "Declared are")
 
     def clusters_ever(self, connection: Connection, asked: Sequence[str] = ()) -> tuple[str, ...]:
         """Return the clusters that are asked for; by default all that ever were declared.
@@ -234,11 +227,7 @@ class OperationContext(TimelineContext):
             InstanceQueryError: one never was.
         """
         known = sorted({*self.plan.clusters, *Definitions(connection).names_ever(Kind.CLUSTER)})
-        for cluster in sorted(set(asked) - {*known}):
-            subject, next_step = f"cluster {cluster!r}", f"Known are {', '.join(known)}."
-            raise InstanceQueryError(
-                subject=subject, reason="it never was declared", next_step=next_step, fault=Fault.MISSING
-            )
+        _require_known(asked, known, "it never was declared", "Known are")
         return tuple(asked or known)
 
     def kinds_ever(self, connection: Connection, name: str, kind: Kind | None = None) -> Sequence[Kind]:
@@ -333,6 +322,12 @@ class ChangeContext(OperationContext):
 
     author: str
     dry_run: bool
+
+
+def _require_known(clusters: Iterable[str], known: Iterable[str], reason: str, told: str) -> None:
+    for cluster in sorted({*clusters} - {*known}):
+        subject, next_step = f"cluster {cluster!r}", f"{told} {', '.join(sorted(known))}."
+        raise InstanceQueryError(subject=subject, reason=reason, next_step=next_step, fault=Fault.MISSING)
 
 
 def _only(records: Sequence[_Record], label: str, verb: str) -> _Record:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import TypeAlias
 
@@ -20,7 +20,6 @@ from feed_assets.plan.records import FeedRecord
 from feed_assets.retention.errors import SweepRefusedError
 from feed_assets.retention.rules.hold_traces import HoldTraces
 from feed_assets.retention.rules.locations import at_former
-from feed_assets.retention.rules.protections import ProtectionQuery
 from feed_assets.sql.errors import StateError
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -41,10 +40,6 @@ class SweepContext(TimelineContext):
     def claims(self, sweep_id: str) -> "Claims":
         """Return this worker's claims on the chunks of a sweep."""
         return Claims(context=self, sweep_id=sweep_id)
-
-    def protection_query(self, sweep_id: str, as_of: datetime) -> ProtectionQuery:
-        """Return the query for the protections of a sweep's instances."""
-        return ProtectionQuery(as_of=as_of, real_now=self.real_now, holder=lease_holder(sweep_id))
 
     def hold_traces(self, *, dry_run: bool = False) -> HoldTraces:
         """Return what makes the record and the traces of holds on storage equal."""

@@ -45,6 +45,7 @@ from feed_assets.retention.rules.locations import archive_path, base_below_root,
 from feed_assets.retention.rules.protections import (
     Protection,
     ProtectionKind,
+    ProtectionQuery,
     find_all_protections,
     find_at_work_now,
     lease_keys,
@@ -239,7 +240,7 @@ class ChunkWorker:
         """Return the items that are protected now that the leases are held."""
         context, as_of = self.context, self.context.clock.now()
         times = sorted({item.nominal_time for item in chunk.items})
-        query = context.protection_query(chunk.sweep_id, as_of)
+        query = ProtectionQuery(as_of=as_of, real_now=context.real_now, holder=lease_holder(chunk.sweep_id))
         is_former = chunk.place is not None
         obstacle = Neighbours(context).find_obstacle(record) if is_former else None
         kept = find_all_protections(context, record, times, query)

@@ -77,6 +77,21 @@ class Restoration:
     store: InstanceStore
     is_resumed: bool
 
+    def find_removed(self, selected: AbstractSet[SweepItem]) -> list[SweepItem]:
+        """Return the selected items that were removed, and those that interrupted work may have restored."""
+        chunk, trash = self.chunk, self.store.trash()
+        away = [item for item, result in chunk.results.items() if result.outcome in REMOVED_OUTCOMES]
+        if chunk.results and not self.is_resumed:
+            return [item for item in away if item in selected]
+        unsure = [item for item in away if item not in selected] if chunk.results else chunk.items
+        removed = trash.settle(chunk.sweep_id, [item.path for item in unsure])
+        if not chunk.results:
+            return [item for item in chunk.items if item in selected and item.path in removed]
+        unsure = [item for item in unsure if item.path not in removed]
+        measures = self.store.measure([item.path for item in unsure])
+        back = {item for item, measure in zip(unsure, measures, strict=True) if measure.exists}
+        return [item for item in away if item in selected or item in back]
+
     def restore(
         self, leased: Leased, items: Sequence[SweepItem], *, kept_reasons: Mapping[SweepItem, str] | None = None
     ) -> dict[SweepItem, ItemResult]:
@@ -341,10 +356,10 @@ def require_undoable(context: SweepContext, sweep: Sweep, selection: RestoreSele
             reason="its trash was emptied, and its paths went from the state after `cleanup.history`",
             next_step="Nothing of it can be restored. Produce the data again.",
         )
-    for time in sorted(selection.times or ()):
-        _require_known(context, sweep, selection, time)
     with context.database.read() as connection:
         chunks = SweepChunks(connection, sweep.sweep_id)
+        for time in sorted(selection.times or ()):
+            _require_known(chunks, sweep, selection, time)
         samples = [chunks.get(number) for number in {(head.feed, head.kind): head.number for head in heads}.values()]
     wanted = [chunk for chunk in samples if selection.feeds is None or chunk.feed in selection.feeds]
     failures = []
@@ -357,10 +372,9 @@ def require_undoable(context: SweepContext, sweep: Sweep, selection: RestoreSele
         raise failures[0]
 
 
-def _require_known(context: SweepContext, sweep: Sweep, selection: RestoreSelection, time: datetime) -> None:
+def _require_known(chunks: SweepChunks, sweep: Sweep, selection: RestoreSelection, time: datetime) -> None:
     """Raise unless the sweep has a path at a nominal time; the error names the nearest ones before and after."""
-    with context.database.read() as connection:
-        nearest = SweepChunks(connection, sweep.sweep_id).find_nearest(time, selection.feeds)
+    nearest = chunks.find_nearest(time, selection.feeds)
     if time in nearest:
         return
     near = " and ".join(render_datetime(each) for each in nearest if each is not None)
@@ -388,7 +402,6 @@ def undo_sweep(
         FeedsUnrestoredError: the storage of some feeds failed; a repeat continues.
     """
     sweep, is_resumed = _begin(context, sweep_id, selection)
-    worker = _Worker(context=context, sweep=sweep, selection=selection, is_resumed=is_resumed)
     claims = context.claims(sweep_id)
     restored, settled = 0, 0
     left: list[tuple[str, ItemResult]] = []
@@ -400,7 +413,7 @@ def undo_sweep(
             if chunk.feed in failures:
                 continue
             try:
-                back, away = worker.restore(chunk)
+                back, away = _restore_chunk(context, sweep, chunk, selection, is_resumed=is_resumed)
             except StorageError as exc:
                 failures[chunk.feed] = exc
                 continue
@@ -423,11 +436,10 @@ def undo_sweep(
 
 def end_restores(context: SweepContext, sweep: Sweep) -> dict[str, Exception]:
     """End what an interrupted run has begun to restore for readers, and record it; return what failed, by feed."""
-    worker = _Worker(context=context, sweep=sweep, selection=_NOTHING, is_resumed=True)
     failures = dict[str, Exception]()
     for chunk in context.claims(sweep.sweep_id).each(ChunkState.DONE):
         try:
-            worker.restore(chunk)
+            _restore_chunk(context, sweep, chunk, _NOTHING, is_resumed=True)
         except StorageError as exc:
             failures[chunk.feed] = exc
     return failures
@@ -484,58 +496,30 @@ def _end(context: SweepContext, sweep: Sweep) -> Sweep:
         return require_sweep(sweeps, sweep.sweep_id)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Worker:
-    """Restores chunks of one sweep, one after another."""
+def _restore_chunk(
+    context: SweepContext, sweep: Sweep, chunk: SweepChunk, selection: RestoreSelection, *, is_resumed: bool
+) -> tuple[int, list[tuple[str, ItemResult]]]:
+    """Restore the selected items of a claimed chunk; return the number restored, and the items still removed.
 
-    context: SweepContext
-    sweep: Sweep
-    selection: RestoreSelection
-    is_resumed: bool
-
-    def restore(self, chunk: SweepChunk) -> tuple[int, list[tuple[str, ItemResult]]]:
-        """Restore the selected items of a claimed chunk; return the number restored, and the items still removed.
-
-        Also records the items that interrupted work has restored, whether selected now or not.
-        """
-        selected = set(self.selection.select(chunk))
-        if not selected and not self.is_resumed:
-            return 0, []
-        removal, store = _find_origin(self.context, self.sweep, chunk)
-        items = self._find_removed(chunk, store, selected)
-        if not items and not selected:
-            return 0, []
-        restoration = Restoration(
-            context=self.context,
-            sweep=self.sweep,
-            chunk=chunk,
-            removal=removal,
-            store=store,
-            is_resumed=self.is_resumed,
-        )
-        with self.context.claims(chunk.sweep_id).leased(chunk, self.sweep.cluster) as leased:
-            if removal.is_leased:
-                leased.acquire_free(lease_keys(chunk.feed, self.sweep.cluster, {item.nominal_time for item in items}))
-            results = restoration.restore(leased, items)
-        back = [item for item in items if results[item].outcome is ItemOutcome.RESTORED]
-        away = [item for item in items if item in selected and results[item].outcome in REMOVED_OUTCOMES]
-        return len(back), [(item.path, results[item]) for item in away]
-
-    def _find_removed(
-        self, chunk: SweepChunk, store: InstanceStore, selected: AbstractSet[SweepItem]
-    ) -> list[SweepItem]:
-        """Return the selected items that were removed, and those that interrupted work may have restored."""
-        away = [item for item, result in chunk.results.items() if result.outcome in REMOVED_OUTCOMES]
-        if chunk.results and not self.is_resumed:
-            return [item for item in away if item in selected]
-        unsure = [item for item in away if item not in selected] if chunk.results else chunk.items
-        removed = store.trash().settle(chunk.sweep_id, [item.path for item in unsure])
-        if not chunk.results:
-            return [item for item in chunk.items if item in selected and item.path in removed]
-        unsure = [item for item in unsure if item.path not in removed]
-        measures = store.measure([item.path for item in unsure])
-        back = {item for item, measure in zip(unsure, measures, strict=True) if measure.exists}
-        return [item for item in away if item in selected or item in back]
+    Also records the items that interrupted work has restored, whether selected now or not.
+    """
+    selected = set(selection.select(chunk))
+    if not selected and not is_resumed:
+        return 0, []
+    removal, store = _find_origin(context, sweep, chunk)
+    restoration = Restoration(
+        context=context, sweep=sweep, chunk=chunk, removal=removal, store=store, is_resumed=is_resumed
+    )
+    items = restoration.find_removed(selected)
+    if not items and not selected:
+        return 0, []
+    with context.claims(chunk.sweep_id).leased(chunk, sweep.cluster) as leased:
+        if removal.is_leased:
+            leased.acquire_free(lease_keys(chunk.feed, sweep.cluster, {item.nominal_time for item in items}))
+        results = restoration.restore(leased, items)
+    back = [item for item in items if results[item].outcome is ItemOutcome.RESTORED]
+    away = [item for item in items if item in selected and results[item].outcome in REMOVED_OUTCOMES]
+    return len(back), [(item.path, results[item]) for item in away]
 
 
 def _find_origin(context: SweepContext, sweep: Sweep, chunk: SweepChunk) -> tuple[Removal, InstanceStore]:
