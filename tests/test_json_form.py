@@ -38,7 +38,8 @@ from feed_assets.replication.mirrors.templates import MirrorPlans, MirrorSnapsho
 from feed_assets.replication.repairing import Repaired
 from feed_assets.replication.status import ReplicationStatus
 from feed_assets.retention.planning import RetentionPlan
-from feed_assets.retention.running import PurgeResult, ShownSweep, SweepRuns, UndoResult
+from feed_assets.retention.running import PurgeResult, ShownSweep, SweepRuns
+from feed_assets.retention.sweeps.undoing import UndoResult
 
 NOON = datetime(2013, 11, 3, 12, tzinfo=UTC)
 RESULTS = (

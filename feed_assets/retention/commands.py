@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from feed_assets.log.removals.records import Hold, Sweep
     from feed_assets.retention.holding import HoldChange
     from feed_assets.retention.planning import RetentionPlan
-    from feed_assets.retention.running import EvictionReports, PurgeResult, ShownSweep, SweepRuns, UndoResult
+    from feed_assets.retention.running import EvictionReports, PurgeResult, ShownSweep, SweepRuns
+    from feed_assets.retention.sweeps.undoing import UndoResult
 
 GROUPS = {
     "hold": "Manage holds: they protect instances against retention until they are released or expire.",

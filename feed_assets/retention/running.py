@@ -17,7 +17,6 @@ from feed_assets.instances.attempts.displacement import UNDECLARED_TRASH_LIFETIM
 from feed_assets.json_form import Hidden, ShownError, shown, shows
 from feed_assets.log.removals.chunks import SweepChunks
 from feed_assets.log.removals.records import (
-    Hold,
     ItemOutcome,
     ItemResult,
     Sweep,
@@ -33,7 +32,6 @@ from feed_assets.plan.rendering import counted
 from feed_assets.retention.errors import SweepRefusedError
 from feed_assets.retention.holding import HoldChange, hold_restored
 from feed_assets.retention.rules.clock_witness import note_clock
-from feed_assets.retention.rules.hold_traces import UnsettledStore
 from feed_assets.retention.sweeps.purging import PurgedSweep, find_purgeable, purge_sweeps
 from feed_assets.retention.sweeps.sweep_context import SweepContext, require_sweep
 from feed_assets.retention.sweeps.sweeping import require_runnable, run_sweep
@@ -41,6 +39,7 @@ from feed_assets.retention.sweeps.undoing import (
     REMOVED_OUTCOMES,
     UNDOABLE,
     RestoreSelection,
+    UndoResult,
     require_undoable,
     undo_sweep,
 )
@@ -215,61 +214,6 @@ def _refused(sweep: Sweep, reason: str, next_step: str = "") -> SweepRefusedErro
     )
 
 
-@shows("result", "outcome, reason")
-@dataclass(frozen=True, slots=True)
-class UnrestoredPath:
-    """A path that could not be restored, and the reason."""
-
-    path: str
-    result: Hidden[ItemResult]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UndoResult:
-    """The effects of an undo, and the holds that protect restored instances from the next sweep (see `HoldChange`).
-    `restored` paths of `feeds` are restored, or would be. `is_shared`: other workers lease a part of the sweep.
-    """
-
-    sweep: Sweep
-    restored: int
-    left: tuple[UnrestoredPath, ...] = ()
-    is_shared: bool = False
-    holds: tuple[Hold, ...] = ()
-    unsettled: tuple[UnsettledStore, ...] = ()
-    dry_run: bool = False
-    feeds: Hidden[tuple[str, ...]] = ()
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What was restored, and which stores do not know of the holds."""
-        return (self.render_summary(), *(each.sentence for each in self.unsettled))
-
-    has_failed = property(lambda self: not self.is_complete)
-
-    @property
-    def shown_columns(self) -> str:
-        """The columns of what could not be restored; none without that."""
-        return "path, outcome, reason" if self.left else ""
-
-    @shown
-    def is_complete(self) -> bool:
-        """Whether everything requested is restored."""
-        return not self.is_shared and not self.left
-
-    def render_summary(self) -> str:
-        """Return one line: the numbers of restored and unrestored paths, and the end of the hold."""
-        would = "would restore" if self.dry_run else "restored"
-        text = f"undo of {self.sweep.sweep_id}: {would} {counted(self.restored, 'path')}"
-        text += f" of {', '.join(self.feeds)}" if self.restored else ""
-        if self.left:
-            text += f", could not restore {len(self.left):,}"
-        if self.is_shared:
-            text += "; other workers hold the rest, repeat the command when they have finished"
-        if ends := [hold.expires_at for hold in self.holds if hold.expires_at is not None]:
-            text += f"; held until {render_datetime(max(ends))} by {self.holds[0].name!r}"
-        return text
-
-
 def _find_times(
     context: OperationContext, sweep: Sweep, feeds: Collection[str], texts: Collection[str]
 ) -> frozenset[datetime]:
@@ -338,15 +282,7 @@ def undo_removals(
     bound = progress and partial(progress, sweep.sweep_id)
     undone = undo_sweep(sweep_context, sweep.sweep_id, selection, progress=bound)
     note(context, "retention undo", sweep, restored=undone.restored, left=len(undone.left))
-    return UndoResult(
-        sweep=undone.sweep,
-        restored=undone.restored,
-        left=tuple(UnrestoredPath(*each) for each in undone.left),
-        is_shared=not undone.is_complete,
-        holds=held.holds,
-        unsettled=held.unsettled,
-        feeds=preview.feeds,
-    )
+    return replace(undone, holds=held.holds, unsettled=held.unsettled, feeds=preview.feeds)
 
 
 def _held_until(context: OperationContext, sweep: Sweep) -> datetime:

@@ -24,7 +24,7 @@ from feed_assets.retention.rules.clock_witness import note_clock
 from feed_assets.retention.sweeps.planning import PlannedSweeps, SweepRequest, plan_sweeps
 from feed_assets.retention.sweeps.sweep_context import SweepContext
 from feed_assets.retention.sweeps.sweeping import run_sweep
-from feed_assets.retention.sweeps.undoing import EVERYTHING, RestoreSelection, UndoneSweep, undo_sweep
+from feed_assets.retention.sweeps.undoing import EVERYTHING, RestoreSelection, UndoResult, undo_sweep
 from tests.instances.harness import START, LifecycleHarness
 
 Tree = Mapping[str, tuple[str, int, bytes]]
@@ -157,7 +157,7 @@ class RetentionHarness:
         sweep = self.planned(*feeds)
         return self.run(self.approve(sweep) if sweep.state is SweepState.ASKING else sweep)
 
-    def undo(self, sweep: Sweep, wanted: RestoreSelection = EVERYTHING, **more: Any) -> UndoneSweep:
+    def undo(self, sweep: Sweep, wanted: RestoreSelection = EVERYTHING, **more: Any) -> UndoResult:
         return undo_sweep(self.context(**more), sweep.sweep_id, wanted)
 
     def sweep(self, sweep_id: str) -> Sweep:

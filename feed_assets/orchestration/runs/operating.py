@@ -26,7 +26,8 @@ from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.runs.operation import Operation
 from feed_assets.retention.holding import HoldChange, add_holds
 from feed_assets.retention.queries import HoldQuery
-from feed_assets.retention.running import UndoResult, approve_sweep, find_sweep, undo_removals
+from feed_assets.retention.running import approve_sweep, find_sweep, undo_removals
+from feed_assets.retention.sweeps.undoing import UndoResult
 
 _RANGE = frozenset({"instance", "start", "end", "clusters"})
 _DOWNSTREAM = frozenset({"downstream", "levels", "even_unchanged", "digest"})

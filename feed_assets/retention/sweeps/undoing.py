@@ -17,6 +17,7 @@ from feed_assets.instances.arrival.store_polls import Candidate
 from feed_assets.instances.attempts.displacement import OutputPlace
 from feed_assets.instances.late.quality_checks import hold_back
 from feed_assets.instances.leasing import Leased
+from feed_assets.json_form import Hidden, shown, shows
 from feed_assets.log.instances.arrival_polls import ArrivalPolls
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.leases import Leases
@@ -25,6 +26,7 @@ from feed_assets.log.removals.chunks import SweepChunks
 from feed_assets.log.removals.records import (
     WHILE_A_VERSION,
     ChunkState,
+    Hold,
     ItemOutcome,
     ItemResult,
     Sweep,
@@ -34,8 +36,10 @@ from feed_assets.log.removals.records import (
     SweepState,
 )
 from feed_assets.log.removals.store import Sweeps
+from feed_assets.plan.rendering import counted
 from feed_assets.registration.registering import try_register
 from feed_assets.retention.errors import FeedsUnrestoredError, SweepRefusedError
+from feed_assets.retention.rules.hold_traces import UnsettledStore
 from feed_assets.retention.rules.locations import find_declared_location, find_store
 from feed_assets.retention.rules.protections import lease_keys
 from feed_assets.retention.sweeps.removal_records import Removal, find_evictions, past_row, record_restored
@@ -298,17 +302,59 @@ UNDOABLE = frozenset({SweepState.RUNNING, SweepState.DONE, SweepState.UNDOING, S
 _WORKED_ON = (ChunkState.DONE, ChunkState.OPEN)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UndoneSweep:
-    """The result of an undo: `restored` counts the restored paths; `left` has the others, with the reasons.
+@shows("result", "outcome, reason")
+@dataclass(frozen=True, slots=True)
+class UnrestoredPath:
+    """A path that could not be restored, and the reason."""
 
-    `is_complete` says that no other worker held a part of the sweep.
+    path: str
+    result: Hidden[ItemResult]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndoResult:
+    """The effects of an undo, and the holds that protect restored instances from the next sweep (see `HoldChange`).
+    `restored` paths of `feeds` are restored, or would be. `is_shared`: other workers lease a part of the sweep.
     """
 
     sweep: Sweep
     restored: int
-    left: tuple[tuple[str, ItemResult], ...]
-    is_complete: bool
+    left: tuple[UnrestoredPath, ...] = ()
+    is_shared: bool = False
+    holds: tuple[Hold, ...] = ()
+    unsettled: tuple[UnsettledStore, ...] = ()
+    dry_run: bool = False
+    feeds: Hidden[tuple[str, ...]] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was restored, and which stores do not know of the holds."""
+        return (self.render_summary(), *(each.sentence for each in self.unsettled))
+
+    has_failed = property(lambda self: not self.is_complete)
+
+    @property
+    def shown_columns(self) -> str:
+        """The columns of what could not be restored; none without that."""
+        return "path, outcome, reason" if self.left else ""
+
+    @shown
+    def is_complete(self) -> bool:
+        """Whether everything requested is restored."""
+        return not self.is_shared and not self.left
+
+    def render_summary(self) -> str:
+        """Return one line: the numbers of restored and unrestored paths, and the end of the hold."""
+        would = "would restore" if self.dry_run else "restored"
+        text = f"undo of {self.sweep.sweep_id}: {would} {counted(self.restored, 'path')}"
+        text += f" of {', '.join(self.feeds)}" if self.restored else ""
+        if self.left:
+            text += f", could not restore {len(self.left):,}"
+        if self.is_shared:
+            text += "; other workers hold the rest, repeat the command when they have finished"
+        if ends := [hold.expires_at for hold in self.holds if hold.expires_at is not None]:
+            text += f"; held until {render_datetime(max(ends))} by {self.holds[0].name!r}"
+        return text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -388,7 +434,7 @@ def _require_known(chunks: SweepChunks, sweep: Sweep, selection: RestoreSelectio
 
 def undo_sweep(
     context: SweepContext, sweep_id: str, selection: RestoreSelection = EVERYTHING, *, progress: Progress | None = None
-) -> UndoneSweep:
+) -> UndoResult:
     """Restore the paths that a sweep removed, with the former states of its instances; replace nothing that exists.
 
     Restored paths stay restored: a repeat continues where an earlier undo stopped, and does nothing if all is restored.
@@ -404,7 +450,7 @@ def undo_sweep(
     sweep, is_resumed = _begin(context, sweep_id, selection)
     claims = context.claims(sweep_id)
     restored, settled = 0, 0
-    left: list[tuple[str, ItemResult]] = []
+    left: list[UnrestoredPath] = []
     handled: set[int] = set()
     failures: dict[str, Exception] = {}
     claims.release_dead()
@@ -429,9 +475,9 @@ def undo_sweep(
         raise FeedsUnrestoredError(sweep=sweep_id, restored=restored, failures=failures)
     with context.database.read() as connection:
         heads = SweepChunks(connection, sweep_id).heads()
-    is_complete = all(head.number in handled for head in heads if head.state in _WORKED_ON)
-    ended = _end(context, sweep) if is_complete else sweep
-    return UndoneSweep(sweep=ended, restored=restored, left=tuple(left), is_complete=is_complete)
+    is_shared = any(head.number not in handled for head in heads if head.state in _WORKED_ON)
+    ended = sweep if is_shared else _end(context, sweep)
+    return UndoResult(sweep=ended, restored=restored, left=tuple(left), is_shared=is_shared)
 
 
 def end_restores(context: SweepContext, sweep: Sweep) -> dict[str, Exception]:
@@ -498,7 +544,7 @@ def _end(context: SweepContext, sweep: Sweep) -> Sweep:
 
 def _restore_chunk(
     context: SweepContext, sweep: Sweep, chunk: SweepChunk, selection: RestoreSelection, *, is_resumed: bool
-) -> tuple[int, list[tuple[str, ItemResult]]]:
+) -> tuple[int, list[UnrestoredPath]]:
     """Restore the selected items of a claimed chunk; return the number restored, and the items still removed.
 
     Also records the items that interrupted work has restored, whether selected now or not.
@@ -519,7 +565,7 @@ def _restore_chunk(
         results = restoration.restore(leased, items)
     back = [item for item in items if results[item].outcome is ItemOutcome.RESTORED]
     away = [item for item in items if item in selected and results[item].outcome in REMOVED_OUTCOMES]
-    return len(back), [(item.path, results[item]) for item in away]
+    return len(back), [UnrestoredPath(item.path, results[item]) for item in away]
 
 
 def _find_origin(context: SweepContext, sweep: Sweep, chunk: SweepChunk) -> tuple[Removal, InstanceStore]:

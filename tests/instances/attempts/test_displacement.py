@@ -97,7 +97,7 @@ def test_what_is_replaced_by_declaration_is_a_sweep_that_can_be_listed_and_purge
     assert (sweep.state, sweep.origin, sweep.paths, sweep.instances) == (SweepState.DONE, "publication", 1, 0)
     assert (done.details["displaced_files"], done.details["displaced_to"]) == (1, sweep.sweep_id)
     undone = undo_sweep(lifecycle.sweep_context(NOON), sweep.sweep_id)
-    assert (undone.restored, [path for path, _ in undone.left]) == (0, ["counts/2013-11-01/00-00"])
+    assert (undone.restored, [each.path for each in undone.left]) == (0, ["counts/2013-11-01/00-00"])
     assert texts(folder) == {"part-0": "made"}
     context = lifecycle.sweep_context(NOON)
     (purged,) = purge_sweeps(context, "primary", find_purgeable(context, "primary", NOON, at_once=True))

@@ -23,7 +23,7 @@ from feed_assets.log.removals.records import Sweep, SweepState
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.log.tables import feed_events
 from feed_assets.retention.sweeps.purging import find_purgeable, purge_sweeps
-from feed_assets.retention.sweeps.undoing import UndoneSweep
+from feed_assets.retention.sweeps.undoing import UndoResult
 from tests.drills import sized
 from tests.instances.harness import START, at
 from tests.retention.faults import Fault, faulty_database, faulty_stores
@@ -86,7 +86,7 @@ class Bench:
         self.harness.lag += 2 * TTL
         return self.harness.run(sweep)
 
-    def undo_again(self, sweep: Sweep) -> UndoneSweep:
+    def undo_again(self, sweep: Sweep) -> UndoResult:
         self.harness.lag += 2 * TTL
         return self.harness.undo(sweep)
 

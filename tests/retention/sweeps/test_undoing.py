@@ -170,7 +170,7 @@ def test_what_stands_there_meanwhile_is_not_replaced(harness: RetentionHarness) 
     harness.land("clicks", EXPIRED[4], text="newer")
     done = harness.undo(sweep)
     assert done.restored == 23
-    assert [(path, result.outcome) for path, result in done.left] == [("clicks/2013-11-01/04", ItemOutcome.OCCUPIED)]
+    assert [(each.path, each.result.outcome) for each in done.left] == [("clicks/2013-11-01/04", ItemOutcome.OCCUPIED)]
     assert done.sweep.state is SweepState.DONE
     (file,) = (harness.root / "clicks/2013-11-01/04").iterdir()
     assert file.read_text() == "newer"
@@ -185,7 +185,8 @@ def test_an_instance_that_was_made_anew_is_not_replaced_by_what_went(harness: Re
     with harness.lifecycle.database.begin() as connection:
         newer = replace(row, status=FeedInstanceStatus.AVAILABLE, event_seq=10_000)
         FeedInstances(connection).put([newer])
-    ((path, result),) = harness.undo(sweep).left
+    (left,) = harness.undo(sweep).left
+    path, result = left.path, left.result
     assert (path, result.outcome) == ("clicks/2013-11-01/04", ItemOutcome.OCCUPIED)
     assert "a newer one has been AVAILABLE" in (result.reason or "")
 
@@ -195,7 +196,8 @@ def test_an_older_sweep_does_not_bring_back_what_a_newer_one_took_again(harness:
     harness.land("clicks", EXPIRED[4], text="newer")
     second = harness.sweep_now()
     assert set(harness.results(second)) == {"clicks/2013-11-01/04"}
-    ((_, result),) = harness.undo(first).left
+    (left,) = harness.undo(first).left
+    result = left.result
     assert "a later sweep" in (result.reason or "")
     assert harness.undo(second).sweep.state is SweepState.UNDONE
 
@@ -205,7 +207,8 @@ def test_an_instance_that_somebody_writes_does_not_come_back(harness: RetentionH
     Leases(harness.lifecycle.database).acquire(
         "feed/clicks", "primary", EXPIRED[3], "run-7", harness.now, timedelta(minutes=1)
     )
-    ((path, result),) = harness.undo(sweep).left
+    (left,) = harness.undo(sweep).left
+    path, result = left.path, left.result
     assert (path, result.reason) == ("clicks/2013-11-01/03", "a writer holds its lease now")
 
 
@@ -258,7 +261,7 @@ def test_the_trash_is_purged_when_its_time_is_over_and_not_before(harness: Reten
     assert harness.sweep(sweep.sweep_id).state is SweepState.PURGED
     assert harness.lifecycle.store().trash().sweeps() == []
     left = harness.undo(sweep).left
-    assert {result.outcome for _, result in left} == {ItemOutcome.LOST}
+    assert {each.result.outcome for each in left} == {ItemOutcome.LOST}
     assert harness.sweep(sweep.sweep_id).state is SweepState.PURGED
 
 
