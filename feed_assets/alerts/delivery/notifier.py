@@ -203,7 +203,7 @@ class ReceiverDesk:
         usable, faults = read_receivers(self.settings, self.plan)
         with self.database.read() as connection:
             states, counts = ReceiverStates(connection).all(), Deliveries(connection).counts()
-        found = [self._listed(each, states.get(name), counts.get(name, _NONE)) for name, each in sorted(usable.items())]
+        found = [self._listed(each, states.get(name), counts[name]) for name, each in sorted(usable.items())]
         found += [ListedReceiver(name=name, fault=str(fault)) for name, fault in sorted(faults.items())]
         return tuple(found)
 

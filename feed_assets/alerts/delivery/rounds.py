@@ -13,7 +13,7 @@ from threading import Event, local
 from feed_assets.alerts.delivery.port import Letter, Outcome, Sender, Verdict
 from feed_assets.alerts.delivery.receivers import Receiver
 from feed_assets.alerts.delivery.senders import open_sender, threads_of
-from feed_assets.alerts.delivery.store import Deliveries, Delivery, DeliveryCounts, ReceiverState, ReceiverStates
+from feed_assets.alerts.delivery.store import Deliveries, Delivery, ReceiverState, ReceiverStates
 from feed_assets.clock import Clock, TimeBudget
 from feed_assets.context.bulkheads import NOT_CONFINED
 from feed_assets.errors import describe_error
@@ -36,7 +36,6 @@ HELD_FOR = timedelta(minutes=2)
 SECONDS_A_STEP = 60.0
 """After this time no further message of a step is begun, so that a worker says in time that it still works."""
 
-_NOTHING = DeliveryCounts()
 _logger = get_logger(__name__)
 
 
@@ -68,9 +67,7 @@ class Step:
         return sorted(seq for seqs in self.groups.values() for seq in seqs)
 
 
-def decide_step(
-    receiver: str, state: ReceiverState, opened: Sequence[Delivery], heads: Sequence[MessageHead], now: datetime
-) -> Step:
+def decide_step(state: ReceiverState, opened: Sequence[Delivery], heads: Sequence[MessageHead], now: datetime) -> Step:
     """Decide what to try. `opened` are the open deliveries of the receiver, `heads` wanted messages after its cursor;
     both in order.
     """
@@ -87,7 +84,7 @@ def decide_step(
         if head.subject in waits_until:
             kind, entity = head.subject
             next_at = waits_until[head.subject]
-            waiting.append(Delivery(way=receiver, seq=head.seq, kind=kind, entity=entity, since=now, next_at=next_at))
+            waiting.append(Delivery(way=state.name, seq=head.seq, kind=kind, entity=entity, since=now, next_at=next_at))
         else:
             groups.setdefault(head.subject, []).append(head.seq)
     tried = {seq for seqs in groups.values() for seq in seqs}
@@ -110,7 +107,7 @@ class Record:
 
 
 def decide_record(
-    receiver: str, state: ReceiverState, step: Step, outcomes: Mapping[int, Outcome], upto: int, now: datetime
+    state: ReceiverState, step: Step, outcomes: Mapping[int, Outcome], upto: int, now: datetime
 ) -> Record:
     """Decide what to record of a step. Messages without an outcome were not tried; `upto` is the last number that was
     looked at, wanted or not.
@@ -122,7 +119,7 @@ def decide_record(
     done, undone = [], []
     untried = [seq for seq in step.seqs if seq not in answers]
     for seq, answer in sorted(answers.items()):
-        known = step.known.get(seq) or _new(receiver, seq, subjects[seq], now)
+        known = step.known.get(seq) or _new(state.name, seq, subjects[seq], now)
         match answer.verdict:
             case Verdict.DELIVERED:
                 done.append(seq)
@@ -137,7 +134,7 @@ def decide_record(
     cursor = min(left) - 1 if left else max(upto, step.cursor)
     for seq in untried:
         if seq in step.known or seq <= cursor:
-            known = step.known.get(seq) or _new(receiver, seq, subjects[seq], now)
+            known = step.known.get(seq) or _new(state.name, seq, subjects[seq], now)
             undone.append(replace(known, next_at=failed_at.get(subjects[seq], now)))
     undone += [each for each in step.waiting if each.seq <= cursor]
     state = _with_health(replace(state, cursor=max(state.cursor, cursor)), away, bool(answers), now)
@@ -222,14 +219,13 @@ class Round:
             return replace(result, is_away=True, error=state.error)
         while not self.budget.is_spent:
             now = self.clock.now()
-            step, messages, upto, has_more = self._next(state, now, now_or_never=now_or_never)
+            step, messages, gone, upto = self._next(state, now, now_or_never=now_or_never)
             outcomes = self._send(step, messages, is_probe=state.tries > 0)
             self._tried.update(outcomes)
-            gone = [seq for seq in step.seqs if seq not in messages]
-            record = decide_record(self.receiver.name, state, _without(step, gone), outcomes, upto, self.clock.now())
+            record = decide_record(state, step, outcomes, upto, self.clock.now())
             if not self._write(record, gone):
                 return replace(result, is_busy=True)
-            state = record.state
+            has_more, state = upto > state.cursor, record.state
             verdicts = [each.verdict for each in outcomes.values()]
             result = replace(
                 result,
@@ -247,20 +243,22 @@ class Round:
 
     def _next(
         self, state: ReceiverState, now: datetime, *, now_or_never: bool
-    ) -> tuple[Step, Mapping[int, OutboxMessage], int, bool]:
-        """Return the next step, its messages, the last number that was looked at, and whether there may be more."""
+    ) -> tuple[Step, Mapping[int, OutboxMessage], list[int], int]:
+        """Return the next step, the messages, the deliveries whose messages are gone, and the last number that was
+        looked at.
+        """
         with self.database.read() as connection:
             opened = Deliveries(connection).open_of(self.receiver.name, MOST_OPEN)
-            is_full = len(opened) >= MOST_OPEN
-            heads = [] if is_full else Outbox(connection).heads(state.cursor, MESSAGES_A_STEP)
+            heads = [] if len(opened) >= MOST_OPEN else Outbox(connection).heads(state.cursor, MESSAGES_A_STEP)
             if now_or_never:
                 opened = [each if each.seq in self._tried else replace(each, next_at=now) for each in opened]
             wanted = [head for head in heads if self.receiver.wants(head)]
             messages = Outbox(connection).get_many([*(each.seq for each in opened), *(head.seq for head in wanted)])
-        wanted = [head for head in wanted if head.seq not in messages or self.receiver.accepts(messages[head.seq])]
-        step = decide_step(self.receiver.name, state, opened, wanted, now)
-        upto = heads[-1].seq if heads else state.cursor
-        return step, {seq: messages[seq] for seq in step.seqs if seq in messages}, upto, bool(heads)
+        gone = [each.seq for each in opened if each.seq not in messages]
+        opened = [each for each in opened if each.seq in messages]
+        wanted = [head for head in wanted if head.seq in messages and self.receiver.accepts(messages[head.seq])]
+        step = decide_step(state, opened, wanted, now)
+        return step, messages, gone, heads[-1].seq if heads else state.cursor
 
     def _send(self, step: Step, messages: Mapping[int, OutboxMessage], *, is_probe: bool) -> dict[int, Outcome]:
         """Send the messages of a step: those of an entity one after the other, those of several side by side.
@@ -269,7 +267,7 @@ class Round:
         """
         outcomes: dict[int, Outcome] = {}
         self._step_budget = TimeBudget(SECONDS_A_STEP)
-        groups = [found for seqs in step.groups.values() if (found := [messages[s] for s in seqs if s in messages])]
+        groups = [[messages[seq] for seq in seqs] for seqs in step.groups.values()]
         if is_probe and groups:
             first, *others = groups[0]
             outcomes |= self._send_group([first])
@@ -355,14 +353,6 @@ class Round:
         return dead
 
 
-def _without(step: Step, gone: Sequence[int]) -> Step:
-    """Return a step without messages that are not there any more."""
-    if not gone:
-        return step
-    groups = {key: [seq for seq in seqs if seq not in gone] for key, seqs in step.groups.items()}
-    return replace(step, groups=groups)
-
-
 def deliver(
     database: Database, receiver: Receiver, clock: Clock, budget: TimeBudget, holder: str, *, now_or_never: bool = False
 ) -> RoundResult:
@@ -386,7 +376,7 @@ def find_due(database: Database, receivers: Mapping[str, Receiver], now: datetim
             name
             for name, state in found.items()
             if (state.next_at is None or state.next_at <= now)
-            and ((state.tries > 0 and state.cursor < last) or (counts.get(name, _NOTHING).next_at or NEVER) <= now)
+            and ((state.tries > 0 and state.cursor < last) or (counts[name].next_at or NEVER) <= now)
         }
         idle = {name: s for name, s in found.items() if s.cursor < last and s.tries == 0 and name not in due}
         first = min((state.cursor for state in idle.values()), default=last)

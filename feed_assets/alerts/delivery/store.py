@@ -1,5 +1,6 @@
 """Store how far each receiver has come, and the deliveries that are not done: to be tried again, or dead letters."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -151,13 +152,13 @@ class Deliveries(TableStore):
         return _DELIVERIES.find(self._connection, _DELIVERIES.select.where(_D.seq.in_(sorted(seqs))))
 
     def counts(self) -> dict[str, DeliveryCounts]:
-        """Return how many deliveries of each receiver are not done; receivers without any are left out."""
+        """Return how many deliveries of each receiver are not done."""
         opened = self._connection.execute(
             select(_D.way, func.count(), func.min(_D.next_at)).where(IS_OPEN).group_by(_D.way)
         )
-        found = {receiver: DeliveryCounts(count, next_at) for receiver, count, next_at in opened}
+        found = defaultdict(DeliveryCounts, {each: DeliveryCounts(count, next_at) for each, count, next_at in opened})
         for receiver, count in self._connection.execute(select(_D.way, func.count()).where(IS_DEAD).group_by(_D.way)):
-            found[receiver] = found.get(receiver, DeliveryCounts())._replace(dead=count)
+            found[receiver] = found[receiver]._replace(dead=count)
         return found
 
     def put(self, found: Iterable[Delivery]) -> None:
