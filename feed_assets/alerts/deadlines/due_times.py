@@ -2,10 +2,10 @@
 missed one that has passed, by what is recorded of them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import NamedTuple, assert_never
+from typing import NamedTuple, TypeAlias, assert_never
 
 from sqlalchemy import Connection
 
@@ -179,7 +179,10 @@ KEYS_A_QUERY = 10_000
 def find_misses(
     connection: Connection, passed: Sequence[tuple[Deadlines, Sequence[datetime]]], as_of: datetime
 ) -> list[SlaMiss]:
-    """Return the misses among instances whose deadlines have passed, or would have; their records are read together."""
+    """Return the misses among instances whose deadlines have passed, or would have; their records are read together.
+
+    One that has come late meanwhile is only recorded.
+    """
     rows: dict[FeedKey, FeedInstance] = {}
     found: dict[ProcessKey, ProcessInstance] = {}
     starts: dict[ProcessKey, Starts] = {}
@@ -191,87 +194,61 @@ def find_misses(
         found |= ProcessInstances(connection).get_many(processes)
         starts |= SlaMisses(connection).starts(processes)
     misses: list[SlaMiss] = []
-    for each, times in passed:
-        if each.kind is Kind.FEED:
-            misses += decide_feed_misses(each, times, rows, as_of)
+    for deadlines, time in ((each, time) for each, times in passed for time in times):
+        at = deadlines.name, deadlines.cluster, time
+        if deadlines.kind is Kind.FEED:
+            came = _feed_came(rows.get(FeedKey(*at)))
         else:
-            misses += decide_process_misses(each, times, found, starts, as_of)
+            came = _process_came(deadlines.level, found.get(ProcessKey(*at)), starts.get(ProcessKey(*at)))
+        misses += _decide_miss(deadlines, time, came, as_of)
     return misses
 
 
 THERE = frozenset({FeedInstanceStatus.AVAILABLE, FeedInstanceStatus.EMPTY})
 """A feed's instance has come. One without its flag (PARTIAL) has not."""
 
-
-def decide_feed_misses(
-    deadlines: Deadlines, times: Sequence[datetime], rows: Mapping[FeedKey, FeedInstance], as_of: datetime
-) -> list[SlaMiss]:
-    """Return the misses among instances of a feed whose deadline has passed.
-
-    One that has come late meanwhile is only recorded. One that retention has evicted is forgotten.
-    """
-    misses = []
-    for time in times:
-        row = rows.get(FeedKey(deadlines.name, deadlines.cluster, time))
-        if row is None or row.status not in {*THERE, FeedInstanceStatus.EVICTED}:
-            misses.append(_told(deadlines, time, as_of))
-        elif row.status in THERE and (at := row.available_at or row.updated_at) > deadlines.due_at(time):
-            misses.append(_recorded(deadlines, time, as_of, at, Recovery.ARRIVED))
-    return misses
+_Came: TypeAlias = tuple[datetime | None, Recovery] | None
+"""When and how an instance has come, None while it has not; nothing of one that cannot miss a deadline."""
 
 
-def decide_process_misses(
-    deadlines: Deadlines,
-    times: Sequence[datetime],
-    rows: Mapping[ProcessKey, ProcessInstance],
-    starts: Mapping[ProcessKey, Starts],
-    as_of: datetime,
-) -> list[SlaMiss]:
-    """Return the misses among instances of a process whose deadline has passed.
+def _feed_came(row: FeedInstance | None) -> _Came:
+    """An instance that retention has evicted is forgotten."""
+    if row is not None and row.status is FeedInstanceStatus.EVICTED:
+        return None
+    return row.available_at or row.updated_at if row is not None and row.status in THERE else None, Recovery.ARRIVED
 
-    What counts is the first attempt that began (low), or that succeeded (high): a rerun is no miss. One that was
-    skipped is none either. One that came late meanwhile is only recorded.
+
+def _process_came(level: SlaLevel, row: ProcessInstance | None, begun: Starts | None) -> _Came:
+    """What counts is the first attempt that began (low), or that succeeded (high): a rerun is no miss. An instance that
+    was skipped is none either.
 
     Differs from Falcon: it does not watch `shouldStartIn`, and a rerun counts as unfinished.
     """
-    misses = []
-    for time in times:
-        key = ProcessKey(deadlines.name, deadlines.cluster, time)
-        row, begun = rows.get(key), starts.get(key)
-        if row is not None and row.status is ProcessInstanceStatus.SKIPPED:
-            continue
-        at, by = _came(deadlines.level, row, begun)
-        if at is None:
-            misses.append(_told(deadlines, time, as_of))
-        elif at > deadlines.due_at(time):
-            misses.append(_recorded(deadlines, time, as_of, at, by))
-    return misses
-
-
-def _came(level: SlaLevel, row: ProcessInstance | None, begun: Starts | None) -> tuple[datetime | None, Recovery]:
+    if row is not None and row.status is ProcessInstanceStatus.SKIPPED:
+        return None
     if level is SlaLevel.LOW:
-        return (begun.started_at if begun is not None else None), Recovery.STARTED
+        return begun.started_at if begun is not None else None, Recovery.STARTED
     if begun is not None and begun.succeeded_at is not None:
         return begun.succeeded_at, Recovery.SUCCEEDED
     has_succeeded = row is not None and row.status is ProcessInstanceStatus.SUCCEEDED
-    return (row.ended_at or row.updated_at if row is not None and has_succeeded else None), Recovery.SUCCEEDED
+    return row.ended_at or row.updated_at if row is not None and has_succeeded else None, Recovery.SUCCEEDED
 
 
-def _told(deadlines: Deadlines, time: datetime, as_of: datetime) -> SlaMiss:
-    return replace(_miss(deadlines, time, as_of), told_at=as_of)
-
-
-def _recorded(deadlines: Deadlines, time: datetime, as_of: datetime, at: datetime, by: Recovery) -> SlaMiss:
-    return replace(_miss(deadlines, time, as_of), recovered_at=at, recovered_by=by, shown_at=as_of)
-
-
-def _miss(deadlines: Deadlines, time: datetime, as_of: datetime) -> SlaMiss:
-    return SlaMiss(
+def _decide_miss(deadlines: Deadlines, time: datetime, came: _Came, as_of: datetime) -> Iterator[SlaMiss]:
+    due_at = deadlines.due_at(time)
+    if came is None or (came[0] is not None and came[0] <= due_at):
+        return
+    miss = SlaMiss(
         kind=deadlines.kind.value,
         name=deadlines.name,
         cluster=deadlines.cluster,
         nominal_time=time,
         level=deadlines.level,
-        due_at=deadlines.due_at(time),
+        due_at=due_at,
         missed_at=as_of,
     )
+    at, by = came
+    if at is None:
+        yield replace(miss, told_at=as_of)
+    else:
+        yield replace(miss, recovered_at=at, recovered_by=by, shown_at=as_of)
