@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from operator import itemgetter
 from typing import TypeAlias
 
 from feed_assets.alerts.deadlines.records import LateInstance, Recovered, Recovery, SlaMiss
@@ -69,19 +70,15 @@ def build_recovered(
             continue
         if known is None or known.miss.level is SlaLevel.LOW:
             worst[each.miss.instance] = each
-    groups: dict[tuple[str, str, str, SlaLevel, Recovery], list[SlaMiss]] = {}
+    groups: dict[tuple[str, str, str, bool, Recovery], list[SlaMiss]] = {}
     for each in worst.values():
         miss = each.miss
-        groups.setdefault((miss.kind, miss.name, miss.cluster, miss.level, each.by), []).append(miss)
+        is_high = miss.level is SlaLevel.HIGH
+        groups.setdefault((miss.kind, miss.name, miss.cluster, is_high, each.by), []).append(miss)
     return [
-        _message(SlaEvent.RECOVERED, level, found, SENTENCES[by], as_of)
-        for (*_, level, by), found in sorted(groups.items(), key=_weight)
+        _message(SlaEvent.RECOVERED, found[0].level, found, SENTENCES[by], as_of)
+        for (*_, by), found in sorted(groups.items(), key=itemgetter(0))
     ]
-
-
-def _weight(group: tuple[tuple[str, str, str, SlaLevel, Recovery], list[SlaMiss]]) -> tuple[str, str, str, bool, str]:
-    (kind, name, cluster, level, by), _ = group
-    return kind, name, cluster, level is SlaLevel.HIGH, by.value
 
 
 def _message(

@@ -65,7 +65,8 @@ def decide_groups(sequence: InstanceSequence, nominal_time: datetime, before: da
     and of the same weekday and hour, in the time zone of the sequence. A group that the frequency makes equal to a
     wider one is left out. At most 60 days and 60 weeks are looked at.
     """
-    last = [sequence.at(index) for index in _last_indices(sequence, before)]
+    indices = sequence.clip(range(max(0, sequence.index_at_or_after(before))))
+    last = [sequence.at(index) for index in indices[-MOST:][::-1]]
     groups: Groups = {Group.ALL: tuple(last)}
     step = sequence.frequency.as_duration()
     if step < _DAY:
@@ -74,12 +75,6 @@ def decide_groups(sequence: InstanceSequence, nominal_time: datetime, before: da
         groups[Group.WEEKDAY] = tuple(_iter_same(sequence, nominal_time, before, _WEEK))
     groups[Group.RECENT] = tuple(last[:RECENT])
     return groups
-
-
-def _last_indices(sequence: InstanceSequence, before: datetime) -> range:
-    """Return the last indices before a time, newest first."""
-    indices = sequence.clip(range(max(0, sequence.index_at_or_after(before))))
-    return indices[-MOST:][::-1]
 
 
 def _iter_same(

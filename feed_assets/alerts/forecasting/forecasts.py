@@ -439,14 +439,12 @@ class _Watching:
 
     def warn(self, found: Iterable[Forecast]) -> int:
         """Warn of what is still missing; return of how many."""
-        warnings = [each for each in found if self._is_missing(each)]
+        of = [(each, self._find(each.deadline.kind, each.deadline.name, each.deadline.level)) for each in found]
+        asked = [(each, deadlines, each.deadline.nominal_time) for each, deadlines in of if deadlines is not None]
+        is_missing = are_missing(self.connection, [(deadlines, time) for _, deadlines, time in asked])
+        warnings = [each for each, *_ in compress(asked, is_missing)]
         Outbox(self.connection).append_many(build_warnings(warnings, self.tick.as_of))
         return len(warnings)
-
-    def _is_missing(self, found: Forecast) -> bool:
-        of = found.deadline
-        deadlines = self._find(of.kind, of.name, of.level)
-        return deadlines is not None and are_missing(self.connection, [(deadlines, of.nominal_time)])[0]
 
     def _watched(self, watch: Entry) -> Deadlines | None:
         """Return the deadlines of what is watched; None if they are not to be watched any more."""

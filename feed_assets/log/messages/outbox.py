@@ -144,15 +144,11 @@ class Outbox(TableStore):
         """Remove at most `limit` messages from the beginning of the log that are older than `before`, up to the number
         `up_to` if given; return how many. The newest message stays, so that numbers are never used again.
         """
-        found = self._find_old(before, up_to, limit)
-        if found:
-            self._connection.execute(delete(outbox).where(_T.seq <= found[-1]))
-        return len(found)
-
-    def _find_old(self, before: datetime, up_to: int | None, limit: int) -> list[int]:
         statement = select(_T.seq, _T.recorded_at).where(_T.seq <= self._last_old(up_to)).order_by(_T.seq).limit(limit)
-        rows = self._connection.execute(statement)
-        return [row.seq for row in takewhile(lambda row: row.recorded_at < before, rows)]
+        found = list(takewhile(lambda row: row.recorded_at < before, self._connection.execute(statement)))
+        if found:
+            self._connection.execute(delete(outbox).where(_T.seq <= found[-1].seq))
+        return len(found)
 
     def _last_old(self, up_to: int | None) -> int:
         last = self.last_seq() - 1
