@@ -337,13 +337,9 @@ class ChunkWorker:
             for item in chunk.items
             if item.nominal_time in busy and prepared.is_gone(item)
         }
+        removal = replace(prepared.removal, chunk=done)
         restoration = Restoration(
-            context=context,
-            sweep=self.sweep,
-            chunk=done,
-            removal=replace(prepared.removal, chunk=done),
-            store=prepared.store,
-            is_resumed=False,
+            context=context, record=record, removal=removal, store=prepared.store, is_resumed=False
         )
         restoration.restore(prepared.leased, list(reasons), kept_reasons=reasons)
 

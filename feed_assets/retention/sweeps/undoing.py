@@ -4,7 +4,7 @@ by chunk, except where newer data exist. A former version is published again, wh
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from itertools import chain
@@ -36,6 +36,7 @@ from feed_assets.log.removals.records import (
     SweepState,
 )
 from feed_assets.log.removals.store import Sweeps
+from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import counted
 from feed_assets.registration.registering import try_register
 from feed_assets.retention.errors import FeedsUnrestoredError, SweepRefusedError
@@ -75,11 +76,15 @@ class Restoration:
     """
 
     context: SweepContext
-    sweep: Sweep
-    chunk: SweepChunk
+    record: FeedRecord | None
     removal: Removal
     store: InstanceStore
     is_resumed: bool
+
+    @property
+    def chunk(self) -> SweepChunk:
+        """The chunk."""
+        return self.removal.chunk
 
     def find_removed(self, selected: AbstractSet[SweepItem]) -> list[SweepItem]:
         """Return the selected items that were removed, and those that interrupted work may have restored."""
@@ -106,7 +111,7 @@ class Restoration:
         tokens = leased.tokens
         with self.context.database.read() as connection:
             rows = FeedInstances(connection).get_many(self.removal.keys(items))
-            events = find_evictions(connection, self.chunk, self.sweep.cluster, items)
+            events = find_evictions(connection, self.chunk, self.removal.cluster, items)
         refused = {item: reason for item in items if (reason := self._refusal(item, tokens, rows, events.get(item)))}
         move = partial(self._publish, leased) if self.removal.is_version else self._move
         moved = move([item for item in items if item not in refused], events)
@@ -128,14 +133,9 @@ class Restoration:
         return results
 
     def _register(self, times: Sequence[datetime]) -> None:
-        there = self.context.feed_of(self.chunk, self.sweep.cluster)
-        if there is not None and self.removal.is_data:
-            try_register(self.context, self.context.feed(self.chunk.feed, self.sweep.cluster), there, times)
-
-    @property
-    def _flag(self) -> str | None:
-        record = self.context.feed_of(self.chunk, self.sweep.cluster)
-        return record.flag if record else None
+        if self.record is not None and self.removal.is_data:
+            declared = self.context.feed(self.chunk.feed, self.removal.cluster)
+            try_register(self.context, declared, self.record, times)
 
     def _refusal(
         self,
@@ -147,7 +147,7 @@ class Restoration:
         """Return why an item cannot be restored, as far as the record shows."""
         if self.removal.is_leased and item.nominal_time not in tokens:
             return "a writer holds its lease now"
-        row = rows.get(FeedKey(self.chunk.feed, self.sweep.cluster, item.nominal_time))
+        row = rows.get(FeedKey(self.chunk.feed, self.removal.cluster, item.nominal_time))
         if event is None or not self.removal.is_data or row is None or row.event_seq == event.seq:
             return None
         if row.status is FeedInstanceStatus.EVICTED:
@@ -155,14 +155,14 @@ class Restoration:
         return f"a newer one has been {row.status.value} since {row.updated_at.isoformat(timespec='seconds')}"
 
     def _move(self, items: Sequence[SweepItem], events: Mapping[SweepItem, FeedEvent]) -> dict[SweepItem, Moved]:
-        flag = self._flag if self.removal.is_data else None
-        answers = self.store.trash().restore(self.sweep.sweep_id, [item.path for item in items])
+        flag = self.record.flag if self.record and self.removal.is_data else None
+        answers = self.store.trash().restore(self.chunk.sweep_id, [item.path for item in items])
         moved = dict(zip(items, answers, strict=True))
         for item, answer in moved.items():
             archive = events[item].payload.get("archive") if item in events else None
             if answer.outcome is Outcome.LOST and isinstance(archive, Mapping):
                 url, origin_path = str(archive["store"]), str(archive["path"])
-                origin = find_store(self.context, self.sweep.cluster, url)
+                origin = find_store(self.context, self.removal.cluster, url)
                 if origin is not None:  # the archive keeps its copy
                     archived, place = (
                         StorePath(store=origin, path=origin_path),
@@ -180,10 +180,10 @@ class Restoration:
         return {item: self._publish_one(leased, item, events) for item in items}
 
     def _publish_one(self, leased: Leased, item: SweepItem, events: Mapping[SweepItem, FeedEvent]) -> Moved:
-        record, event = self.context.feed_of(self.chunk, self.sweep.cluster), events.get(item)
+        record, event = self.record, events.get(item)
         if record is None or event is None or record.path(item.nominal_time) != item.path:
             return Moved(path=item.path, outcome=Outcome.REFUSED, reason="its feed is not declared there any more")
-        staging = self.store.stage(item.path, f"undo-{self.sweep.sweep_id}")
+        staging = self.store.stage(item.path, f"undo-{self.chunk.sweep_id}")
         try:
             manifest = self._fetch(item, staging, record.flag)
             if manifest.digest != event.manifest_digest:
@@ -199,7 +199,7 @@ class Restoration:
     def _fetch(self, item: SweepItem, staging: StagingPlace, flag: str | None) -> Manifest:
         """Copy the files of a version into a staging; return its manifest. Raises `StorageError` if they are others."""
         checksums: dict[str, str] = {}
-        with self.store.trash().reading(self.sweep.sweep_id, item.path) as (names, chunks):
+        with self.store.trash().reading(self.chunk.sweep_id, item.path) as (names, chunks):
             text = b"".join(chunks(MANIFEST_NAME))
             for name in sorted({*names} - {MANIFEST_NAME, flag}):
                 target = staging.local_path / name
@@ -220,7 +220,8 @@ class Restoration:
         record.
         """
         paths = [item.path for item in lost]
-        measures, looks = self.store.measure(paths), self.store.look(paths, self._flag)
+        flag = self.record.flag if self.record else None
+        measures, looks = self.store.measure(paths), self.store.look(paths, flag)
         found = {}
         for item, measure, look in zip(lost, measures, looks, strict=True):
             event = events.get(item)
@@ -248,7 +249,7 @@ class Restoration:
         return rows | (self._seen(unknown) if unknown else {})
 
     def _seen(self, items: Sequence[SweepItem]) -> dict[SweepItem, FeedInstance | None]:
-        record = self.context.feed_of(self.chunk, self.sweep.cluster)
+        record = self.record
         if record is None:
             return dict.fromkeys(items)
         looks = self.store.look([item.path for item in items], record.flag)
@@ -267,7 +268,7 @@ class Restoration:
         """Return the rows of restored items; what the record has never had is judged as what arrives is. Those that are
         not available are polled again.
         """
-        record, now = self.context.feed_of(self.chunk, self.sweep.cluster), self.context.clock.now()
+        record, now = self.record, self.context.clock.now()
         if record is not None and record.is_external:
             back = (row for row in rows.values() if row is not None and row.status is FeedInstanceStatus.PARTIAL)
             _poll_again(connection, [row.key for row in back], now)
@@ -291,7 +292,7 @@ class Restoration:
             record_restored(
                 connection, self.removal, self._hold_back(connection, rows, events), self.context.clock.now()
             )
-            SweepChunks(connection, self.sweep.sweep_id).finish(self.chunk, self.context.holder, state, results)
+            SweepChunks(connection, self.chunk.sweep_id).finish(self.chunk, self.context.holder, state, results)
 
 
 def _poll_again(connection: Connection, keys: Iterable[FeedKey], now: datetime) -> None:
@@ -411,7 +412,7 @@ def require_undoable(context: SweepContext, sweep: Sweep, selection: RestoreSele
     failures = []
     for chunk in wanted:
         try:
-            _find_origin(context, sweep, chunk)
+            _find_restoration(context, sweep.cluster, chunk, is_resumed=False)
         except StorageError as exc:
             failures.append(exc)
     if failures and len(failures) == len(wanted):
@@ -552,15 +553,12 @@ def _restore_chunk(
     selected = set(selection.select(chunk))
     if not selected and not is_resumed:
         return 0, []
-    removal, store = _find_origin(context, sweep, chunk)
-    restoration = Restoration(
-        context=context, sweep=sweep, chunk=chunk, removal=removal, store=store, is_resumed=is_resumed
-    )
+    restoration = _find_restoration(context, sweep.cluster, chunk, is_resumed=is_resumed)
     items = restoration.find_removed(selected)
     if not items and not selected:
         return 0, []
     with context.claims(chunk.sweep_id).leased(chunk, sweep.cluster) as leased:
-        if removal.is_leased:
+        if restoration.removal.is_leased:
             leased.acquire_free(lease_keys(chunk.feed, sweep.cluster, {item.nominal_time for item in items}))
         results = restoration.restore(leased, items)
     back = [item for item in items if results[item].outcome is ItemOutcome.RESTORED]
@@ -568,22 +566,20 @@ def _restore_chunk(
     return len(back), [UnrestoredPath(item.path, results[item]) for item in away]
 
 
-def _find_origin(context: SweepContext, sweep: Sweep, chunk: SweepChunk) -> tuple[Removal, InstanceStore]:
-    """Return the origin of a chunk's items: the store that their events name, else that of the feed's location."""
-    cluster, record = sweep.cluster, context.feed_of(chunk, sweep.cluster)
+def _find_restoration(context: SweepContext, cluster: str, chunk: SweepChunk, *, is_resumed: bool) -> Restoration:
+    """Return how to restore a chunk's items: to the store that their events name, else that of the feed's location."""
+    record = context.feed_of(chunk, cluster)
     location = find_declared_location(record, chunk.kind)
     store = context.stores.get(location.store if location else context.plan.clusters[cluster].store)
-    removal = Removal(chunk=chunk, cluster=cluster, store=store.root_url, origin=context.origin)
     with context.database.read() as connection:
         events = find_evictions(connection, chunk, cluster, chunk.items)
-    url = next((str(event.payload["store"]) for event in events.values() if "store" in event.payload), None)
-    if url is None or url == store.root_url:
-        return removal, store
-    found = find_store(context, cluster, url)
-    if found is None:
+    url = next((str(event.payload["store"]) for event in events.values() if "store" in event.payload), store.root_url)
+    origin = store if url == store.root_url else find_store(context, cluster, url)
+    if origin is None:
         raise SweepRefusedError(
             sweep=chunk.sweep_id,
             reason=f"feed '{chunk.feed}' is in the trash of {url}, where no feed is declared any more",
             next_step="Declare the feed again as before, or move the directories back by hand.",
         )
-    return replace(removal, store=found.root_url), found
+    removal = Removal(chunk=chunk, cluster=cluster, store=origin.root_url, origin=context.origin)
+    return Restoration(context=context, record=record, removal=removal, store=origin, is_resumed=is_resumed)
