@@ -349,13 +349,6 @@ def empty_trash(
     return PurgeResult(purged=tuple(purged), dry_run=context.dry_run)
 
 
-_PATHS = "instancePaths="
-_TIMES = "instances="
-_NOTHING = "NULL"
-_SEPARATOR = ","
-_STANDS_FOR_SEPARATOR = ";"
-
-
 @shows("result", "outcome, outcome_reason=reason")
 @shows("item", "path, nominal_time, bytes, files, rule, reason")
 @shows("chunk", "feed, kind")
@@ -442,22 +435,20 @@ class EvictionReports:
 
 def report_evictions(context: OperationContext, sweep: Sweep) -> EvictionReports:
     """Report the evictions of each feed of a sweep; paths are those of URLs, as in Falcon's file."""
-    paths: dict[str, list[str]] = {count.feed: [] for count in only_read(sweep).counts}
-    times: dict[str, list[datetime]] = {feed: [] for feed in paths}
+    evicted: dict[str, list[SweepItem]] = {count.feed: [] for count in only_read(sweep).counts}
     for each in iter_items(context, sweep):
         if each.result is not None and each.result.outcome is ItemOutcome.EVICTED:
-            paths.setdefault(each.chunk.feed, []).append("/" + each.item.path)
-            times.setdefault(each.chunk.feed, []).append(each.item.nominal_time)
+            evicted.setdefault(each.chunk.feed, []).append(each.item)
     reports = []
-    for feed in sorted(paths):
+    for feed, items in sorted(evicted.items()):
         record = context.plan.feeds.get((feed, sweep.cluster))
         zone = record.sequence.timezone if record else parse_timezone("UTC")
         reports.append(
             EvictionReport(
                 feed=feed,
                 cluster=sweep.cluster,
-                paths=render_evicted_paths(paths[feed]),
-                times=render_evicted_times(times[feed], zone),
+                paths=render_evicted_paths(f"/{item.path}" for item in items),
+                times=render_evicted_times((item.nominal_time for item in items), zone),
             )
         )
     return EvictionReports(sweep_id=sweep.sweep_id, feeds=tuple(reports))
@@ -469,7 +460,7 @@ def render_evicted_paths(paths: Iterable[str]) -> str:
     >>> render_evicted_paths(["/clicks/2013/11/01", "clicks/ds=1,region=eu"])
     'instancePaths=/clicks/2013/11/01,clicks/ds=1;region=eu'
     """
-    return _PATHS + _SEPARATOR.join(path.replace(_SEPARATOR, _STANDS_FOR_SEPARATOR) for path in paths)
+    return f"instancePaths={','.join(path.replace(',', ';') for path in paths)}"
 
 
 def render_evicted_times(times: Iterable[datetime], zone: ZoneInfo) -> str:
@@ -481,4 +472,4 @@ def render_evicted_times(times: Iterable[datetime], zone: ZoneInfo) -> str:
     """
     local = (time.astimezone(zone) for time in times)
     written = [each.strftime("%4Y%m%d%H%M%S").removesuffix("00") for each in local]
-    return _TIMES + (_SEPARATOR.join(written) or _NOTHING)
+    return f"instances={','.join(written) or 'NULL'}"
