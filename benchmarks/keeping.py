@@ -29,7 +29,7 @@ from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.sensors.tick_cursors import ReportedEvent, TickCursor
 from feed_assets.plan.location import load_location
 from feed_assets.releases.timeline import ReleaseTimeline
-from feed_assets.retention.cleanup import KeepingTimes, apply_history_cleanup, apply_message_cleanup
+from feed_assets.retention.cleanup import KeepingTimes, apply_state_cleanup
 from feed_assets.retention.rules.clock_witness import note_clock
 from feed_assets.setting_sections import CleanupSettings
 from feed_assets.settings import load_settings
@@ -75,11 +75,10 @@ def _lived(folder: Path, size: LivedSize) -> Iterator[Database]:
 
 def _clean(database: Database, at: datetime) -> None:
     begun, times = time.perf_counter(), KeepingTimes.of(CleanupSettings())
-    apply_message_cleanup(database, times, at, TimeBudget.ample())
     with database.begin() as connection:
         note_clock(connection, CLUSTER, at)
         told = {CLUSTER: EventLog(connection).last_seq()}
-    done = apply_history_cleanup(database, told, times, at, TimeBudget.ample())
+    done = apply_state_cleanup(database, told, times, at, TimeBudget.ample())
     removed = ", ".join(f"{each.count:,} {each.leftover}" for each in done)
     say(f"keeping: cleaned up in {time.perf_counter() - begun:.1f} s: {removed}")
 

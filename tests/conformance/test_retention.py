@@ -17,10 +17,10 @@ from feed_assets.issues import SourceMap
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.records import FeedRecord, RetentionRecord
 from feed_assets.retention.rules.eligibility import collect_candidates, cutoff, decide_eligible, find_before
-from feed_assets.retention.rules.schedule import decide_next_retention
+from feed_assets.retention.rules.schedule import decide_next, decide_retention_schedule
 from feed_assets.retention.running import render_evicted_paths, render_evicted_times
 from feed_assets.storage.registry import open_store
-from feed_assets.timing.dates import parse_datetime, parse_timezone
+from feed_assets.timing.dates import NEVER, parse_datetime, parse_timezone
 from feed_assets.timing.errors import TableAddressError
 from feed_assets.timing.sequence import parse_frequency
 from feed_assets.timing.templates import TimeVariable, parse_path_template, parse_table_address
@@ -171,9 +171,9 @@ def check_job(case: Case) -> None:
         stops = {"falcon.retention.keep.instances.beyond.validity": "true"}
         bundle = feed_of(end="2015-01-01T00:00Z", lifecycles=(stage() if lifecycle else None, None), properties=stops)
         policy = policy_of(bundle)
-        first = decide_next_retention(policy, None, NOW)
-        assert decide_next_retention(policy, first, NOW) is None
-        assert (first is None) == (case["expected"] is None)
+        (first,), _ = decide_retention_schedule(compile_plan(bundle), "primary", {}, NOW)
+        assert decide_next(policy, NOW, NOW) == NEVER
+        assert (first.due_at is None) == (case["expected"] is None)
         return
     own = stage(lifecycle["limit"], **{key: lifecycle[key] for key in ("frequency", "queue", "priority")})
     bundle = feed_of(limit=case["retention_tag_limit"], lifecycles=(None, own))
