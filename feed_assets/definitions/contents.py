@@ -86,35 +86,29 @@ class Quarantined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """All files at one moment, with the entities they declare. The first document of an entity counts."""
+    """All files at one moment, with the entities they declare. The first document of an entity counts. `bundle` has the
+    entities and the issues; `documents` are the texts, including those of entities that cannot be used. `jobs` of
+    extensions have made some of them.
+    """
 
     files: Mapping[str, StoredFile]
     documents: Mapping[EntityKey, StoredDocument]
-    loaded: LoadedBundle
+    jobs: Mapping[str, StoredJob]
+    bundle: LoadedBundle
 
     @property
     def quarantined(self) -> tuple[Quarantined, ...]:
         """The files with mistakes. All other files are in use."""
         issues: dict[str, list[Issue]] = defaultdict(list)
-        for issue in self.loaded.issues:
+        for issue in self.bundle.issues:
             if issue.source is not None:
                 issues[issue.source.file].append(issue)
         found = []
         for file in self.files.values():
-            keys = tuple(sorted(self.loaded.broken.intersection(file.declared)))
+            keys = tuple(sorted(self.bundle.broken.intersection(file.declared)))
             if file.parsed.name in issues or keys:
                 found.append(Quarantined(file=file.parsed.name, keys=keys, issues=tuple(issues[file.parsed.name])))
         return tuple(found)
-
-    @property
-    def jobs(self) -> Mapping[str, StoredJob]:
-        """The jobs of extensions, by name."""
-        found = [(file, file.parsed.job) for file in self.files.values()]
-        return {
-            job.name: StoredJob(job=job, file=file.name, text=file.text, keys=file.declared)
-            for file, job in found
-            if job is not None
-        }
 
     def files_of(self, key: EntityKey) -> list[str]:
         """Return the files that declare an entity; a file that declares it twice appears twice."""
@@ -122,8 +116,8 @@ class Contents:
 
     def issues_about(self, key: EntityKey) -> tuple[Issue, ...]:
         """Return the issues that exclude an entity: its own mistakes, or else those of files that may conceal it."""
-        own = tuple(issue for issue in self.loaded.issues if issue.entity == label_of(key))
-        return own or tuple(issue for issue in self.loaded.issues if issue.entity is None)
+        own = tuple(issue for issue in self.bundle.issues if issue.entity == label_of(key))
+        return own or tuple(issue for issue in self.bundle.issues if issue.entity is None)
 
 
 class ContentsReader:
@@ -191,7 +185,12 @@ class ContentsReader:
         return Contents(
             files={file.name: file for file in files},
             documents=documents,
-            loaded=gather_files((file.parsed for file in files), digest),
+            jobs={
+                file.parsed.job.name: StoredJob(job=file.parsed.job, file=file.name, text=file.text, keys=file.declared)
+                for file in files
+                if file.parsed.job is not None
+            },
+            bundle=gather_files((file.parsed for file in files), digest),
         )
 
 

@@ -3,8 +3,7 @@
 Each step can be repeated, so whoever comes next finishes what was broken off.
 """
 
-from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from feed_assets.definitions.errors import DefinitionsChangedError
@@ -23,62 +22,97 @@ from feed_assets.sql.database import Database
 _logger = get_logger(__name__)
 
 
-def recover_changes(database: Database, folder: DefinitionFolder, now: datetime, values: Values) -> list[Change]:
-    """Finish or undo interrupted changes, oldest first, and return them. The caller holds the lock of the definitions.
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """The journal of the definitions in a folder. Whoever uses it holds the lock of the definitions."""
 
-    A change is finished if each of its files is in the state before or after the change. If somebody edited one of them
-    meanwhile, that edit stays, the other files are restored, and a warning is logged.
-    """
-    with database.read() as connection:
-        prepared = Changes(connection).prepared()
-    ended = []
-    for change in prepared:
-        foreign = [each.file for each in change.files if find_digest(folder, each.file) not in _expected_digests(each)]
-        if foreign:
-            _logger.warning(
-                "the change %d of the definitions (%s, by %s) was interrupted, and %s was edited since: it is undone",
-                change.number,
-                change.origin,
-                change.author,
-                " and ".join(foreign),
-            )
-            ended.append(undo_change(database, folder, change, now))
+    database: Database
+    folder: DefinitionFolder
+    values: Values
+
+    def make(self, change: Change, now: datetime) -> Change:
+        """Prepare a change, write its files, and record it; undo it if a file cannot be written.
+
+        Raises:
+            DefinitionsChangedError: a file was edited by others, or another process undid the change.
+        """
+        with self.database.begin() as connection:
+            change = Changes(connection).prepare(change)
+        try:
+            self._write_files(change)
+        except BaseException:
+            self._undo(change, now)
+            raise
+        return self._finish(change, now)
+
+    def recover(self, now: datetime) -> list[Change]:
+        """Finish or undo interrupted changes, oldest first, and return them.
+
+        A change is finished if each of its files is in the state before or after the change. If somebody edited one of
+        them meanwhile, that edit stays, the other files are restored, and a warning is logged.
+        """
+        with self.database.read() as connection:
+            prepared = Changes(connection).prepared()
+        ended = []
+        interrupted = "the change %d of the definitions (%s, by %s) was interrupted"
+        for change in prepared:
+            told = change.number, change.origin, change.author
+            foreign = [each.file for each in change.files if self._is_foreign(each)]
+            if foreign:
+                _logger.warning(f"{interrupted}, and %s was edited since: it is undone", *told, " and ".join(foreign))
+                ended.append(self._undo(change, now))
+            else:
+                _logger.warning(f"{interrupted}: it is finished now", *told)
+                self._write_files(change)
+                ended.append(self._finish(change, now))
+        return ended
+
+    def _is_foreign(self, file: FileChange) -> bool:
+        """Return whether a file was edited by others since its change was prepared."""
+        return find_digest(self.folder, file.file) not in (file.before_digest, file.after_digest)
+
+    def _write_files(self, change: Change) -> None:
+        """Bring the files to their state after the change; one that others have edited is left alone."""
+        for each in change.files:
+            if self._is_foreign(each):
+                raise DefinitionsChangedError(location=self.folder.location, files=(each.file,))
+            self._write(each.file, each.after)
+
+    def _finish(self, change: Change, now: datetime) -> Change:
+        """Record the versions of a change whose files are written, and mark the change as done."""
+        with self.database.begin() as connection:
+            if Changes(connection).end(change, ChangeState.DONE, now):
+                if change.rename is not None:
+                    rename_record(connection, change.rename, self.values)
+                versions = append_versions(connection, change.versions)
+                if change.rename is not None:  # here, so that whoever finishes it notes who wanted it
+                    Audit(connection).append(_noted(change, change.rename, versions[0].version))
+        return self._find_ended(change, ChangeState.DONE)
+
+    def _undo(self, change: Change, now: datetime) -> Change:
+        """Restore the files that the change has written, and mark it as undone. Edits by others stay."""
+        for each in reversed(change.files):
+            if each.after_digest != each.before_digest and find_digest(self.folder, each.file) == each.after_digest:
+                self._write(each.file, each.before)
+        with self.database.begin() as connection:
+            if Changes(connection).end(change, ChangeState.UNDONE, now):
+                Definitions(connection).bump_revision()
+        return self._find_ended(change, ChangeState.UNDONE)
+
+    def _write(self, file: str, text: str | None) -> None:
+        if text is None:
+            self.folder.remove(file)
         else:
-            interrupted = "the change %d of the definitions (%s, by %s) was interrupted: it is finished now"
-            _logger.warning(interrupted, change.number, change.origin, change.author)
-            write_files(folder, change)
-            ended.append(finish_change(database, folder, change, now, values))
-    return ended
+            self.folder.write(file, text.encode())
 
-
-def write_files(folder: DefinitionFolder, change: Change) -> None:
-    """Bring the files to their state after the change.
-
-    Raises:
-        DefinitionsChangedError: a file was edited by others since the change was prepared; that file is left alone.
-    """
-    for each in change.files:
-        if find_digest(folder, each.file) not in _expected_digests(each):
-            raise DefinitionsChangedError(location=folder.location, files=(each.file,))
-        _write(folder, each.file, each.after)
-
-
-def finish_change(
-    database: Database, folder: DefinitionFolder, change: Change, now: datetime, values: Values
-) -> Change:
-    """Record the versions of a change whose files are written, and mark the change as done.
-
-    Raises:
-        DefinitionsChangedError: another process took the change over and undid it.
-    """
-    with database.begin() as connection:
-        if Changes(connection).end(change, ChangeState.DONE, now):
-            if change.rename is not None:
-                rename_record(connection, change.rename, values)
-            versions = append_versions(connection, change.versions)
-            if change.rename is not None:  # here, so that whoever finishes it notes who wanted it
-                Audit(connection).append(_noted(change, change.rename, versions[0].version))
-    return _find_ended(database, folder, change, ChangeState.DONE)
+    def _find_ended(self, change: Change, state: ChangeState) -> Change:
+        with self.database.read() as connection:
+            ended = Changes(connection).find(change.change_id)
+        if ended is None or ended.state is not state:
+            raise DefinitionsChangedError(
+                location=self.folder.location, files=tuple(each.file for each in change.files)
+            )
+        return replace(ended, versions=change.versions)
 
 
 def _noted(change: Change, rename: Rename, version: int) -> AuditEntry:
@@ -89,37 +123,7 @@ def _noted(change: Change, rename: Rename, version: int) -> AuditEntry:
     )
 
 
-def undo_change(database: Database, folder: DefinitionFolder, change: Change, now: datetime) -> Change:
-    """Restore the files that the change has written, and mark it as undone. Edits by others stay."""
-    for each in reversed(change.files):
-        if each.after_digest != each.before_digest and find_digest(folder, each.file) == each.after_digest:
-            _write(folder, each.file, each.before)
-    with database.begin() as connection:
-        if Changes(connection).end(change, ChangeState.UNDONE, now):
-            Definitions(connection).bump_revision()
-    return _find_ended(database, folder, change, ChangeState.UNDONE)
-
-
 def find_digest(folder: DefinitionFolder, file: str) -> str | None:
     """Return the sha256 of a file in its present state; None if there is no such file."""
     content = folder.read_file(file)
     return None if content is None else digest_content(content)
-
-
-def _expected_digests(change: FileChange) -> Collection[str | None]:
-    return (change.before_digest, change.after_digest)
-
-
-def _write(folder: DefinitionFolder, file: str, text: str | None) -> None:
-    if text is None:
-        folder.remove(file)
-    else:
-        folder.write(file, text.encode())
-
-
-def _find_ended(database: Database, folder: DefinitionFolder, change: Change, state: ChangeState) -> Change:
-    with database.read() as connection:
-        ended = Changes(connection).find(change.change_id)
-    if ended is None or ended.state is not state:
-        raise DefinitionsChangedError(location=folder.location, files=tuple(each.file for each in change.files))
-    return replace(ended, versions=change.versions)

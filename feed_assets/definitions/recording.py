@@ -113,7 +113,7 @@ def is_gone(version: DefinitionVersion | None) -> bool:
 def _decide_action(
     contents: Contents, key: EntityKey, last: DefinitionVersion | None, hiding: Collection[str]
 ) -> DefinitionAction | None:
-    if key in contents.loaded.broken:
+    if key in contents.bundle.broken:
         return None
     document = contents.documents.get(key)
     if document is None:

@@ -14,7 +14,7 @@ from typing import TypeAlias, TypeVar
 
 from feed_assets.context.errors import JobOwnedError
 from feed_assets.context.preconditions import require_demanded
-from feed_assets.definitions.contents import Contents, ContentsReader, Quarantined, StoredDocument, StoredJob
+from feed_assets.definitions.contents import Contents, ContentsReader
 from feed_assets.definitions.declaring import require_declares
 from feed_assets.definitions.edits import Edit, Put, PutFile, apply_edits, resolve_edits
 from feed_assets.definitions.errors import (
@@ -24,7 +24,7 @@ from feed_assets.definitions.errors import (
     RenamedInFilesError,
 )
 from feed_assets.definitions.folder import DefinitionFolder, digest_as_written, find_version_entity, open_folder
-from feed_assets.definitions.journal import find_digest, finish_change, recover_changes, undo_change, write_files
+from feed_assets.definitions.journal import Journal, find_digest
 from feed_assets.definitions.ownership import (
     PYTHON_ORIGIN,
     find_places,
@@ -81,37 +81,22 @@ Check: TypeAlias = Callable[[LoadedBundle, LoadedBundle], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
-    """The contents of the store at one moment.
-
-    `bundle` has the declared entities and the issues. `documents` are the texts, including those of entities that
-    cannot be used. `jobs` of extensions have made some of them. `newest` is the record, including deletions.
-    `revision` grows with every change.
+class Loaded(Contents):
+    """The contents of the store at one moment, and its record: `newest` includes deletions, and `revision` grows with
+    every change.
     """
 
-    bundle: LoadedBundle
-    documents: Mapping[EntityKey, StoredDocument]
-    jobs: Mapping[str, StoredJob]
     newest: Newest
-    quarantined: tuple[Quarantined, ...]
     revision: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """The effect that edits would have: the declared entities before and after, and the files that would change."""
+    """The effect that edits would have: the contents before and after, and the files that would change."""
 
     before: Loaded
-    after: LoadedBundle
-    documents: Mapping[EntityKey, StoredDocument]
+    after: Contents
     files: tuple[FileChange, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Position:
-    number: int
-    revision: int
-    is_settled: bool
 
 
 class DefinitionStore:
@@ -133,21 +118,12 @@ class DefinitionStore:
         has_front: bool = False,
     ) -> None:
         self._database = database
-        self._folder = folder
-        self._values = values
         self._unconfirmed_deletions = unconfirmed_deletions
         self._reader = ContentsReader(folder, values)
+        self._journal = Journal(database, folder, values)
+        self.folder = folder
+        self.values = values
         self.has_front = has_front
-
-    @property
-    def folder(self) -> DefinitionFolder:
-        """The folder of the files."""
-        return self._folder
-
-    @property
-    def values(self) -> Values:
-        """The source of the values of references."""
-        return self._values
 
     def load(self, now: datetime) -> Loaded:
         """Return the declared entities, never in the middle of a change; finish or undo an interrupted change first.
@@ -155,8 +131,7 @@ class DefinitionStore:
         Raises:
             LocationUnreadableError: the location does not exist or cannot be read.
         """
-        contents, newest, revision = self._look(now)
-        return _loaded(contents, newest, revision)
+        return self.read_whole(self._read, now)
 
     def preview(self, edits: Iterable[Edit], *, now: datetime, jobs: Collection[str] = ()) -> Preview:
         """Return the effect of edits without changing anything. They may change what `jobs` of extensions have made.
@@ -164,10 +139,9 @@ class DefinitionStore:
         Raises:
             DefinitionsError: as `change`, except for its check.
         """
-        contents, newest, revision = self._look(now)
-        after, _, files = self._edited(contents, edits, jobs)
-        loaded = _loaded(contents, newest, revision)
-        return Preview(before=loaded, after=after.loaded, documents=after.documents, files=files)
+        before = self.load(now)
+        after, _, files = self._edited(before, edits, jobs)
+        return Preview(before=before, after=after, files=files)
 
     def change(
         self,
@@ -203,22 +177,23 @@ class DefinitionStore:
             MassDeletionError: many entities have disappeared from the files before this change.
         """
         with self._database.changing_definitions():
-            self._recover(now)
-            contents, newest = self._read()
-            if rename is not None and is_gone(newest.get((rename.kind, rename.former))):
+            self._journal.recover(now)
+            before = self._read()
+            if rename is not None and is_gone(before.newest.get((rename.kind, rename.former))):
                 return None
-            after, keys, files = self._edited(contents, edits, jobs)
+            after, keys, files = self._edited(before, edits, jobs)
             if not files and rename is None:
                 return None
             require_demanded()
             if check is not None:
-                check(contents.loaded, after.loaded)
-            if rename is None and self._record(contents, newest, now, None):
-                newest = self._newest()
+                check(before.bundle, after.bundle)
+            newest: Newest = {}
+            if rename is None:
+                newest = {**before.newest, **{each.key: each for each in self._record(before, now, None)}}
             self._refuse_foreign_edits(files)
             change_id = uuid.uuid4().hex
             if rename is not None:
-                keys, newest = [(rename.kind, rename.name)], {}
+                keys = [(rename.kind, rename.name)]
             versions = decide_versions(
                 after, newest, keys, author_of=lambda _: author, origin=origin, now=now, change_id=change_id
             )
@@ -235,7 +210,7 @@ class DefinitionStore:
                 versions=tuple(versions),
                 rename=rename,
             )
-            return self._make(change, now)
+            return self._journal.make(change, now)
 
     def read_whole(self, read: Callable[[], _Found], now: datetime) -> _Found:
         """Return what is read of files and record, never in the middle of a change; finish or undo an interrupted one
@@ -243,13 +218,13 @@ class DefinitionStore:
         """
         for _ in range(_ATTEMPTS):
             position = self._position()
-            if not position.is_settled:
+            if position is None:
                 break
             found = read()
             if self._position() == position:
                 return found
         with self._database.changing_definitions():
-            self._recover(now)
+            self._journal.recover(now)
             return read()
 
     def record_found(
@@ -273,35 +248,20 @@ class DefinitionStore:
             EditedHereError: what is declared comes from a front, and was edited here.
         """
         with self._database.changing_definitions():
-            self._recover(now)
-            contents, newest = self._read()
+            self._journal.recover(now)
+            found = self._read()
             if check is not None:
                 require_demanded()
-                check(contents.loaded)
-            return self._record(contents, newest, now, author, may_delete_all=may_delete_all)
-
-    def _make(self, change: Change, now: datetime) -> Change:
-        with self._database.begin() as connection:
-            change = Changes(connection).prepare(change)
-        is_written = False
-        try:
-            write_files(self._folder, change)
-            is_written = True
-        finally:
-            if not is_written:
-                undo_change(self._database, self._folder, change, now)
-        return finish_change(self._database, self._folder, change, now, self._values)
-
-    def _recover(self, now: datetime) -> list[Change]:
-        return recover_changes(self._database, self._folder, now, self._values)
+                check(found.bundle)
+            return self._record(found, now, author, may_delete_all=may_delete_all)
 
     def _edited(
         self, contents: Contents, edits: Iterable[Edit], jobs: Collection[str]
     ) -> tuple[Contents, Collection[EntityKey], tuple[FileChange, ...]]:
         """Return the contents after the edits, the keys of the edited entities, and the files that change."""
         edits = tuple(edits)
-        puts = resolve_edits(edits, self._values)
-        texts = apply_edits(contents, puts, self._folder.only_file)
+        puts = resolve_edits(edits, self.values)
+        texts = apply_edits(contents, puts, self.folder.only_file)
         whole = {edit.name: edit.text for edit in edits if isinstance(edit, PutFile)}
         texts |= {name: text for name, text in whole.items() if text != _text_of(contents, name)}
         after = self._reader.with_texts(contents, texts) if texts else contents
@@ -309,57 +269,51 @@ class DefinitionStore:
         edited = {*puts, *(put.replaces for put in puts.values() if put is not None and put.replaces is not None)}
         _refuse_foreign(contents, puts, edited, jobs)
         _refuse_unreadable(after, puts)
-        require_declares(contents.loaded, {key: after.loaded.bundle.find(key) for key in edited})
-        _refuse_side_effects(self._folder.location, contents, after, texts, edited)
+        require_declares(contents.bundle, {key: after.bundle.bundle.find(key) for key in edited})
+        _refuse_side_effects(self.folder.location, contents, after, texts, edited)
         files = tuple(FileChange.of(name, _text_of(contents, name), texts[name]) for name in sorted(texts))
         return after, puts.keys(), files
 
     def _record(
-        self,
-        contents: Contents,
-        newest: Newest,
-        now: datetime,
-        author: str | None,
-        *,
-        may_delete_all: bool = False,
+        self, found: Loaded, now: datetime, author: str | None, *, may_delete_all: bool = False
     ) -> list[DefinitionVersion]:
         def author_of(file: str) -> str:
-            return author or self._folder.owner_of(file) or UNKNOWN_AUTHOR
+            return author or self.folder.owner_of(file) or UNKNOWN_AUTHOR
 
-        versions = decide_versions(contents, newest, author_of=author_of, origin=FOLDER_ORIGIN, now=now)
-        place = self._folder.location
+        versions = decide_versions(found, found.newest, author_of=author_of, origin=FOLDER_ORIGIN, now=now)
+        place = self.folder.location
         if not may_delete_all:
-            self._require_own_record(place, contents)
-            declared = sum(map(is_in_folder, newest.values()))
+            self._require_own_record(place, found)
+            declared = sum(map(is_in_folder, found.newest.values()))
             require_few_deleted(place, versions, declared, self._unconfirmed_deletions)
         if author is not None:
             keys = [(each.kind, each.name) for each in versions]
-            require_declares(None, {key: contents.loaded.bundle.find(key) for key in keys})
+            require_declares(None, {key: found.bundle.bundle.find(key) for key in keys})
         if not versions:
             return []
         if self.has_front:
-            kind, name, file = versions[0].kind, versions[0].name, self._folder.shown(versions[0].file)
-            known = newest.get((kind, name))
+            kind, name, file = versions[0].kind, versions[0].name, self.folder.shown(versions[0].file)
+            known = found.newest.get((kind, name))
             raise EditedHereError(file=file, kind=kind, name=name, version=None if known is None else known.version)
         with self._database.begin() as connection:
             if not may_delete_all:
                 require_not_replaced(connection, place, FOLDER_ORIGIN, versions)
-                self._require_none_renamed(contents, newest, versions)
+                self._require_none_renamed(found, versions)
             put_place(connection, place, FOLDER_ORIGIN)
             return append_versions(connection, versions)
 
-    def _require_none_renamed(self, contents: Contents, newest: Newest, versions: Sequence[NewDefinition]) -> None:
+    def _require_none_renamed(self, contents: Loaded, versions: Sequence[NewDefinition]) -> None:
         """Require that no entity that is to be recorded as new is one that was recorded under another name."""
-        gone = [newest[each.kind, each.name] for each in versions if each.action is DefinitionAction.DELETED]
+        gone = [contents.newest[each.kind, each.name] for each in versions if each.action is DefinitionAction.DELETED]
         come = [(each.kind, each.name) for each in versions if each.action is DefinitionAction.SUBMITTED and gone]
         found = find_renamed(
-            filter(None, (find_version_entity(each, self._values) for each in gone)),
+            filter(None, (find_version_entity(each, self.values) for each in gone)),
             filter(None, (contents.documents[key].entity for key in come)),
         )
         for old, new in found:
             place = contents.documents[new.key]
             raise RenamedInFilesError(
-                location=self._folder.shown(place.file),
+                location=self.folder.shown(place.file),
                 kind=old.kind.value,
                 old=old.name,
                 new=new.name,
@@ -373,45 +327,31 @@ class DefinitionStore:
         if is_claimed:
             require_own_record(self._database, place, self._unconfirmed_deletions, contents.documents.keys)
 
-    def _look(self, now: datetime) -> tuple[Contents, Newest, int]:
-        """Return contents, record and revision of one moment."""
-        return self.read_whole(lambda: (*self._read(), self._position().revision), now)
-
-    def _read(self) -> tuple[Contents, Newest]:
-        newest = self._newest()
-        if not self._folder.exists() and not any(map(is_in_folder, newest.values())):
-            return self._reader.empty(), newest
-        return self._reader.read(), newest
-
-    def _newest(self) -> Newest:
+    def _read(self) -> Loaded:
         with self._database.read() as connection:
-            return Definitions(connection).newest()
+            newest, revision = Definitions(connection).newest(), Definitions(connection).revision()
+        is_there = self.folder.exists() or any(map(is_in_folder, newest.values()))
+        contents = self._reader.read() if is_there else self._reader.empty()
+        return Loaded(
+            files=contents.files,
+            documents=contents.documents,
+            jobs=contents.jobs,
+            bundle=contents.bundle,
+            newest=newest,
+            revision=revision,
+        )
 
-    def _position(self) -> _Position:
+    def _position(self) -> tuple[int, int] | None:
+        """Return what every change raises; None while one is being made."""
         with self._database.read() as connection:
             changes = Changes(connection)
-            return _Position(
-                number=changes.last_number(),
-                revision=Definitions(connection).revision(),
-                is_settled=not changes.has_prepared(),
-            )
+            return None if changes.has_prepared() else (changes.last_number(), Definitions(connection).revision())
 
     def _refuse_foreign_edits(self, files: Iterable[FileChange]) -> None:
         """Refuse files that were edited outside the store, because such edits are not serialized with changes."""
-        foreign = [each.file for each in files if find_digest(self._folder, each.file) != each.before_digest]
+        foreign = [each.file for each in files if find_digest(self.folder, each.file) != each.before_digest]
         if foreign:
-            raise DefinitionsChangedError(location=self._folder.location, files=tuple(foreign))
-
-
-def _loaded(contents: Contents, newest: Newest, revision: int) -> Loaded:
-    return Loaded(
-        bundle=contents.loaded,
-        documents=contents.documents,
-        jobs=contents.jobs,
-        newest=newest,
-        quarantined=contents.quarantined,
-        revision=revision,
-    )
+            raise DefinitionsChangedError(location=self.folder.location, files=tuple(foreign))
 
 
 def _text_of(contents: Contents, name: str) -> str | None:
@@ -448,7 +388,7 @@ def _refuse_unreadable(after: Contents, puts: Mapping[EntityKey, Put | None]) ->
                 reason=f"{label_of(key)} cannot be removed from it",
                 next_step="Remove it by hand.",
             )
-        if put is not None and (document is None or document.entity is None or key in after.loaded.broken):
+        if put is not None and (document is None or document.entity is None or key in after.bundle.broken):
             raise DefinitionsError(location=put.source or label_of(key), issues=after.issues_about(key))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from feed_assets.definitions.edits import Edit, Put, Remove
 from feed_assets.definitions.folder import DefinitionFolder, open_folder
-from feed_assets.definitions.journal import recover_changes
+from feed_assets.definitions.journal import Journal
 from feed_assets.definitions.store import Check, DefinitionStore
 from feed_assets.definitions.verification import verify_store
 from feed_assets.loading.entity_files import Values
@@ -73,7 +73,7 @@ class DefinitionsHarness:
     def recover(self) -> list[Change]:
         """Finish or undo interrupted changes, as whoever changes or records definitions next does first."""
         with self.database.changing_definitions():
-            return recover_changes(self.database, self.folder, NOW, self.values)
+            return Journal(self.database, self.folder, self.values).recover(NOW)
 
     def hours(self) -> dict[str, int]:
         """The frequency of each feed that can be used."""

@@ -64,7 +64,7 @@ def test_an_entity_with_errors_is_neither_updated_nor_deleted_in_the_record(harn
 
 
 def test_entities_that_were_built_in_python_are_not_missed_in_the_folder(harness: DefinitionsHarness) -> None:
-    feed = harness.store.preview([put("built")], now=NOW).after.bundle.get_feed("built")
+    feed = harness.store.preview([put("built")], now=NOW).after.bundle.bundle.get_feed("built")
     record_declared(harness.database, [feed], NOW, Settings())
     assert harness.hours() == {}
     harness.change(put("a"))

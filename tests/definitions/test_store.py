@@ -115,9 +115,9 @@ def test_a_check_that_refuses_leaves_everything_as_it_was(harness: DefinitionsHa
 def test_a_preview_changes_nothing(harness: DefinitionsHarness) -> None:
     harness.change(put("a"))
     preview = harness.store.preview([put("a", 2), put("b")], now=NOW)
-    assert {each.name for each in preview.after.bundle.feeds} == {"a", "b"}
+    assert {each.name for each in preview.after.bundle.bundle.feeds} == {"a", "b"}
     assert [each.file for each in preview.files] == ["feed/a.yaml", "feed/b.yaml"]
-    assert preview.documents["feed", "a"].digest != preview.before.documents["feed", "a"].digest
+    assert preview.after.documents["feed", "a"].digest != preview.before.documents["feed", "a"].digest
     assert harness.hours() == {"a": 1}
     assert harness.problems() == []
 
@@ -265,7 +265,7 @@ def test_who_reads_or_plans_waits_for_no_turn_while_no_change_is_being_made(
 
     monkeypatch.setattr(Database, "changing_definitions", refuse)
     preview = harness.store.preview([put("b")], now=NOW)
-    assert (harness.hours(), [each.name for each in preview.after.bundle.feeds]) == ({"a": 1}, ["a", "b"])
+    assert (harness.hours(), [each.name for each in preview.after.bundle.bundle.feeds]) == ({"a": 1}, ["a", "b"])
 
 
 def test_a_reference_that_changes_is_a_change(database: Database, tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def import_bundle(context: EntityContext, archive: BundleArchive, name: str) -> 
     errors = [each for each in planned.errors if not (each.code == WORKFLOW_FILE and each.entity in labels)]
     if errors:
         raise DefinitionsError(location=name, issues=errors, next_step="Nothing was changed. Correct these issues:")
-    after = context.store.preview(edits, now=context.now).after
+    after = context.store.preview(edits, now=context.now).after.bundle
     if context.dry_run:
         require_reachable(context, after, [*changed])
     operations = _operations_after(context, after)

@@ -8,14 +8,13 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from zoneinfo import ZoneInfo
 
-from feed_assets.clock import TimeBudget
 from feed_assets.definitions.checks.work_folders import find_folder, find_folder_fault
 from feed_assets.engines.errors import ServiceError
 from feed_assets.engines.spark.addresses import check_spark_master, check_spark_remote
@@ -28,8 +27,9 @@ from feed_assets.entities.feed import Feed, find_targets
 from feed_assets.entities.graph import iter_datasources
 from feed_assets.entities.locations.overlaps import MirrorLocation, iter_mirror_locations
 from feed_assets.entities.process import Process, iter_workflows
-from feed_assets.errors import FeedAssetsError, SettingsError
+from feed_assets.errors import FeedAssetsError, NoAnswerError, SettingsError
 from feed_assets.issues import EntityKey, FieldPath, Issue, Severity, SourceMap, order_of, split_error
+from feed_assets.patience import Patience
 from feed_assets.plan.compile import compile_mirror
 from feed_assets.plan.compile_transfers import compile_target
 from feed_assets.plan.copy_records import Directory
@@ -503,7 +503,7 @@ def check_reachability(
         entities = [entity for entity in bundle.entities if keys is None or entity.key in keys]
         tasks = iter(
             [
-                _Task(check=check, entity=entity, probe=probe)
+                _Task(check, entity, probe)
                 for entity in entities
                 for check in LIVE_CHECKS
                 if check.kind is entity.kind
@@ -519,47 +519,36 @@ def check_reachability(
     return sorted(issues, key=order_of)
 
 
-@dataclass(slots=True, kw_only=True)
-class _Task:
-    """A probe in its own thread, which is abandoned if it does not end."""
-
+class _Task(NamedTuple):
     check: LiveCheck
     entity: AnyEntity
     probe: Probe
-    complaints: list[Complaint] = field(default_factory=list)
-    mistake: BaseException | None = None
 
-    def run(self) -> None:
-        try:
-            self.complaints = list(self.probe.ask() or ())
-        except FeedAssetsError as exc:
-            finding = split_error(exc)
-            self.complaints = [self._failed(finding.message, finding.remedy)]
-        except OSError as exc:
-            self.complaints = [self._failed(str(exc), "Check that it exists, and that this user may use it.")]
-        except BaseException as exc:  # noqa: BLE001 - raised again in the calling thread, also the panic of a library
-            self.mistake = exc
-
-    def timeout_complaint(self, seconds: float) -> Complaint:
-        return self._failed(f"no answer within {seconds:g} seconds", "Check that it runs and can be reached.")
-
-    def _failed(self, reason: str, remedy: str) -> Complaint:
-        return Complaint(path=self.probe.path, message=f"{self.probe.what} cannot be used: {reason}", remedy=remedy)
+    def ask(self) -> list[Complaint]:
+        return list(self.probe.ask() or ())
 
 
 def _run(tasks: Sequence[_Task], seconds: float) -> Iterator[tuple[_Task, Sequence[Complaint]]]:
-    threads = [threading.Thread(target=task.run, daemon=True) for task in tasks]
-    for thread in threads:
-        thread.start()
-    budget = TimeBudget(seconds)
-    for task, thread in zip(tasks, threads, strict=True):
-        thread.join(max(0.0, budget.left))
-        if thread.is_alive():
-            yield task, [task.timeout_complaint(seconds)]
-            continue
-        if task.mistake is not None:
-            raise task.mistake
-        yield task, task.complaints
+    calls = {f"{task.probe.what} of {task.entity.label} ({at})": task.ask for at, task in enumerate(tasks)}
+    answers = Patience(seconds).ask(calls)
+    for task, endpoint in zip(tasks, calls, strict=True):
+        yield task, _complaints_of(task.probe, answers[endpoint].value, seconds)
+
+
+def _complaints_of(probe: Probe, answer: list[Complaint] | Exception, seconds: float) -> Sequence[Complaint]:
+    match answer:
+        case NoAnswerError():
+            reason, remedy = f"no answer within {seconds:g} seconds", "Check that it runs and can be reached."
+        case FeedAssetsError():
+            finding = split_error(answer)
+            reason, remedy = finding.message, finding.remedy
+        case OSError():
+            reason, remedy = str(answer), "Check that it exists, and that this user may use it."
+        case Exception():
+            raise answer
+        case _:
+            return answer
+    return [Complaint(path=probe.path, message=f"{probe.what} cannot be used: {reason}", remedy=remedy)]
 
 
 def _issue(task: _Task, complaint: Complaint, sources: SourceMap) -> Issue:

@@ -199,7 +199,7 @@ def make_change(
         DefinitionsError: the definitions would have errors; carries the issues.
     """
     preview = context.store.preview(edits, now=context.now, jobs=context.jobs)
-    made = AppliedChange(before=preview.before.bundle.bundle, after=preview.after)
+    made = AppliedChange(before=preview.before.bundle.bundle, after=preview.after.bundle)
     if not edits:
         return made
 
@@ -213,8 +213,8 @@ def make_change(
         accept()
 
     if context.dry_run or not context.skip_checks:
-        check(preview.before.bundle, preview.after)
-        require_reachable(context, preview.after, keys)
+        check(preview.before.bundle, preview.after.bundle)
+        require_reachable(context, preview.after.bundle, keys)
     if not context.dry_run:
         author, now = context.author, context.now
         made.change = context.store.change(

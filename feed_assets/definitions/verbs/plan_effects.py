@@ -4,7 +4,7 @@ says now.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -23,7 +23,7 @@ from feed_assets.entities.locations.overlaps import NO_OVERLAPS
 from feed_assets.entities.metadata import MetadataKind, Origin
 from feed_assets.entities.process import Process
 from feed_assets.entities.triggers import iter_names
-from feed_assets.issues import EntityKey, Issue, Severity, SourceMap
+from feed_assets.issues import EntityKey, FieldPath, Issue, Severity, SourceMap
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_places import OWN_PATHS, FeedPlaces, describe_staying
 from feed_assets.log.instances.process_instances import ProcessInstances, UnstartedInstances
@@ -36,8 +36,6 @@ from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import (
     BatchesDifference,
     Effect,
-    EntityChange,
-    EntityDifference,
     InputDifference,
     InstanceRange,
     InstancesDifference,
@@ -70,16 +68,30 @@ _A_TICK = timedelta(seconds=10)
 """From a tick to the next while a past is worked off; an estimate: the sensor pauses for four seconds."""
 
 
-def find_staying(
-    connection: Connection, before: Bundle, after: Bundle, sources: SourceMap, keys: Collection[EntityKey]
-) -> Iterator[Issue]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sides:
+    """The declared entities before and after a change, of which it concerns `keys`; `sources` are those after it."""
+
+    context: EntityContext
+    before: Bundle
+    after: Bundle
+    sources: SourceMap
+    keys: Collection[EntityKey]
+
+    def warn(self, code: str, key: EntityKey, message: str, remedy: str, path: FieldPath = ()) -> Issue:
+        """Return a warning about an entity, or about one of its fields."""
+        label, source = label_of(key), self.sources.locate(key, path)
+        return Issue(severity=Severity.WARNING, code=code, entity=label, message=message, remedy=remedy, source=source)
+
+
+def find_staying(connection: Connection, sides: Sides) -> Iterator[Issue]:
     """Yield a warning for each feed and former place at which recorded instances stay.
 
     A change of place is one of a feed's location or `path_timezone`, or of its cluster's storage. Both bundles are
     valid.
     """
-    old, places = _feeds(before, keys), FeedPlaces(connection)
-    for key, record in sorted(_feeds(after, keys).items()):
+    old, places = _feeds(sides.before, sides.keys), FeedPlaces(connection)
+    for key, record in sorted(_feeds(sides.after, sides.keys).items()):
         if key not in old or not record.has_data or old[key].place == record.place:
             continue
         staying = Counter((there.store, there.template) for _, there in places.find_elsewhere(record))
@@ -88,25 +100,21 @@ def find_staying(
             shared = (
                 "; instances to come can have their paths, and neither arrive nor are written then" if is_shared else ""
             )
-            yield Issue(
-                severity=Severity.WARNING,
-                code=FORMER_PLACE,
-                entity=label_of((Kind.FEED, record.feed)),
-                message=f"{describe_staying(count)}: {store.url}{template} on {record.cluster}{shared}",
-                remedy=OWN_PATHS if is_shared else "Runs, listings, `why` and retention find them there.",
-                source=sources.locate((Kind.FEED.value, record.feed)),
-            )
+            message = f"{describe_staying(count)}: {store.url}{template} on {record.cluster}{shared}"
+            remedy = OWN_PATHS if is_shared else "Runs, listings, `why` and retention find them there."
+            yield sides.warn(FORMER_PLACE, (Kind.FEED.value, record.feed), message, remedy)
 
 
-def find_stranded(context: EntityContext, before: Bundle, after: Bundle, sources: SourceMap) -> Iterator[Issue]:
+def find_stranded(sides: Sides) -> Iterator[Issue]:
     """Yield a warning for each process whose waiting instances keep a release that lacks instances of a feed which a
     valid change removes.
     """
-    gone = {(feed.name, on) for feed in before.feeds for on in feed.clusters}
-    gone -= {(feed.name, on) for feed in after.feeds for on in feed.clusters}
+    context = sides.context
+    gone = {(feed.name, on) for feed in sides.before.feeds for on in feed.clusters}
+    gone -= {(feed.name, on) for feed in sides.after.feeds for on in feed.clusters}
     if not gone or context.settings.definition_changes is DefinitionChanges.ALWAYS:
         return
-    plan = compile_plan(after, overlaps=NO_OVERLAPS, colo=context.settings.works_in)
+    plan = compile_plan(sides.after, overlaps=NO_OVERLAPS, colo=context.settings.works_in)
     timeline = ReleaseTimeline(plan, context.store.values)
     with context.database.read() as connection:
         timeline.refresh(connection, context.now)
@@ -117,14 +125,7 @@ def find_stranded(context: EntityContext, before: Bundle, after: Bundle, sources
         }
         for (process, _), message in find_gone(connection, timeline, timeline.plan.feeds, waiting, context.now):
             kind, name = declared_by(process)
-            yield Issue(
-                severity=Severity.WARNING,
-                code=STRANDED,
-                entity=label_of((kind, name)),
-                message=message,
-                remedy="Give it once the change is made.",
-                source=sources.locate((kind.value, name)),
-            )
+            yield sides.warn(STRANDED, (kind.value, name), message, "Give it once the change is made.")
 
 
 def _feeds(bundle: Bundle, keys: Collection[EntityKey]) -> dict[Key, FeedRecord]:
@@ -134,20 +135,18 @@ def _feeds(bundle: Bundle, keys: Collection[EntityKey]) -> dict[Key, FeedRecord]
     return dict(compile_plan(Bundle(entities=(*bundle.clusters, *feeds)), overlaps=NO_OVERLAPS).feeds)
 
 
-def find_claimed_metadata(
-    connection: Connection, after: Bundle, sources: SourceMap, keys: Collection[EntityKey]
-) -> Iterator[Issue]:
-    """Yield a warning for each property or tag that somebody has written, and the file of one of `keys` says now.
+def find_claimed_metadata(connection: Connection, sides: Sides) -> Iterator[Issue]:
+    """Yield a warning for each property or tag that somebody has written, and the file of an entity says now.
 
     Costs two statements for each entity whose file says anything.
     """
     store = MetadataStore(connection)
-    for key in sorted(keys):
-        entity, own = after.find(key), "/".join(key)
+    for key in sorted(sides.keys):
+        entity, own = sides.after.find(key), "/".join(key)
         said: dict[str, list[MetadataEntry]] = defaultdict(list)
         for each in iter_metadata(entity) if entity is not None else ():
             said[own if each.column is None else f"{own}/column/{each.column}"].append(each)
-        if entity is None or not said:
+        if not said:
             continue
         described = {each.path: each.id for each in store.below(own) if each.path in said}
         known = store.read_many(list(described.values()))
@@ -158,24 +157,16 @@ def find_claimed_metadata(
                     continue
                 is_tag = each.key.kind is MetadataKind.TAG
                 was = "" if is_tag else f" was {before.value!r},"
-                yield Issue(
-                    severity=Severity.WARNING,
-                    code=CLAIMED,
-                    entity=entity.label,
-                    message=f"{each.key.kind.value} {each.key.name!r}{was} of {before.author}; the file says it now",
-                    remedy="Remove it from the file to leave it to people.",
-                    source=sources.locate(key, each.place),
-                )
+                message = f"{each.key.kind.value} {each.key.name!r}{was} of {before.author}; the file says it now"
+                yield sides.warn(CLAIMED, key, message, "Remove it from the file to leave it to people.", each.place)
 
 
-def find_first_batches(
-    context: EntityContext, before: Bundle, after: Bundle, entities: Iterable[EntityDifference]
-) -> tuple[BatchesDifference, ...]:
+def find_first_batches(sides: Sides) -> tuple[BatchesDifference, ...]:
     """Return the batches that scheduled processes would cut at once after a valid change, and would not without it."""
-    changed = {entity.key for entity in entities}
+    context, before, after = sides.context, sides.before, sides.after
     schedules = context.schedules()
     old, new = [], []
-    for name, cluster, was, process in _iter_changed(before, after, changed):
+    for name, cluster, was, process in _iter_changed(before, after, sides.keys):
         if schedules.is_scheduled(Kind.PROCESS, name, cluster):
             new.append(compile_process(after, process, cluster))
             if was is not None and was.makes_batches:
@@ -188,11 +179,10 @@ def find_first_batches(
     return tuple(_difference(each) for consumer, each in sorted(found.items()) if consumer not in anyhow)
 
 
-def find_next_transfers(
-    context: EntityContext, after: Bundle, entities: Iterable[EntityDifference]
-) -> Iterator[InstancesDifference]:
+def find_next_transfers(sides: Sides) -> Iterator[InstancesDifference]:
     """Yield the next instance of each scheduled import and export whose datasource has changed; it uses the new one."""
-    changed = {each.key for each in entities if each.change is EntityChange.CHANGED}
+    context, after = sides.context, sides.after
+    changed = {key for key in sides.keys if sides.before.find(key) is not None and after.find(key) is not None}
     feeds = [each for each in after.feeds if any(on.import_ or on.export for on in each.clusters.values())]
     if not any(kind == Kind.DATASOURCE for kind, _ in changed) or not feeds:
         return
@@ -210,7 +200,7 @@ def find_next_transfers(
 
 
 def _iter_changed(
-    before: Bundle, after: Bundle, changed: set[EntityKey]
+    before: Bundle, after: Bundle, changed: Collection[EntityKey]
 ) -> Iterator[tuple[str, str, Process | None, Process]]:
     """Yield the processes, on each of their clusters, whose batches may be others: they or their triggers differ."""
     has_feeds = any(kind == Kind.FEED for kind, _ in changed)
@@ -253,13 +243,12 @@ def _input(each: TriggerInput, share: Share | None, pending: int) -> InputDiffer
     )
 
 
-def find_left_events(
-    connection: Connection, before: Bundle, after: Bundle, sources: SourceMap, keys: Collection[EntityKey]
-) -> Iterator[Issue]:
-    """Yield a warning for each queue of processes among `keys` whose events nobody takes any more, and for each trigger
-    that has begun and begins elsewhere now.
+def find_left_events(connection: Connection, sides: Sides) -> Iterator[Issue]:
+    """Yield a warning for each queue of processes whose events nobody takes any more, and for each trigger that has
+    begun and begins elsewhere now.
     """
-    for key in sorted(keys):
+    before, after = sides.before, sides.after
+    for key in sorted(sides.keys):
         old, new = (bundle.find_process(key[1]) if key[0] == Kind.PROCESS else None for bundle in (before, after))
         marks = TriggerInputs(connection).of_process(key[1]) if old is not None else []
         if old is None or not marks:
@@ -271,10 +260,7 @@ def find_left_events(
         if new is not None and old.trigger and new.trigger and old.trigger.from_ != new.trigger.from_:
             message = "a changed trigger.from has no effect: the trigger has begun, and goes on from its place"
             found.append((TRIGGER_BEGUN, message, "To begin anew, delete the process and submit it again."))
-        for code, message, remedy in found:
-            source = sources.locate(key) if new is not None else None
-            warning = Severity.WARNING
-            yield Issue(severity=warning, code=code, entity=old.label, message=message, remedy=remedy, source=source)
+        yield from (sides.warn(code, key, message, remedy) for code, message, remedy in found)
 
 
 def _taken_inputs(bundle: Bundle, name: str) -> set[InputKey]:
@@ -343,43 +329,28 @@ def list_unseen(
     return tuple(_describe_unseen(suspects[key], key[1], readers.get(key, ())) for key in unseen)
 
 
-def find_unseen_feeds(
-    connection: Connection,
-    before: Bundle,
-    after: Bundle,
-    sources: SourceMap,
-    keys: Collection[EntityKey],
-    as_of: datetime,
-) -> Iterator[Issue]:
-    """Yield a warning for each feed that is read, and of which nothing has ever come: of those among `keys`, and those
-    that processes among `keys` read; not of feeds that were not declared before: nothing can have come of them.
+def find_unseen_feeds(connection: Connection, sides: Sides, about: Collection[EntityKey]) -> Iterator[Issue]:
+    """Yield a warning for each feed that is read, and of which nothing has ever come: of those among `about`, and those
+    that processes among it read; not of feeds that were not declared before: nothing can have come of them.
     """
-    for each in list_unseen(connection, after, as_of, keys):
-        if not each.readers or before.find_feed(each.feed) is None:
+    for each in list_unseen(connection, sides.after, sides.context.now, about):
+        if not each.readers or sides.before.find_feed(each.feed) is None:
             continue
         name, *others = each.readers
         who = f"process {name!r}{f' and {len(others)} more read' if others else ' reads'} it"
-        yield Issue(
-            severity=Severity.WARNING,
-            code=NEVER_CAME,
-            entity=label_of((Kind.FEED, each.feed)),
-            message=f"it has never come on {each.cluster}: {who}, but {each.reason}",
-            remedy=each.remedy,
-            source=sources.locate((Kind.FEED.value, each.feed)),
-        )
+        message = f"it has never come on {each.cluster}: {who}, but {each.reason}"
+        yield sides.warn(NEVER_CAME, (Kind.FEED.value, each.feed), message, each.remedy)
 
 
-def find_first_transfers(
-    connection: Connection, after: Bundle, sources: SourceMap, keys: Collection[EntityKey], as_of: datetime
-) -> Iterator[Issue]:
-    """Yield a warning for each import and export of feeds among `keys` that has not begun, and begins with several
+def find_first_transfers(connection: Connection, sides: Sides, about: Collection[EntityKey]) -> Iterator[Issue]:
+    """Yield a warning for each import and export of feeds among `about` that has not begun, and begins with several
     instances: also of those that an older version of this program has declared, and has not run.
     """
-    own = ((feed, on) for feed in after.feeds if feed.key in keys and feed.is_expected for on in feed.clusters)
+    own = ((feed, on) for feed in sides.after.feeds if feed.key in about and feed.is_expected for on in feed.clusters)
     begun = Watermarks(connection)
     for feed, cluster in own:
         sequence = feed.sequence_on(cluster)
-        due = sequence.indices_between(sequence.start, as_of)
+        due = sequence.indices_between(sequence.start, sides.context.now)
         for kind, declared in ((Transfer.IMPORT, feed.import_on(cluster)), (Transfer.EXPORT, feed.export_on(cluster))):
             name = transfer_name(feed.name, kind)
             if len(due) < 2 or declared is None or begun.get(WatermarkKind.PROCESS, name, cluster) is not None:
@@ -388,45 +359,34 @@ def find_first_transfers(
             skipped = f"the instance of {newest}, and skips the {len(due) - 1} before"
             is_whole = isinstance(declared, Import) and declared.source.extract.is_whole
             what = skipped if is_whole else f"{counted(len(due), 'instance')} up to {newest}"
-            yield Issue(
-                severity=Severity.WARNING,
-                code=f"first-{kind}",
-                entity=feed.label,
-                message=f"its {kind} on {cluster} begins with {what}",
-                remedy="Suspend the feed to let it wait, or let its validity begin later.",
-                source=sources.locate(feed.key, ("clusters", cluster, kind)),
-            )
+            message = f"its {kind} on {cluster} begins with {what}"
+            remedy = "Suspend the feed to let it wait, or let its validity begin later."
+            yield sides.warn(f"first-{kind}", feed.key, message, remedy, ("clusters", cluster, kind))
 
 
-def find_long_pasts(
-    before: Bundle, after: Bundle, sources: SourceMap, keys: Collection[EntityKey], as_of: datetime
-) -> Iterator[Issue]:
-    """Yield a warning for each feed and process among `keys` that is new on a cluster, or of a feed that begins
+def find_long_pasts(sides: Sides) -> Iterator[Issue]:
+    """Yield a warning for each feed and process that is new on a cluster, or of a feed that begins
     earlier, if ticks work off its past behind what is due; with an estimate of the time that this takes.
     """
-    written, rate = find_written(after), PAST_A_TICK * (timedelta(minutes=1) // _A_TICK)
-    for key in sorted(keys):
-        entity, was = after.find(key), before.find(key)
+    written, rate = find_written(sides.after), PAST_A_TICK * (timedelta(minutes=1) // _A_TICK)
+    for key in sorted(sides.keys):
+        entity, was = sides.after.find(key), sides.before.find(key)
         if not isinstance(entity, Feed | Process):
             continue
         for cluster in entity.clusters:
             sequence = entity.sequence_on(cluster)
-            count = len(sequence.indices_between(sequence.start, as_of)) - NEWEST
+            count = len(sequence.indices_between(sequence.start, sides.context.now)) - NEWEST
             if isinstance(was, Feed | Process) and cluster in was.clusters:
                 count *= isinstance(entity, Feed) and sequence.start < was.sequence_on(cluster).start
-            if count > 0 and _is_enumerated(after, entity, cluster, written):
+            if count > 0 and _is_enumerated(sides.after, entity, cluster, written):
                 since, is_feed = render_datetime(sequence.start), isinstance(entity, Feed)
                 what = "looked for" if is_feed else "created after the past of its inputs,"
                 length = render_length(max(_A_TICK, _A_TICK * count / PAST_A_TICK))
-                yield Issue(
-                    severity=Severity.WARNING,
-                    code=LONG_PAST,
-                    entity=entity.label,
-                    message=f"{counted(count, 'instance')} on {cluster} since {since} are {what} "
-                    f"behind today's, about {length} at {rate:,} a minute, by estimate: less with others beside it",
-                    remedy="Begin it later to leave them out.",
-                    source=sources.locate(key),
+                message = (
+                    f"{counted(count, 'instance')} on {cluster} since {since} are {what} behind today's, about "
+                    f"{length} at {rate:,} a minute, by estimate: less with others beside it"
                 )
+                yield sides.warn(LONG_PAST, key, message, "Begin it later to leave them out.")
 
 
 def _is_enumerated(after: Bundle, entity: Feed | Process, cluster: str, written: Collection[Key]) -> bool:

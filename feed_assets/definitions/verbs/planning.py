@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from types import MappingProxyType
 
 from sqlalchemy import Connection
@@ -35,6 +34,7 @@ from feed_assets.definitions.verbs.changes import (
 )
 from feed_assets.definitions.verbs.context import AppliedChange, EntityContext, find_new_issues, make_change
 from feed_assets.definitions.verbs.plan_effects import (
+    Sides,
     find_claimed_metadata,
     find_first_batches,
     find_first_transfers,
@@ -138,14 +138,6 @@ class PlannedChanges:
         return (*([unowned] if self.unowned else []), *(issue.line for issue in self.issues))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComputedChange:
-    """A difference before it becomes a `PlannedChanges`, with resolved values."""
-
-    difference: PlanDifference
-    state: Sequence[object]
-
-
 def plan_files(context: EntityContext, files: Sequence[EntityFile] | None, *, prune: bool = False) -> PlannedChanges:
     """Plan the change that files make, or, without any given, the unrecorded content of the folder.
 
@@ -187,25 +179,18 @@ def plan_edits(context: EntityContext, edits: Iterable[Edit]) -> PlannedChanges:
     """
     edits = tuple(edits)
     preview = context.store.preview(edits, now=context.now, jobs=context.jobs)
-    before, after = preview.before.documents, preview.documents
-    documents = frozenset(key for key in before.keys() | after.keys() if before.get(key) is not after.get(key))
-    computed = compute_change(context, preview.before.bundle.bundle, preview.after.bundle, preview.after, documents)
-    shown = diff_bundles(
-        _as_written(before, preview.before.bundle.bundle, documents),
-        _as_written(after, preview.after.bundle, documents),
-        preview.after.sources,
-        only=documents,
-    )
-    keys = {entity.key for entity in (*computed.difference.entities, *shown)}
-    issues = [
-        *find_new_issues(context, preview.before.bundle, preview.after, keys),
-        *_find_issues(context, preview.before.bundle.bundle, preview.after.bundle, preview.after, keys, keys),
-    ]
+    old, new = preview.before.documents, preview.after.documents
+    documents = frozenset(key for key in old.keys() | new.keys() if old.get(key) is not new.get(key))
+    loaded, before, after = preview.after.bundle, preview.before.bundle.bundle, preview.after.bundle.bundle
+    difference, state = compute_change(context, before, after, loaded, documents)
+    written = _as_written(old, before, documents), _as_written(new, after, documents)
+    shown = diff_bundles(*written, loaded.sources, only=documents)
+    keys = {entity.key for entity in (*difference.entities, *shown)}
+    sides = Sides(context=context, before=before, after=after, sources=loaded.sources, keys=keys)
+    issues = [*find_new_issues(context, preview.before.bundle, loaded, keys), *_find_issues(sides, keys)]
     removed = [edit.key for edit in edits if isinstance(edit, Remove)]
-    digest = digest_change(preview.before.bundle, preview.after, removed, computed)
-    declared = len(preview.before.bundle.bundle.entities)
-    sides = preview.before.bundle.bundle, preview.after.bundle
-    return _planned(context, computed, shown, issues, edits, digest, preview.after, declared, *sides)
+    digest = digest_change(preview.before.bundle, loaded, removed, state)
+    return _planned(sides, difference, shown, issues, edits, digest, loaded.digest)
 
 
 def plan_folder(context: EntityContext) -> PlannedChanges:
@@ -228,9 +213,10 @@ def plan_folder(context: EntityContext) -> PlannedChanges:
         for key in recorded.keys() | {entity.key for entity in after.entities}
         if recorded.get(key) is not after.find(key)
     )
-    computed = compute_change(context, before, after, loaded.bundle, keys)
+    difference, state = compute_change(context, before, after, loaded.bundle, keys)
+    sides = Sides(context=context, before=before, after=after, sources=found.sources, keys=keys)
     everything = {entity.key for entity in after.entities}
-    issues = fold_followers([*issues, *blocked, *_find_issues(context, before, after, loaded.bundle, keys, everything)])
+    issues = fold_followers([*issues, *blocked, *_find_issues(sides, everything)])
     written = {key: version for key in keys if (version := loaded.newest.get(key)) is not None}
     old = {key: find_version_entity(version) or recorded.get(key) for key, version in written.items()}
     shown = diff_bundles(
@@ -239,8 +225,8 @@ def plan_folder(context: EntityContext) -> PlannedChanges:
         loaded.bundle.sources,
         only=keys,
     )
-    digest = digest_change(loaded.bundle, loaded.bundle, [], computed, loaded.revision)
-    return _planned(context, computed, shown, issues, (), digest, loaded.bundle, len(recorded), before, after)
+    digest = digest_change(found, found, [], state, loaded.revision)
+    return _planned(sides, difference, shown, issues, (), digest, found.digest)
 
 
 def compute_change(
@@ -249,9 +235,9 @@ def compute_change(
     after: Bundle,
     loaded: LoadedBundle,
     keys: Collection[EntityKey] | None = None,
-) -> ComputedChange:
+) -> tuple[PlanDifference, Sequence[object]]:
     """Return the difference between two sets of definitions, or between the entities `keys` of them, under the current
-    schedules and releases.
+    schedules and releases; and what of these it depends on.
     """
     entities = diff_bundles(before, after, loaded.sources, only=keys)
     affected = find_affected_processes(before, after, entities)
@@ -276,117 +262,92 @@ def compute_change(
     difference = decide_impact(
         before, after, entities, processes, context.now, ON_TIME, context.settings.retention_grace
     )
-    return ComputedChange(difference=difference, state=state)
+    return difference, state
 
 
-def _find_issues(
-    context: EntityContext,
-    before: Bundle,
-    after: Bundle,
-    loaded: LoadedBundle,
-    keys: Collection[EntityKey],
-    readers: Collection[EntityKey],
-) -> Iterator[Issue]:
+def _find_issues(sides: Sides, readers: Collection[EntityKey]) -> Iterator[Issue]:
     """Yield why the verb `update` would refuse a change of entities, and what the change leaves behind or takes over;
     and the feeds among `readers`, or read by them, of which nothing has ever come.
     """
-    yield from _find_refusals(context, before, after, loaded, keys)
-    yield from _find_renamed(before, after, loaded, keys, is_of_job=bool(context.jobs))
-    with context.database.read() as connection:
-        yield from _find_holds(connection, keys, after, context.now)
-        yield from find_left_events(connection, before, after, loaded.sources, keys)
-        yield from find_first_transfers(connection, after, loaded.sources, readers, context.now)
-        yield from find_unseen_feeds(connection, before, after, loaded.sources, readers, context.now)
-        yield from find_claimed_metadata(connection, after, loaded.sources, keys)
-    yield from find_long_pasts(before, after, loaded.sources, keys, context.now)
+    yield from _find_refusals(sides)
+    yield from _find_renamed(sides)
+    with sides.context.database.read() as connection:
+        yield from _find_holds(connection, sides)
+        yield from find_left_events(connection, sides)
+        yield from find_first_transfers(connection, sides, readers)
+        yield from find_unseen_feeds(connection, sides, readers)
+        yield from find_claimed_metadata(connection, sides)
+    yield from find_long_pasts(sides)
 
 
-def _find_refusals(
-    context: EntityContext, before: Bundle, after: Bundle, loaded: LoadedBundle, keys: Collection[EntityKey]
-) -> Iterator[Issue]:
+def _find_refusals(sides: Sides) -> Iterator[Issue]:
     """Yield the issues for which the verb `update` would refuse the change."""
-    for key in sorted(keys):
-        old, new = before.find(key), after.find(key)
+    for key in sorted(sides.keys):
+        old, new = sides.before.find(key), sides.after.find(key)
         if old is None or new is None:
             continue
         try:
-            require_updatable(context, old, new)
+            require_updatable(sides.context, old, new)
         except VerbRefusedError as exc:
-            yield Issue(
-                severity=Severity.ERROR,
-                code=_NOT_UPDATABLE,
-                entity=new.label,
-                message=exc.reason,
-                remedy=exc.next_step,
-                source=loaded.sources.locate(key),
-            )
+            yield replace(sides.warn(_NOT_UPDATABLE, key, exc.reason, exc.next_step), severity=Severity.ERROR)
 
 
-def _find_renamed(
-    before: Bundle, after: Bundle, loaded: LoadedBundle, keys: Collection[EntityKey], *, is_of_job: bool
-) -> Iterator[Issue]:
+def _find_renamed(sides: Sides) -> Iterator[Issue]:
     """Yield a warning for each entity that goes, and seems to come back under another name."""
-    gone = [entity for key in sorted(keys) if (entity := before.find(key)) is not None and after.find(key) is None]
-    come = [entity for key in sorted(keys) if (entity := after.find(key)) is not None and before.find(key) is None]
+    before, after, keys = sides.before, sides.after, sorted(sides.keys)
+    gone = [entity for key in keys if (entity := before.find(key)) is not None and after.find(key) is None]
+    come = [entity for key in keys if (entity := after.find(key)) is not None and before.find(key) is None]
     for old, new in find_renamed(gone, come):
-        yield Issue(
-            severity=Severity.WARNING,
-            code=_RENAMED,
-            entity=new.label,
-            message=f"{old.label} goes, and {new.label} {RENAMED_PLACES[old.kind]}: this change leaves behind what is "
-            "recorded and said of it",
-            remedy=rename_hint(old.kind, old.name, new.name, is_of_job=is_of_job),
-            source=loaded.sources.locate(new.key),
-        )
+        what = f"{old.label} goes, and {new.label} {RENAMED_PLACES[old.kind]}"
+        remedy = rename_hint(old.kind, old.name, new.name, is_of_job=bool(sides.context.jobs))
+        message = f"{what}: this change leaves behind what is recorded and said of it"
+        yield sides.warn(_RENAMED, new.key, message, remedy)
 
 
-def _find_holds(connection: Connection, keys: Collection[EntityKey], after: Bundle, as_of: datetime) -> Iterator[Issue]:
+def _find_holds(connection: Connection, sides: Sides) -> Iterator[Issue]:
     """Yield a warning for each hold on a feed that is removed."""
-    removed = {key[1]: key for key in keys if key[0] == Kind.FEED and after.find(key) is None}
-    for hold in Holds(connection).active(as_of) if removed else ():
+    removed = {key[1]: key for key in sides.keys if key[0] == Kind.FEED and sides.after.find(key) is None}
+    for hold in Holds(connection).active(sides.context.now) if removed else ():
         if hold.feed in removed:
-            yield Issue(
-                severity=Severity.WARNING,
-                code=_HELD,
-                entity=label_of(removed[hold.feed]),
-                message=f"hold {hold.name!r} covers it: it stays on the feed's place, whoever declares that",
-                remedy=f"Release it if it is not needed: {command_line('hold', 'release', hold.name)}",
-            )
+            message = f"hold {hold.name!r} covers it: it stays on the feed's place, whoever declares that"
+            remedy = f"Release it if it is not needed: {command_line('hold', 'release', hold.name)}"
+            yield sides.warn(_HELD, removed[hold.feed], message, remedy)
 
 
 def digest_change(
-    before: LoadedBundle, after: LoadedBundle, removed: Iterable[EntityKey], computed: ComputedChange, revision: int = 0
+    before: LoadedBundle,
+    after: LoadedBundle,
+    removed: Iterable[EntityKey],
+    state: Sequence[object],
+    revision: int = 0,
 ) -> str:
     """Return the hexadecimal sha256 of a change and of the state against which it was computed."""
-    content = [_DIGEST_VERSION, before.digest, after.digest, sorted(removed), computed.state, revision]
+    content = [_DIGEST_VERSION, before.digest, after.digest, sorted(removed), state, revision]
     return hashlib.sha256(json.dumps(content, separators=(",", ":")).encode()).hexdigest()
 
 
 def _planned(
-    context: EntityContext,
-    computed: ComputedChange,
+    sides: Sides,
+    difference: PlanDifference,
     shown: tuple[EntityDifference, ...],
     issues: Sequence[Issue],
     edits: tuple[Edit, ...],
     digest: str,
-    loaded: LoadedBundle,
-    declared: int,
-    before: Bundle,
-    after: Bundle,
+    bundle_digest: str,
 ) -> PlannedChanges:
     """Put a plan together; if the change is valid, with the batches that would be cut at once, and what would stay at
     former places.
     """
-    by_key = {entity.key: entity for entity in (*computed.difference.entities, *shown)}
-    difference = replace(computed.difference, entities=tuple(by_key[key] for key in sorted(by_key)))
+    by_key = {entity.key: entity for entity in (*difference.entities, *shown)}
+    sides, context = replace(sides, keys=frozenset(by_key)), sides.context
+    difference = replace(difference, entities=tuple(by_key[key] for key in sorted(by_key)))
     if not any(issue.severity is Severity.ERROR for issue in issues):
-        batches = find_first_batches(context, before, after, difference.entities)
-        transfers = find_next_transfers(context, after, difference.entities)
-        difference = replace(difference, batches=batches, instances=(*difference.instances, *transfers))
+        instances = (*difference.instances, *find_next_transfers(sides))
+        difference = replace(difference, batches=find_first_batches(sides), instances=instances)
         with context.database.read() as connection:
-            issues = [*issues, *find_staying(connection, before, after, loaded.sources, frozenset(by_key))]
-        issues = [*issues, *find_stranded(context, before, after, loaded.sources)]
-    asked = () if context.settings.authorization is Authorization.OFF else after.entities
+            issues = [*issues, *find_staying(connection, sides)]
+        issues = [*issues, *find_stranded(sides)]
+    asked = () if context.settings.authorization is Authorization.OFF else sides.after.entities
     return PlannedChanges(
         difference=_without_unread(difference),
         issues=tuple(sorted(issues, key=order_of)),
@@ -394,8 +355,8 @@ def _planned(
         edits=edits,
         keys=frozenset(by_key),
         digest=digest,
-        bundle_digest=loaded.digest,
-        declared=declared,
+        bundle_digest=bundle_digest,
+        declared=len(sides.before.entities),
     )
 
 
@@ -571,8 +532,8 @@ def _change(context: EntityContext, planned: PlannedChanges, accept: Callable[[]
     removed = [edit.key for edit in planned.edits if isinstance(edit, Remove)]
 
     def refuse(before: LoadedBundle, after: LoadedBundle) -> None:
-        computed = compute_change(context, before.bundle, after.bundle, after)
-        if digest_change(before, after, removed, computed) != planned.digest:
+        _, state = compute_change(context, before.bundle, after.bundle, after)
+        if digest_change(before, after, removed, state) != planned.digest:
             raise PlanOutdatedError(digest=planned.digest)
 
     return make_change(context, planned.edits, planned.keys, origin=EntityVerb.APPLY, refuse=refuse, accept=accept)

@@ -108,7 +108,7 @@ def rename(context: EntityContext, kind: Kind | None, old: str, new: str, digest
     edits = list(_iter_edits(context, loaded, Renaming(kind=kind, old=old, new=new)))
     readers = sorted({edited for edited, _ in edits} - {key})
     preview = context.store.preview([put for _, put in edits], now=context.now)
-    found = [preview.before.bundle.digest, preview.after.digest, *key, new, preview.before.revision]
+    found = [preview.before.bundle.digest, preview.after.bundle.digest, *key, new, preview.before.revision]
     planned = hashlib.sha256(json.dumps(found).encode()).hexdigest()
     if digest is not None:
         require_digest(planned, digest)
@@ -117,7 +117,7 @@ def rename(context: EntityContext, kind: Kind | None, old: str, new: str, digest
     def check(before: LoadedBundle, found: LoadedBundle) -> None:
         with context.database.read() as connection:
             _require_rest(connection, key)
-        if (before.digest, found.digest) != (preview.before.bundle.digest, preview.after.digest):
+        if (before.digest, found.digest) != (preview.before.bundle.digest, preview.after.bundle.digest):
             if digest is not None:
                 raise PlanOutdatedError(digest=planned)
             raise VerbRefusedError(
@@ -135,7 +135,7 @@ def rename(context: EntityContext, kind: Kind | None, old: str, new: str, digest
         dry_run=context.dry_run,
     )
     if context.dry_run:
-        check(preview.before.bundle, preview.after)
+        check(preview.before.bundle, preview.after.bundle)
         return replace(renamed, warnings=tuple(warnings))
     change = Rename(kind=kind, former=old, name=new, renamed_at=context.now, author=context.author)
     made = context.store.change(
