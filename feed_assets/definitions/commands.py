@@ -229,9 +229,10 @@ def schedule(
     context: "EntityContext", *, kind: AnyKindFirst = None, names: Names, clusters: Clusters = ()
 ) -> "VerbResult":
     """Schedule the feeds or processes NAMES, from the start of their validity."""
-    from feed_assets.definitions.verbs.schedules import schedule
+    from feed_assets.definitions.verbs.schedules import change_work
+    from feed_assets.definitions.verbs.verb_results import EntityVerb
 
-    return schedule(context, kind, names, clusters or None)
+    return change_work(context, EntityVerb.SCHEDULE, kind, names, clusters or None)
 
 
 @operation("entity suspend", does=Does.ACTS, safe=True, text="lines")
@@ -239,9 +240,10 @@ def suspend(
     context: "EntityContext", *, kind: AnyKindFirst = None, names: Names, clusters: Clusters = ()
 ) -> "VerbResult":
     """Suspend the feeds or processes NAMES: nothing new starts until they are resumed; running instances finish."""
-    from feed_assets.definitions.verbs.schedules import suspend
+    from feed_assets.definitions.verbs.schedules import change_work
+    from feed_assets.definitions.verbs.verb_results import EntityVerb
 
-    return suspend(context, kind, names, clusters or None)
+    return change_work(context, EntityVerb.SUSPEND, kind, names, clusters or None)
 
 
 @operation("entity resume", does=Does.ACTS, text="lines")
@@ -249,9 +251,10 @@ def resume(
     context: "EntityContext", *, kind: AnyKindFirst = None, names: Names, clusters: Clusters = ()
 ) -> "VerbResult":
     """Resume the feeds or processes NAMES where `suspend` stopped them."""
-    from feed_assets.definitions.verbs.schedules import resume
+    from feed_assets.definitions.verbs.schedules import change_work
+    from feed_assets.definitions.verbs.verb_results import EntityVerb
 
-    return resume(context, kind, names, clusters or None)
+    return change_work(context, EntityVerb.RESUME, kind, names, clusters or None)
 
 
 @operation("entity touch", does=Does.ACTS, text="lines", answers=201)

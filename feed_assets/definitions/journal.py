@@ -14,7 +14,7 @@ from feed_assets.entities.common import label_of
 from feed_assets.loading.entity_files import Values
 from feed_assets.log.audit import Audit
 from feed_assets.log.definitions.changes import Changes
-from feed_assets.log.definitions.records import AuditEntry, Change, ChangeState, FileChange, Rename, digest_content
+from feed_assets.log.definitions.records import AuditEntry, Change, ChangeState, FileChange, digest_content
 from feed_assets.log.definitions.store import Definitions
 from feed_assets.masking import get_logger
 from feed_assets.sql.database import Database
@@ -85,8 +85,19 @@ class Journal:
                 if change.rename is not None:
                     rename_record(connection, change.rename, self.values)
                 versions = append_versions(connection, change.versions)
-                if change.rename is not None:  # here, so that whoever finishes it notes who wanted it
-                    Audit(connection).append(_noted(change, change.rename, versions[0].version))
+                if (rename := change.rename) is not None:  # here, so that whoever finishes it notes who wanted it
+                    entry = AuditEntry(
+                        recorded_at=rename.renamed_at,
+                        author=rename.author,
+                        action="rename",
+                        target=label_of((rename.kind, rename.name)),
+                        details={
+                            "former": rename.former,
+                            "version": versions[0].version,
+                            "change": change.change_id,
+                        },
+                    )
+                    Audit(connection).append(entry)
         return self._find_ended(change, ChangeState.DONE)
 
     def _undo(self, change: Change, now: datetime) -> Change:
@@ -113,14 +124,6 @@ class Journal:
                 location=self.folder.location, files=tuple(each.file for each in change.files)
             )
         return replace(ended, versions=change.versions)
-
-
-def _noted(change: Change, rename: Rename, version: int) -> AuditEntry:
-    details = {"former": rename.former, "version": version, "change": change.change_id}
-    target = label_of((rename.kind, rename.name))
-    return AuditEntry(
-        recorded_at=rename.renamed_at, author=rename.author, action="rename", target=target, details=details
-    )
 
 
 def find_digest(folder: DefinitionFolder, file: str) -> str | None:

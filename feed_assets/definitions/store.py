@@ -7,7 +7,7 @@ change, or undoes it if somebody edited the same files meanwhile. So a change is
 """
 
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeAlias, TypeVar
@@ -60,14 +60,11 @@ from feed_assets.log.definitions.records import (
     NewDefinition,
     Rename,
 )
-from feed_assets.log.definitions.store import REVISION_CURSOR, Definitions
+from feed_assets.log.definitions.store import Definitions
 from feed_assets.plan.location import Location
 from feed_assets.releases.store import store_pinned_files
 from feed_assets.settings import Settings
 from feed_assets.sql.database import Database
-
-REVISION = REVISION_CURSOR
-"""The cursor that is raised whenever definitions have changed."""
 
 FOLDER_ORIGIN = "folder"
 """The origin of versions that somebody made by editing files."""
@@ -190,7 +187,10 @@ class DefinitionStore:
             newest: Newest = {}
             if rename is None:
                 newest = {**before.newest, **{each.key: each for each in self._record(before, now, None)}}
-            self._refuse_foreign_edits(files)
+            # Edits outside the store are not serialized with changes.
+            foreign = [each.file for each in files if find_digest(self.folder, each.file) != each.before_digest]
+            if foreign:
+                raise DefinitionsChangedError(location=self.folder.location, files=tuple(foreign))
             change_id = uuid.uuid4().hex
             if rename is not None:
                 keys = [(rename.kind, rename.name)]
@@ -347,12 +347,6 @@ class DefinitionStore:
             changes = Changes(connection)
             return None if changes.has_prepared() else (changes.last_number(), Definitions(connection).revision())
 
-    def _refuse_foreign_edits(self, files: Iterable[FileChange]) -> None:
-        """Refuse files that were edited outside the store, because such edits are not serialized with changes."""
-        foreign = [each.file for each in files if find_digest(self.folder, each.file) != each.before_digest]
-        if foreign:
-            raise DefinitionsChangedError(location=self.folder.location, files=tuple(foreign))
-
 
 def _text_of(contents: Contents, name: str) -> str | None:
     return contents.files[name].text if name in contents.files else None
@@ -421,9 +415,6 @@ def open_store(database: Database, settings: Settings) -> DefinitionStore:
     return DefinitionStore(database, folder, values, share, has_front=has_front)
 
 
-_NOBODY = "unknown"
-
-
 def record_location(database: Database, settings: Settings, location: Location, as_of: datetime) -> bool:
     """Record the definitions of a location and the files of its workflows, unless they are already recorded.
 
@@ -465,12 +456,9 @@ def record_declared(
         with database.read() as connection:
             newest = Definitions(connection).newest()
             is_new_place = place not in find_places(connection)
-        found = [_found(entity, newest, as_of) for entity in entities]
-        declared = {entity.key for entity in entities}
         known = [key for key, version in newest.items() if not is_gone(version) and version.origin == PYTHON_ORIGIN]
-        gone = [_version(*key, DefinitionAction.DELETED, as_of) for key in known if key not in declared]
-        require_few_deleted(place, gone, len(known), settings.unconfirmed_deletions)
-        versions = [version for version in (*found, *gone) if version is not None]
+        versions = list(_decide_declared({each.key: each for each in entities}, known, newest, as_of))
+        require_few_deleted(place, versions, len(known), settings.unconfirmed_deletions)
         if not versions and not is_new_place:
             return []
         with database.begin() as connection:
@@ -483,28 +471,30 @@ def record_declared(
     return appended
 
 
-def _found(entity: AnyEntity, newest: Newest, as_of: datetime) -> NewDefinition | None:
-    text, last = render_yaml(entity), newest.get(entity.key)
-    digest = digest_as_written(entity, text, DocumentFormat.YAML)
-    is_new = last is None or is_gone(last)
-    if last is not None and not is_new and last.digest == digest:
-        return None
-    action = DefinitionAction.SUBMITTED if is_new else DefinitionAction.UPDATED
-    return _version(*entity.key, action, as_of, digest, text)
-
-
-def _version(
-    kind: str, name: str, action: DefinitionAction, as_of: datetime, digest: str | None = None, text: str | None = None
-) -> NewDefinition:
-    return NewDefinition(
-        kind=kind,
-        name=name,
-        action=action,
-        digest=digest,
-        text=text,
-        format=DocumentFormat.YAML,
-        file="",
-        author=_NOBODY,
-        origin=PYTHON_ORIGIN,
-        recorded_at=as_of,
-    )
+def _decide_declared(
+    declared: Mapping[EntityKey, AnyEntity], known: Iterable[EntityKey], newest: Newest, as_of: datetime
+) -> Iterator[NewDefinition]:
+    """Yield the versions to record of entities that were built in Python; those that are `known` and not declared any
+    more are deleted.
+    """
+    for key in dict.fromkeys((*declared, *known)):
+        entity, last = declared.get(key), newest.get(key)
+        text = None if entity is None else render_yaml(entity)
+        digest = None if entity is None or text is None else digest_as_written(entity, text, DocumentFormat.YAML)
+        action = DefinitionAction.UPDATED if digest is not None else DefinitionAction.DELETED
+        if last is None or is_gone(last):
+            action = DefinitionAction.SUBMITTED
+        elif last.digest == digest:
+            continue
+        yield NewDefinition(
+            kind=key[0],
+            name=key[1],
+            action=action,
+            digest=digest,
+            text=text,
+            format=DocumentFormat.YAML,
+            file="",
+            author=UNKNOWN_AUTHOR,
+            origin=PYTHON_ORIGIN,
+            recorded_at=as_of,
+        )

@@ -15,8 +15,9 @@ from typing import Any
 from feed_assets.context.operation import resolve_subject
 from feed_assets.definitions.lists.reading import find_status
 from feed_assets.definitions.verbs.changes import delete, submit
-from feed_assets.definitions.verbs.schedules import apply_schedules, decide_schedules, resume, schedule, suspend
+from feed_assets.definitions.verbs.schedules import apply_schedules, change_work, decide_schedules
 from feed_assets.definitions.verbs.states import EntityState
+from feed_assets.definitions.verbs.verb_results import EntityVerb
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.errors import FeedAssetsError
@@ -159,9 +160,9 @@ def run_entity_transition(case: Case) -> None:
         harness = EntityHarness.at(Path(root))
         verbs: dict[str, Callable[[], object]] = {
             "SUBMIT": lambda: submit(harness.context(), [file_of(*ALL)]),
-            "SCHEDULE": lambda: schedule(harness.context(), kind, [name]),
-            "SUSPEND": lambda: suspend(harness.context(), kind, [name]),
-            "RESUME": lambda: resume(harness.context(), kind, [name]),
+            "SCHEDULE": lambda: change_work(harness.context(), EntityVerb.SCHEDULE, kind, [name]),
+            "SUSPEND": lambda: change_work(harness.context(), EntityVerb.SUSPEND, kind, [name]),
+            "RESUME": lambda: change_work(harness.context(), EntityVerb.RESUME, kind, [name]),
             "KILL": lambda: delete(harness.context(), kind, [name]),
         }
         ways = {

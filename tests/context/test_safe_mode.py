@@ -8,7 +8,8 @@ from feed_assets.context.safe_mode import is_safe_mode, load_safe_mode, require_
 from feed_assets.definitions.lists.query_fields import ListQuery
 from feed_assets.definitions.lists.reading import find_page, find_status, show_definition
 from feed_assets.definitions.verbs import changes as entity_changes
-from feed_assets.definitions.verbs.schedules import suspend
+from feed_assets.definitions.verbs.schedules import change_work
+from feed_assets.definitions.verbs.verb_results import EntityVerb
 from feed_assets.entities.common import Kind
 from feed_assets.log.audit import Audit
 from feed_assets.operation_list import list_operations
@@ -69,7 +70,7 @@ def test_row_122_safe_mode_lets_clusters_be_updated_and_work_be_stopped(harness:
     context = harness.context()
     with pytest.raises(SafeModeError):
         entity_changes.update(context, [file_of(changed(COUNTING, parallel=2))])
-    suspend(context, Kind.PROCESS, ["counting"])
+    change_work(context, EntityVerb.SUSPEND, Kind.PROCESS, ["counting"])
     entity_changes.validate(context, [file_of(COUNTING)])
     entity_changes.update(context, [file_of(changed(ALL[0], colo="nyc"))])
     assert find_status(context, Kind.PROCESS, "counting").state == "SUSPENDED"

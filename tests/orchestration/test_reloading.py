@@ -12,7 +12,8 @@ from dagster import AssetCheckEvaluation, DagsterInstance, DagsterRunStatus
 from feed_assets.context.safe_mode import set_safe_mode
 from feed_assets.definitions.verbs import changes as entity_changes
 from feed_assets.definitions.verbs.context import EntityContext, open_entity_context
-from feed_assets.definitions.verbs.schedules import suspend
+from feed_assets.definitions.verbs.schedules import change_work
+from feed_assets.definitions.verbs.verb_results import EntityVerb
 from feed_assets.entities.common import Kind
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.log.definitions.store import Definitions
@@ -113,7 +114,7 @@ def test_a_cluster_that_is_not_declared_any_more_does_nothing(harness: LocationH
 
 def test_entities_whose_files_disappear_are_not_deleted_and_a_suspended_one_stays_so(harness: LocationHarness) -> None:
     harness.tick()
-    suspend(entity_context_of(harness), Kind.PROCESS, ["summing"])
+    change_work(entity_context_of(harness), EntityVerb.SUSPEND, Kind.PROCESS, ["summing"])
     entities = harness.home.folder / "entities"
     (file,) = entities.rglob("*.yaml")
     whole = file.read_text()
@@ -137,7 +138,7 @@ def test_a_suspended_process_stays_so_when_its_deletion_was_recorded_and_it_come
     harness: LocationHarness,
 ) -> None:
     harness.tick()
-    suspend(entity_context_of(harness), Kind.PROCESS, ["summing"])
+    change_work(entity_context_of(harness), EntityVerb.SUSPEND, Kind.PROCESS, ["summing"])
     (file,) = (harness.home.folder / "entities").rglob("*.yaml")
     whole = file.read_text()
     for text in (whole.rpartition("---")[0], whole):
@@ -158,7 +159,7 @@ def test_a_tick_says_that_safe_mode_is_on(harness: LocationHarness) -> None:
 
 def test_a_suspended_process_is_not_launched_by_a_tick(harness: LocationHarness) -> None:
     harness.tick()
-    suspend(entity_context_of(harness), Kind.PROCESS, ["summing"])
+    change_work(entity_context_of(harness), EntityVerb.SUSPEND, Kind.PROCESS, ["summing"])
     land(harness.home.data, 3, 1)
     harness.at(NOON.replace(hour=14))
     result = harness.tick()

@@ -29,7 +29,7 @@ from feed_assets.definitions.verbs.planning import (
     plan_edits,
     require_digest,
 )
-from feed_assets.definitions.verbs.schedules import change_scheduled, keep_submitted, schedule_entities
+from feed_assets.definitions.verbs.schedules import change_work_of, keep_submitted
 from feed_assets.definitions.verbs.states import EntityProgress, entity_status
 from feed_assets.definitions.verbs.verb_results import EntityOutcome, EntityVerb, VerbOutcome, VerbResult
 from feed_assets.entities.bundle import AnyEntity
@@ -168,16 +168,17 @@ def change_job(context: EntityContext, name: str, verb: EntityVerb) -> VerbResul
     require_acts(each.key for each in entities)
     if verb is EntityVerb.SCHEDULE:
         _find_enabled(context, stored.job.extension)
-        return schedule_entities(context, loaded, entities)
+        return change_work_of(context, verb, loaded, entities)
     active = [each for each in entities if _states_of(view, each) - {ScheduleState.SUBMITTED}]
     if not active:
         first = f"Schedule it first: {command_line('extension', 'job', 'schedule', name)}"
         raise VerbRefusedError(subject=label_of((_JOB, name)), reason="it is not scheduled", next_step=first)
-    done = change_scheduled(context, loaded, active, verb)
+    done = change_work_of(context, verb, loaded, active)
     if verb is EntityVerb.SUSPEND:
         return done
     waiting = [each for each in entities if ScheduleState.SUBMITTED in _states_of(view, each)]
-    return replace(done, outcomes=(*done.outcomes, *schedule_entities(context, loaded, waiting).outcomes))
+    more = change_work_of(context, EntityVerb.SCHEDULE, loaded, waiting)
+    return replace(done, outcomes=(*done.outcomes, *more.outcomes))
 
 
 def list_jobs(context: EntityContext, extension: str | None = None) -> tuple[ShownJob, ...]:

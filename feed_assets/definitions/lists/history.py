@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 
 from feed_assets.context.errors import VersionNotFoundError
 from feed_assets.definitions.folder import find_version_entity
@@ -110,9 +111,10 @@ def blame(database: Database, kind: str, name: str, field: str | None = None) ->
             blamed[change.path] = Blame(path=change.path, value=change.after, row=version)
     if last is None or last.action is DefinitionAction.DELETED:
         raise EntityNotFoundError(kind=kind, name=name)
+    found = sorted(blamed.values(), key=attrgetter("field"))
     if field is None:
-        return tuple(sorted((each for each in blamed.values() if each.value is not None), key=_order_of))
-    found = sorted((each for each in blamed.values() if _is_below(each.field, field)), key=_order_of)
+        return tuple(each for each in found if each.value is not None)
+    found = [each for each in found if each.field == field or each.field.startswith((f"{field}.", f"{field}["))]
     if not found:
         raise VersionNotFoundError(
             kind=kind, name=name, wanted=f"that says anything about {field!r}", known="its default has always held"
@@ -169,11 +171,3 @@ def _walk(database: Database, kind: str, name: str) -> Iterator[tuple[Definition
         after = find_version_entity(version) or before
         yield version, diff_entities(before, after)
         before = after
-
-
-def _order_of(blame: Blame) -> str:
-    return blame.field
-
-
-def _is_below(field: str, ancestor: str) -> bool:
-    return field == ancestor or field.startswith((f"{ancestor}.", f"{ancestor}["))

@@ -1,8 +1,8 @@
 """Lists of entities by kind, name, tags, state, pipelines and clusters, sorted and paged."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, assert_never
+from typing import assert_never
 
 from sqlalchemy import Connection
 
@@ -18,8 +18,6 @@ from feed_assets.entities.process import Input, Output, Process
 from feed_assets.errors import Fault, WrongUsageError
 from feed_assets.pages import PAGES, Page
 from feed_assets.plan.records import FeedRecord, ProcessRecord
-
-TagsOf: TypeAlias = Callable[[AnyEntity], tuple[str, ...]]
 
 
 class SaidTags:
@@ -86,65 +84,6 @@ class EntityPage(Page[ListedEntity]):
         return ", ".join(["kind", "name", *columns])
 
 
-StatusOf = Callable[[AnyEntity], EntityStatus]
-
-
-def list_entities(
-    entities: Iterable[AnyEntity],
-    query: ListQuery,
-    status_of: StatusOf,
-    tags_of: TagsOf,
-    *,
-    kinds: Collection[Kind] = (),
-    fields: Collection[ListField] = (),
-) -> EntityPage:
-    """Return one page of the entities of some kinds, by default of all, that match a query, by name. Also shown are the
-    fields that are filtered by. `status_of` is called only if states are needed.
-
-    Raises:
-        VerbRefusedError: a filter by pipelines is used for entities without pipelines.
-    """
-    found = select_entities(entities, query, status_of, tags_of, kinds=kinds)
-    shown = frozenset([*fields, *(_SHOWN_BY_FILTER[each] for each in query.filters if each in _SHOWN_BY_FILTER)])
-    page = tuple(_listed(entity, shown, status_of, tags_of) for entity in found[query.page])
-    return EntityPage(items=page, total=len(found), offset=query.page.start, what="entities", more=PAGES, fields=shown)
-
-
-def require_values(query: ListQuery, entities: Iterable[AnyEntity]) -> None:
-    """Require that each type, state and cluster of a query's filters exists. Raises WrongUsageError if one does not."""
-    clusters = tuple(entity.name for entity in entities if entity.kind is Kind.CLUSTER)
-    allowed: Mapping[FilterField, tuple[str, ...]] = {
-        FilterField.TYPE: tuple(Kind),
-        FilterField.STATUS: tuple(EntityState),
-        FilterField.CLUSTER: clusters,
-    }
-    for field, known in allowed.items():
-        for value in query.filters.get(field, ()):
-            if value.lower() not in {each.lower() for each in known}:
-                raise WrongUsageError(f"--filter-by: there is no {field} {value!r}; it is one of {', '.join(known)}.")
-
-
-def select_entities(
-    entities: Iterable[AnyEntity],
-    query: ListQuery,
-    status_of: StatusOf,
-    tags_of: TagsOf,
-    *,
-    kinds: Collection[Kind] = (),
-) -> list[AnyEntity]:
-    """Return all entities that match the conditions of a query, in its order; see `list_entities`."""
-    if FilterField.PIPELINES in query.filters and set(kinds) != {Kind.PROCESS}:
-        raise VerbRefusedError(
-            subject="the list",
-            reason="only processes have pipelines",
-            next_step="List only processes to filter by PIPELINES.",
-            fault=Fault.ASKED,
-        )
-    of_kinds = (entity for entity in entities if not kinds or entity.kind in kinds)
-    found = [entity for entity in of_kinds if _is_wanted(entity, query, status_of, tags_of)]
-    return sorted(found, key=lambda entity: (entity.name, entity.kind), reverse=query.sort_order == "desc")
-
-
 def is_subsequence(letters: str, name: str) -> bool:
     """Return whether the letters occur in this order, in any case.
 
@@ -155,49 +94,97 @@ def is_subsequence(letters: str, name: str) -> bool:
     return all(letter in rest for letter in letters.lower())
 
 
-def _is_wanted(entity: AnyEntity, query: ListQuery, status_of: StatusOf, tags_of: TagsOf) -> bool:
-    if not is_subsequence(query.name_sequence, entity.name):
-        return False
-    tags = tags_of(entity) if query.tags or query.tag_keys else ()
-    if not has_words(tags, query.tag_keys) or not set(query.tags) <= set(tags):
-        return False
-    return all(_meets(entity, field, values, status_of) for field, values in query.filters.items())
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityList:
+    """The entities, of some kinds or of all, from which a query chooses. `status_of` and `tags_of` are called only if
+    states or tags are needed.
+    """
 
+    entities: Sequence[AnyEntity]
+    query: ListQuery
+    kinds: Collection[Kind]
+    status_of: Callable[[AnyEntity], EntityStatus]
+    tags_of: Callable[[AnyEntity], tuple[str, ...]]
 
-def _meets(entity: AnyEntity, by: FilterField, values: tuple[str, ...], status_of: StatusOf) -> bool:
-    folded = {value.lower() for value in values}
-    match by:
-        case FilterField.TYPE:
-            return entity.kind.value in folded
-        case FilterField.NAME:
-            return entity.name.lower() in folded
-        case FilterField.STATUS:
-            return status_of(entity).state.value.lower() in folded
-        case FilterField.PIPELINES:
-            return isinstance(entity, Process) and not folded.isdisjoint(name.lower() for name in entity.pipelines)
-        case FilterField.CLUSTER:
-            return isinstance(entity, Feed | Process) and not folded.isdisjoint(
-                name.lower() for name in entity.clusters
+    def page(self, fields: Collection[ListField]) -> EntityPage:
+        """Return one page of what the query finds. Also shown are the fields that are filtered by. Raises as `find`."""
+        found, filters, page = self.find(), self.query.filters, self.query.page
+        shown = frozenset([*fields, *(_SHOWN_BY_FILTER[each] for each in filters if each in _SHOWN_BY_FILTER)])
+        items = tuple(self._listed(entity, shown) for entity in found[page])
+        return EntityPage(items=items, total=len(found), offset=page.start, what="entities", more=PAGES, fields=shown)
+
+    def find(self) -> list[AnyEntity]:
+        """Return all that match the conditions of the query, in its order.
+
+        Raises:
+            WrongUsageError: a type, state or cluster of its filters does not exist.
+            VerbRefusedError: a filter by pipelines is used for entities without pipelines.
+        """
+        self._require_values()
+        if FilterField.PIPELINES in self.query.filters and set(self.kinds) != {Kind.PROCESS}:
+            raise VerbRefusedError(
+                subject="the list",
+                reason="only processes have pipelines",
+                next_step="List only processes to filter by PIPELINES.",
+                fault=Fault.ASKED,
             )
-        case _:
-            assert_never(by)
+        of_kinds = (entity for entity in self.entities if not self.kinds or entity.kind in self.kinds)
+        found = filter(self._is_wanted, of_kinds)
+        return sorted(found, key=lambda entity: (entity.name, entity.kind), reverse=self.query.sort_order == "desc")
 
+    def _require_values(self) -> None:
+        clusters = tuple(entity.name for entity in self.entities if entity.kind is Kind.CLUSTER)
+        allowed: Mapping[FilterField, tuple[str, ...]] = {
+            FilterField.TYPE: tuple(Kind),
+            FilterField.STATUS: tuple(EntityState),
+            FilterField.CLUSTER: clusters,
+        }
+        for field, known in allowed.items():
+            for value in self.query.filters.get(field, ()):
+                if value.lower() not in {each.lower() for each in known}:
+                    all_known = ", ".join(known)
+                    raise WrongUsageError(f"--filter-by: there is no {field} {value!r}; it is one of {all_known}.")
 
-def _listed(entity: AnyEntity, shown: Collection[ListField], status_of: StatusOf, tags_of: TagsOf) -> ListedEntity:
-    clusters = tuple(entity.clusters) if isinstance(entity, Feed | Process) else ()
-    pipelines, inputs, outputs = (
-        (entity.pipelines, entity.inputs, entity.outputs) if isinstance(entity, Process) else ((), {}, {})
-    )
-    return ListedEntity(
-        kind=entity.kind,
-        name=entity.name,
-        status=status_of(entity).state.value if ListField.STATUS in shown else None,
-        tags=tags_of(entity) if ListField.TAGS in shown else None,
-        pipelines=tuple(pipelines) if ListField.PIPELINES in shown else None,
-        clusters=clusters if ListField.CLUSTERS in shown else None,
-        inputs=_feeds_of(inputs) if ListField.INPUTS in shown else None,
-        outputs=_feeds_of(outputs) if ListField.OUTPUTS in shown else None,
-    )
+    def _is_wanted(self, entity: AnyEntity) -> bool:
+        query = self.query
+        if not is_subsequence(query.name_sequence, entity.name):
+            return False
+        tags = self.tags_of(entity) if query.tags or query.tag_keys else ()
+        if not has_words(tags, query.tag_keys) or not set(query.tags) <= set(tags):
+            return False
+        return all(self._meets(entity, field, values) for field, values in query.filters.items())
+
+    def _meets(self, entity: AnyEntity, by: FilterField, values: tuple[str, ...]) -> bool:
+        folded = {value.lower() for value in values}
+        match by:
+            case FilterField.TYPE:
+                return entity.kind.value in folded
+            case FilterField.NAME:
+                return entity.name.lower() in folded
+            case FilterField.STATUS:
+                return self.status_of(entity).state.value.lower() in folded
+            case FilterField.PIPELINES:
+                return isinstance(entity, Process) and not folded.isdisjoint(map(str.lower, entity.pipelines))
+            case FilterField.CLUSTER:
+                return isinstance(entity, Feed | Process) and not folded.isdisjoint(map(str.lower, entity.clusters))
+            case _:
+                assert_never(by)
+
+    def _listed(self, entity: AnyEntity, shown: Collection[ListField]) -> ListedEntity:
+        clusters = tuple(entity.clusters) if isinstance(entity, Feed | Process) else ()
+        pipelines, inputs, outputs = (
+            (entity.pipelines, entity.inputs, entity.outputs) if isinstance(entity, Process) else ((), {}, {})
+        )
+        return ListedEntity(
+            kind=entity.kind,
+            name=entity.name,
+            status=self.status_of(entity).state.value if ListField.STATUS in shown else None,
+            tags=self.tags_of(entity) if ListField.TAGS in shown else None,
+            pipelines=tuple(pipelines) if ListField.PIPELINES in shown else None,
+            clusters=clusters if ListField.CLUSTERS in shown else None,
+            inputs=_feeds_of(inputs) if ListField.INPUTS in shown else None,
+            outputs=_feeds_of(outputs) if ListField.OUTPUTS in shown else None,
+        )
 
 
 def _feeds_of(edges: Mapping[str, Input] | Mapping[str, Output]) -> tuple[str, ...]:

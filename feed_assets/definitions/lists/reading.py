@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
@@ -14,15 +14,7 @@ from feed_assets.access.rights import find_hidden
 from feed_assets.command_lines import command_line
 from feed_assets.context.errors import VerbRefusedError
 from feed_assets.definitions.folder import find_entity, find_version_entity
-from feed_assets.definitions.lists.listing import (
-    EntityPage,
-    SaidTags,
-    StatusOf,
-    TagsOf,
-    list_entities,
-    require_values,
-    select_entities,
-)
+from feed_assets.definitions.lists.listing import EntityList, EntityPage, SaidTags
 from feed_assets.definitions.lists.query_fields import Form, ListField, ListQuery
 from feed_assets.definitions.store import Loaded
 from feed_assets.definitions.verbs.context import EntityContext, find_kind, get_declared
@@ -103,11 +95,8 @@ def find_status(context: EntityContext, kind: Kind | None, name: str) -> EntityS
 def find_page(
     context: EntityContext, query: ListQuery, kinds: Collection[Kind] = (), fields: Collection[ListField] = ()
 ) -> EntityPage:
-    """Return one page of the entities that match a query; see `list_entities`."""
-    loaded = context.load()
-    require_values(query, _readable(loaded))
-    status_of, tags_of = _status_of(context, loaded), _tags_of(context)
-    return list_entities(_readable(loaded), query, status_of, tags_of, kinds=kinds, fields=fields)
+    """Return one page of the entities that match a query. Raises as `EntityList.find`."""
+    return _list(context, context.load(), query, kinds).page(fields)
 
 
 def summarize(
@@ -146,20 +135,14 @@ def summarize(
     loaded = context.load()
     cluster = find_cluster(loaded, cluster)
     get_declared(loaded, Kind.CLUSTER, cluster)
-    require_values(query, _readable(loaded))
-    status_of = _status_of(context, loaded)
-    on_cluster = [
-        entity
-        for entity in _readable(loaded)
-        if isinstance(entity, Feed | Process) and entity.kind is kind and cluster in entity.clusters
-    ]
-    found = select_entities(on_cluster, query, status_of, _tags_of(context), kinds=(kind,))
+    listed = _list(context, loaded, query, (kind,))
+    found = [each for each in listed.find() if isinstance(each, Feed | Process) and cluster in each.clusters]
     with context.database.read() as connection:
         items = tuple(
             SummarizedEntity(
                 kind=entity.kind,
                 name=entity.name,
-                status=status_of(entity).clusters.get(cluster, EntityState.SUBMITTED).value,
+                status=listed.status_of(entity).clusters.get(cluster, EntityState.SUBMITTED).value,
                 instances=tuple(_newest(connection, entity, cluster, start, last, instances)),
             )
             for entity in found[query.page]
@@ -167,11 +150,6 @@ def summarize(
     return EntitySummary(
         items=items, total=len(found), offset=query.page.start, what="entities", more=PAGES, cluster=cluster
     )
-
-
-def _readable(loaded: Loaded) -> Sequence[AnyEntity]:
-    entities, hidden = loaded.bundle.bundle.entities, find_hidden()
-    return [each for each in entities if each.key not in hidden] if hidden else entities
 
 
 def find_cluster(loaded: Loaded, cluster: str | None, process: str = "") -> str:
@@ -246,21 +224,23 @@ def _shown(text: str, written_as: DocumentFormat, form: Form, entity: AnyEntity 
             return json.dumps({"kind": found.kind.value, **content}, indent=2, ensure_ascii=False) + "\n"
 
 
-def _status_of(context: EntityContext, loaded: Loaded) -> StatusOf:
-    progress = context.progress()
+def _list(context: EntityContext, loaded: Loaded, query: ListQuery, kinds: Collection[Kind]) -> EntityList:
+    """Return the list of what who asks may read. States are read at once, tags with the first question."""
+    progress, hidden = context.progress(), find_hidden()
     bundle, colo = loaded.bundle.bundle, context.settings.works_in
-    return lambda entity: entity_status(bundle, progress, entity, context.now, colo)
-
-
-def _tags_of(context: EntityContext) -> TagsOf:
-    """Return what finds the tags of entities; it reads them with the first question."""
 
     @cache
     def said() -> SaidTags:
         with context.database.read() as connection:
             return SaidTags(connection)
 
-    return lambda entity: said().of_entity(entity)
+    return EntityList(
+        entities=[each for each in bundle.entities if each.key not in hidden],
+        query=query,
+        kinds=kinds,
+        status_of=lambda entity: entity_status(bundle, progress, entity, context.now, colo),
+        tags_of=lambda entity: said().of_entity(entity),
+    )
 
 
 def _newest(

@@ -263,83 +263,51 @@ _LEADS_TO = {
 """The state that a verb leads to, its message and its outcome; other verbs schedule."""
 
 
-def schedule(
-    context: EntityContext, kind: Kind | None, names: Sequence[str], clusters: Collection[str] | None = None
+def change_work(
+    context: EntityContext,
+    verb: EntityVerb,
+    kind: Kind | None,
+    names: Sequence[str],
+    clusters: Collection[str] | None = None,
 ) -> VerbResult:
-    """Start the work on feeds or processes, on all their clusters or on some. Instances are created from the start of
-    the validity. Scheduled and suspended entities stay as they are.
+    """Schedule, suspend or resume feeds or processes, on all their clusters or on some. What is in the state already
+    stays as it is.
+
+    Scheduled: instances are created from the start of the validity. Suspended: no instance is created, launched or
+    timed out; running instances run to their end. Resumed: missed instances are created now, and waiting instances keep
+    the time that was left until their timeout.
+
+    Differs from Falcon: running instances are not suspended, because Dagster cannot hold a run.
 
     Raises:
         EntityNotFoundError: one is not declared.
         JobOwnedError: a job of an extension has made one.
         NotSchedulableError: clusters and datasources have no schedule; or no engine here can do the work.
+        NotScheduledError: one that is to be suspended or resumed is not scheduled on any cluster.
     """
     loaded = context.load()
-    return schedule_entities(context, loaded, [get_own(loaded, kind, name) for name in names], clusters)
+    return change_work_of(context, verb, loaded, [get_own(loaded, kind, name) for name in names], clusters)
 
 
-def schedule_entities(
-    context: EntityContext, loaded: Loaded, entities: Sequence[AnyEntity], clusters: Collection[str] | None = None
-) -> VerbResult:
-    """Start the work on entities as `schedule` does, whoever has made them."""
-    require_acts(each.key for each in entities)
-    for entity in entities:
-        require_schedulable(loaded.bundle.bundle, entity, _clusters_of(context, entity, clusters))
-    require_reachable(context, loaded.bundle, [entity.key for entity in entities])
-    view = context.schedules()
-    outcomes = [
-        set_state(context, view, each, _clusters_of(context, each, clusters), EntityVerb.SCHEDULE) for each in entities
-    ]
-    return VerbResult(verb=EntityVerb.SCHEDULE, outcomes=tuple(outcomes), dry_run=context.dry_run)
-
-
-def suspend(
-    context: EntityContext, kind: Kind | None, names: Sequence[str], clusters: Collection[str] | None = None
-) -> VerbResult:
-    """Stop the work on feeds or processes until they are resumed: no instance is created, launched or timed out.
-    Running instances run to their end.
-
-    Differs from Falcon: running instances are not suspended, because Dagster cannot hold a run.
-
-    Raises:
-        NotScheduledError: one is not scheduled on any cluster.
-        NotSchedulableError: clusters and datasources have no schedule.
-    """
-    loaded = context.load()
-    entities = [get_own(loaded, kind, name) for name in names]
-    return change_scheduled(context, loaded, entities, EntityVerb.SUSPEND, clusters)
-
-
-def resume(
-    context: EntityContext, kind: Kind | None, names: Sequence[str], clusters: Collection[str] | None = None
-) -> VerbResult:
-    """Continue the work that `suspend` stopped: missed instances are created now, and waiting instances keep the time
-    that was left until their timeout.
-
-    Raises:
-        NotScheduledError: one is not scheduled on any cluster.
-    """
-    loaded = context.load()
-    entities = [get_own(loaded, kind, name) for name in names]
-    return change_scheduled(context, loaded, entities, EntityVerb.RESUME, clusters)
-
-
-def change_scheduled(
+def change_work_of(
     context: EntityContext,
+    verb: EntityVerb,
     loaded: Loaded,
     entities: Sequence[AnyEntity],
-    verb: EntityVerb,
     clusters: Collection[str] | None = None,
 ) -> VerbResult:
-    """Suspend or resume entities, whoever has made them."""
+    """Do the same with entities, whoever has made them."""
     require_acts(each.key for each in entities)
-    view, concerned = context.schedules(), []
+    bundle, view, concerned = loaded.bundle.bundle, context.schedules(), []
     for entity in entities:
-        active = _active_on(view, loaded.bundle.bundle, entity, _clusters_of(context, entity, clusters))
-        if not active:
-            require_schedulable(loaded.bundle.bundle, entity, ())
+        on = _clusters_of(context, entity, clusters)
+        active = on if verb is EntityVerb.SCHEDULE else _active_on(view, bundle, entity, on)
+        require_schedulable(bundle, entity, on if verb is EntityVerb.SCHEDULE else ())
+        if verb is not EntityVerb.SCHEDULE and not active:
             raise NotScheduledError(kind=entity.kind, name=entity.name)
         concerned.append((entity, active))
+    if verb is EntityVerb.SCHEDULE:
+        require_reachable(context, loaded.bundle, [entity.key for entity in entities])
     outcomes = tuple(set_state(context, view, entity, active, verb) for entity, active in concerned)
     return VerbResult(verb=verb, outcomes=outcomes, dry_run=context.dry_run)
 

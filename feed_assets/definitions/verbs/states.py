@@ -1,6 +1,6 @@
 """States of entities: submitted, running, suspended or completed, on each cluster and overall."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -83,7 +83,9 @@ def entity_status(
     if isinstance(entity, Cluster | Datasource) or not on:
         return EntityStatus(kind=entity.kind, name=entity.name, state=EntityState.SUBMITTED)
     clusters = {cluster: _state_on(bundle, progress, entity, cluster, as_of) for cluster in on}
-    return EntityStatus(kind=entity.kind, name=entity.name, state=_overall(clusters.values()), clusters=clusters)
+    order = (EntityState.RUNNING, EntityState.SUSPENDED, EntityState.SUBMITTED)
+    overall = next((state for state in order if state in clusters.values()), EntityState.COMPLETED)
+    return EntityStatus(kind=entity.kind, name=entity.name, state=overall, clusters=clusters)
 
 
 def _state_on(
@@ -111,9 +113,3 @@ def _has_more(progress: EntityProgress, entity: Feed | Process, cluster: str) ->
     key = EntityKey(entity.name, cluster)
     watermark = progress.watermarks.get(key)
     return watermark is None or bool(watermark.ahead) or progress.unended.get(key, 0) > 0
-
-
-def _overall(states: Iterable[EntityState]) -> EntityState:
-    found = set(states)
-    order = (EntityState.RUNNING, EntityState.SUSPENDED, EntityState.SUBMITTED)
-    return next((state for state in order if state in found), EntityState.COMPLETED)

@@ -9,7 +9,8 @@ from feed_assets.definitions.lists.query_fields import Form, ListField, ListQuer
 from feed_assets.definitions.lists.reading import Neighbour, find_neighbours, find_page, show_definition, summarize
 from feed_assets.definitions.verbs import changes as entity_changes
 from feed_assets.definitions.verbs.context import get_declared
-from feed_assets.definitions.verbs.schedules import schedule
+from feed_assets.definitions.verbs.schedules import change_work
+from feed_assets.definitions.verbs.verb_results import EntityVerb
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import DefinitionsError, EntityNotFoundError
 from feed_assets.json_form import render_document
@@ -30,7 +31,7 @@ def harness(tmp_path: Path) -> EntityHarness:
         outputs={},
     )
     entity_changes.submit(harness.context(), [file_of(CLUSTER, CLICKS, COUNTS, tagged, another)])
-    schedule(harness.context(), Kind.PROCESS, ["counting"])
+    change_work(harness.context(), EntityVerb.SCHEDULE, Kind.PROCESS, ["counting"])
     return harness
 
 

@@ -13,8 +13,8 @@ from feed_assets.context.safe_mode import set_safe_mode
 from feed_assets.definitions.lists.query_fields import Form
 from feed_assets.definitions.lists.reading import show_definition
 from feed_assets.definitions.verbs import changes as entity_changes
-from feed_assets.definitions.verbs.schedules import schedule
-from feed_assets.definitions.verbs.verb_results import VerbOutcome, VerbResult
+from feed_assets.definitions.verbs.schedules import change_work
+from feed_assets.definitions.verbs.verb_results import EntityVerb, VerbOutcome, VerbResult
 from feed_assets.entities.common import Kind
 from feed_assets.entities.datasource import Datasource
 from feed_assets.entities.errors import DefinitionsError, EntityNotFoundError
@@ -121,7 +121,7 @@ def test_what_cannot_be_scheduled_stays_submitted(harness: EntityHarness) -> Non
     assert harness.declared(Kind.PROCESS) == ("counting",)
     assert states(harness, "counting") == {"primary": ScheduleState.SUBMITTED}
     with pytest.raises(NotSchedulableError):
-        schedule(harness.context(), Kind.PROCESS, ["counting"])
+        change_work(harness.context(), EntityVerb.SCHEDULE, Kind.PROCESS, ["counting"])
 
 
 def test_row_90_a_bad_expression_is_found_without_storing_anything(submitted: EntityHarness) -> None:
@@ -282,7 +282,7 @@ def test_row_102_work_on_a_removed_cluster_is_stopped_and_an_added_one_waits_to_
     assert running.statuses() == {ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.KILLED}
     assert states(running, "counting") == {"second": ScheduleState.SUBMITTED}
     assert states(running, "clicks", Kind.FEED)["second"] is ScheduleState.SUBMITTED
-    schedule(running.context(), Kind.PROCESS, ["counting"])
+    change_work(running.context(), EntityVerb.SCHEDULE, Kind.PROCESS, ["counting"])
     assert states(running, "counting") == {"second": ScheduleState.SCHEDULED}
 
 

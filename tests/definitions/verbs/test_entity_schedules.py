@@ -8,9 +8,10 @@ from feed_assets.catalog.store import MetadataStore
 from feed_assets.context.errors import NotSchedulableError, NotScheduledError, VerbRefusedError
 from feed_assets.definitions.lists.reading import find_status
 from feed_assets.definitions.verbs import changes as entity_changes
-from feed_assets.definitions.verbs.schedules import resume, schedule, suspend, touch
+from feed_assets.definitions.verbs.context import EntityContext
+from feed_assets.definitions.verbs.schedules import change_work, touch
 from feed_assets.definitions.verbs.states import EntityState
-from feed_assets.definitions.verbs.verb_results import VerbOutcome
+from feed_assets.definitions.verbs.verb_results import EntityVerb, VerbOutcome
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.entities.metadata import MetadataKey, MetadataKind, Scope
@@ -31,6 +32,11 @@ def harness(tmp_path: Path) -> EntityHarness:
     return harness
 
 
+def outcome_of(context: EntityContext, verb: EntityVerb) -> VerbOutcome:
+    """Change the work on the process, and return what came of it."""
+    return change_work(context, verb, Kind.PROCESS, ["counting"]).outcomes[0].outcome
+
+
 def state(harness: EntityHarness) -> EntityState:
     return find_status(harness.context(), Kind.PROCESS, "counting").state
 
@@ -38,17 +44,17 @@ def state(harness: EntityHarness) -> EntityState:
 def test_what_is_submitted_has_no_instances_until_it_is_scheduled(harness: EntityHarness) -> None:
     harness.tick()
     assert harness.instances() == {}
-    schedule(harness.context(), Kind.PROCESS, ["counting"])
+    change_work(harness.context(), EntityVerb.SCHEDULE, Kind.PROCESS, ["counting"])
     harness.tick()
     assert min(harness.instances()) == at("01")
 
 
 def test_row_88_a_second_schedule_has_no_effect_and_what_is_suspended_stays_so(harness: EntityHarness) -> None:
     context = harness.context()
-    assert schedule(context, Kind.PROCESS, ["counting"]).outcomes[0].outcome is VerbOutcome.SCHEDULED
-    assert schedule(context, Kind.PROCESS, ["counting"]).outcomes[0].outcome is VerbOutcome.UNCHANGED
-    suspend(context, Kind.PROCESS, ["counting"])
-    again = schedule(context, Kind.PROCESS, ["counting"]).outcomes[0]
+    assert outcome_of(context, EntityVerb.SCHEDULE) is VerbOutcome.SCHEDULED
+    assert outcome_of(context, EntityVerb.SCHEDULE) is VerbOutcome.UNCHANGED
+    change_work(context, EntityVerb.SUSPEND, Kind.PROCESS, ["counting"])
+    again = change_work(context, EntityVerb.SCHEDULE, Kind.PROCESS, ["counting"]).outcomes[0]
     assert (again.outcome, dict(again.clusters)) == (VerbOutcome.UNCHANGED, {"primary": "SUSPENDED"})
 
 
@@ -61,38 +67,38 @@ def test_metadata_say_the_state_of_the_schedule_at_once(harness: EntityHarness) 
         return values[MetadataKey(Scope.SYSTEM, MetadataKind.PROPERTY, "schedule")].value
 
     assert said() == "SUBMITTED"
-    schedule(harness.context(), Kind.PROCESS, ["counting"])
+    change_work(harness.context(), EntityVerb.SCHEDULE, Kind.PROCESS, ["counting"])
     assert said() == "SCHEDULED"
-    suspend(harness.context(), Kind.PROCESS, ["counting"])
+    change_work(harness.context(), EntityVerb.SUSPEND, Kind.PROCESS, ["counting"])
     assert said() == "SUSPENDED"
     chosen = SystemMetadataSettings(exclude=("process/schedule",))
     settings = harness.settings.model_copy(update={"metadata": MetadataSettings(system=chosen)})
-    resume(replace(harness.context(), settings=settings), Kind.PROCESS, ["counting"])
+    change_work(replace(harness.context(), settings=settings), EntityVerb.RESUME, Kind.PROCESS, ["counting"])
     assert said() == "SUSPENDED"  # until it is described by these settings
 
 
 def test_only_feeds_and_processes_that_are_declared_are_scheduled(harness: EntityHarness) -> None:
-    for verb in (schedule, suspend, resume):
+    for verb in (EntityVerb.SCHEDULE, EntityVerb.SUSPEND, EntityVerb.RESUME):
         with pytest.raises(NotSchedulableError, match="cluster 'primary': a cluster has no schedule"):
-            verb(harness.context(), Kind.CLUSTER, ["primary"])
+            change_work(harness.context(), verb, Kind.CLUSTER, ["primary"])
     with pytest.raises(EntityNotFoundError):
-        schedule(harness.context(), Kind.PROCESS, ["nobody"])
+        change_work(harness.context(), EntityVerb.SCHEDULE, Kind.PROCESS, ["nobody"])
     with pytest.raises(VerbRefusedError, match=r"it is not on cluster 'moon'\. It is on primary"):
-        schedule(harness.context(), Kind.PROCESS, ["counting"], ["moon"])
+        change_work(harness.context(), EntityVerb.SCHEDULE, Kind.PROCESS, ["counting"], ["moon"])
 
 
 def test_row_91_nothing_begins_while_suspended_and_what_was_missed_comes_on_resume(harness: EntityHarness) -> None:
-    schedule(harness.context(), Kind.PROCESS, ["counting"])
+    change_work(harness.context(), EntityVerb.SCHEDULE, Kind.PROCESS, ["counting"])
     harness.tick()
     deadline = harness.instances()[at("03T12")].deadline_at
-    suspend(harness.context(), Kind.PROCESS, ["counting"])
+    change_work(harness.context(), EntityVerb.SUSPEND, Kind.PROCESS, ["counting"])
     harness.later(hours=30)
     harness.tick()
     assert (max(harness.instances()), harness.statuses()) == (at("03T12"), {WAITING})
     with harness.database.read() as connection:
         instances = ProcessInstances(connection)
         assert instances.deadlines_passed("primary", harness.now, 10) == []
-    result = resume(harness.context(), Kind.PROCESS, ["counting"])
+    result = change_work(harness.context(), EntityVerb.RESUME, Kind.PROCESS, ["counting"])
     assert result.outcomes[0].outcome is VerbOutcome.RESUMED
     harness.tick()
     assert max(harness.instances()) == at("04T18")
@@ -105,37 +111,37 @@ def test_row_91_nothing_begins_while_suspended_and_what_was_missed_comes_on_resu
 
 
 def test_row_91_what_is_ready_is_not_launched_while_suspended(harness: EntityHarness) -> None:
-    schedule(harness.context(), Kind.PROCESS, ["counting"])
+    change_work(harness.context(), EntityVerb.SCHEDULE, Kind.PROCESS, ["counting"])
     harness.tick()
     harness.put(ProcessInstanceStatus.READY, at("01"))
-    suspend(harness.context(), Kind.PROCESS, ["counting"])
+    change_work(harness.context(), EntityVerb.SUSPEND, Kind.PROCESS, ["counting"])
     with harness.database.begin() as connection:
         instances = ProcessInstances(connection)
         assert not instances.has_unrequested("primary")
         assert instances.unrequested("primary", 10) == []
-    resume(harness.context(), Kind.PROCESS, ["counting"])
+    change_work(harness.context(), EntityVerb.RESUME, Kind.PROCESS, ["counting"])
     with harness.database.begin() as connection:
         assert len(ProcessInstances(connection).unrequested("primary", 10)) == 1
 
 
 def test_suspend_and_resume_can_be_given_again_and_need_something_scheduled(harness: EntityHarness) -> None:
-    for verb in (suspend, resume):
+    for verb in (EntityVerb.SUSPEND, EntityVerb.RESUME):
         with pytest.raises(NotScheduledError, match="process 'counting': it is not scheduled"):
-            verb(harness.context(), Kind.PROCESS, ["counting"])
-    schedule(harness.context(), Kind.PROCESS, ["counting"])
-    assert resume(harness.context(), Kind.PROCESS, ["counting"]).outcomes[0].outcome is VerbOutcome.UNCHANGED
-    suspend(harness.context(), Kind.PROCESS, ["counting"])
-    assert suspend(harness.context(), Kind.PROCESS, ["counting"]).outcomes[0].outcome is VerbOutcome.UNCHANGED
+            change_work(harness.context(), verb, Kind.PROCESS, ["counting"])
+    change_work(harness.context(), EntityVerb.SCHEDULE, Kind.PROCESS, ["counting"])
+    assert outcome_of(harness.context(), EntityVerb.RESUME) is VerbOutcome.UNCHANGED
+    change_work(harness.context(), EntityVerb.SUSPEND, Kind.PROCESS, ["counting"])
+    assert outcome_of(harness.context(), EntityVerb.SUSPEND) is VerbOutcome.UNCHANGED
 
 
 def test_resuming_twice_moves_deadlines_once(harness: EntityHarness) -> None:
-    schedule(harness.context(), Kind.PROCESS, ["counting"])
+    change_work(harness.context(), EntityVerb.SCHEDULE, Kind.PROCESS, ["counting"])
     harness.tick()
-    suspend(harness.context(), Kind.PROCESS, ["counting"])
+    change_work(harness.context(), EntityVerb.SUSPEND, Kind.PROCESS, ["counting"])
     harness.later(hours=1)
-    resume(harness.context(), Kind.PROCESS, ["counting"])
+    change_work(harness.context(), EntityVerb.RESUME, Kind.PROCESS, ["counting"])
     deadline = harness.instances()[at("03T12")].deadline_at
-    resume(harness.context(), Kind.PROCESS, ["counting"])
+    change_work(harness.context(), EntityVerb.RESUME, Kind.PROCESS, ["counting"])
     assert harness.instances()[at("03T12")].deadline_at == deadline
 
 
@@ -150,19 +156,19 @@ def test_files_in_the_folder_are_scheduled_or_wait_as_the_setting_says(
     harness.tick()
     assert state(harness) is expected
     assert bool(harness.instances()) is (expected is EntityState.RUNNING)
-    schedule(harness.context(), Kind.PROCESS, ["counting"])
+    change_work(harness.context(), EntityVerb.SCHEDULE, Kind.PROCESS, ["counting"])
     assert state(harness) is EntityState.RUNNING
-    suspend(harness.context(), Kind.PROCESS, ["counting"])
+    change_work(harness.context(), EntityVerb.SUSPEND, Kind.PROCESS, ["counting"])
     assert state(harness) is EntityState.SUSPENDED
 
 
 def test_row_93_the_four_states(harness: EntityHarness) -> None:
     assert state(harness) is EntityState.SUBMITTED
-    schedule(harness.context(), Kind.PROCESS, ["counting"])
+    change_work(harness.context(), EntityVerb.SCHEDULE, Kind.PROCESS, ["counting"])
     assert state(harness) is EntityState.RUNNING
-    suspend(harness.context(), Kind.PROCESS, ["counting"])
+    change_work(harness.context(), EntityVerb.SUSPEND, Kind.PROCESS, ["counting"])
     assert state(harness) is EntityState.SUSPENDED
-    resume(harness.context(), Kind.PROCESS, ["counting"])
+    change_work(harness.context(), EntityVerb.RESUME, Kind.PROCESS, ["counting"])
     harness.tick()
     short = with_validity(COUNTING, end="2013-11-03T14:00Z")
     entity_changes.update(harness.context(), [file_of(short)])
@@ -181,14 +187,14 @@ def test_row_5_without_an_end_an_entity_is_active_as_long_as_there_are_dates(har
     ended = changed(CLICKS, name="ended", locations={"data": "/ended/${YEAR}-${MONTH}-${DAY}/${HOUR}"})
     endless["locations"] = {"data": "/endless/${YEAR}-${MONTH}-${DAY}/${HOUR}"}
     entity_changes.submit(harness.context(), [file_of(endless, ended)])
-    schedule(harness.context(), Kind.FEED, ["endless", "ended"])
+    change_work(harness.context(), EntityVerb.SCHEDULE, Kind.FEED, ["endless", "ended"])
     harness.now = at("9999-04-15T23:59")
     found = {name: find_status(harness.context(), Kind.FEED, name).state for name in ("endless", "ended")}
     assert found == {"endless": EntityState.RUNNING, "ended": EntityState.COMPLETED}
 
 
 def test_row_104_a_touch_pins_the_definitions_from_the_next_instance_on(harness: EntityHarness) -> None:
-    schedule(harness.context(), Kind.PROCESS, ["counting"])
+    change_work(harness.context(), EntityVerb.SCHEDULE, Kind.PROCESS, ["counting"])
     harness.tick()
     harness.put(ProcessInstanceStatus.SUCCEEDED, at("01"))
     harness.later(minutes=58)
@@ -212,7 +218,7 @@ def test_a_touch_after_the_end_creates_nothing_and_a_feed_has_nothing_to_touch(h
 
 
 def test_a_dry_run_of_a_schedule_changes_nothing(harness: EntityHarness) -> None:
-    result = schedule(harness.context(dry_run=True), Kind.PROCESS, ["counting"])
+    result = change_work(harness.context(dry_run=True), EntityVerb.SCHEDULE, Kind.PROCESS, ["counting"])
     assert result.outcomes[0].outcome is VerbOutcome.SCHEDULED
     assert state(harness) is EntityState.SUBMITTED
 
@@ -229,5 +235,5 @@ def test_a_feed_in_a_table_is_scheduled_as_any_other(harness: EntityHarness) -> 
     table["clusters"] = {"cat": {"validity": {"start": "2013-11-01T00:00Z"}}}
     context = harness.context(skip_checks=True)
     entity_changes.submit(context, [file_of(cluster, table)])
-    (outcome,) = schedule(context, Kind.FEED, ["sales"]).outcomes
+    (outcome,) = change_work(context, EntityVerb.SCHEDULE, Kind.FEED, ["sales"]).outcomes
     assert outcome.outcome is VerbOutcome.SCHEDULED

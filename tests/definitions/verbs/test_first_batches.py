@@ -8,7 +8,8 @@ import pytest
 from feed_assets.definitions.edits import Put
 from feed_assets.definitions.verbs.context import EntityContext, open_entity_context
 from feed_assets.definitions.verbs.planning import PlannedChanges, plan_edits
-from feed_assets.definitions.verbs.schedules import suspend
+from feed_assets.definitions.verbs.schedules import change_work
+from feed_assets.definitions.verbs.verb_results import EntityVerb
 from feed_assets.entities.common import Kind
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.process_instances import ProcessInstances
@@ -142,5 +143,5 @@ def test_what_is_suspended_or_wrong_cuts_nothing(context: EntityContext) -> None
     fires = load("{when: orders, from: earliest}")
     broken = put(context, fires, load("{}", "other", "inputs: {x: {feed: nothing, take: new}}\n"))
     assert (len(broken.errors), told(broken)) == (1, [])
-    suspend(context, Kind.PROCESS, ["load"])
+    change_work(context, EntityVerb.SUSPEND, Kind.PROCESS, ["load"])
     assert told(put(context, fires)) == []

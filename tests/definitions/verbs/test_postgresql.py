@@ -11,9 +11,9 @@ from feed_assets.context.safe_mode import set_safe_mode
 from feed_assets.definitions.lists.reading import find_status
 from feed_assets.definitions.verbs import changes as entity_changes
 from feed_assets.definitions.verbs.changes import update_cluster_dependents
-from feed_assets.definitions.verbs.schedules import resume, schedule, suspend
+from feed_assets.definitions.verbs.schedules import change_work
 from feed_assets.definitions.verbs.states import EntityState
-from feed_assets.definitions.verbs.verb_results import VerbOutcome
+from feed_assets.definitions.verbs.verb_results import EntityVerb, VerbOutcome
 from feed_assets.entities.common import Kind
 from feed_assets.log.audit import Audit
 from feed_assets.log.records import ProcessInstanceStatus
@@ -42,15 +42,17 @@ def test_the_life_of_an_entity(harness: EntityHarness) -> None:
     assert sorted(map(str, found)) == sorted(
         map(str, [[VerbOutcome.SUBMITTED] * 4, *[[VerbOutcome.UNCHANGED] * 4] * 2])
     )
-    together(*[lambda: schedule(harness.context(skip_checks=True), Kind.PROCESS, ["counting"])] * 2)
+    together(
+        *[lambda: change_work(harness.context(skip_checks=True), EntityVerb.SCHEDULE, Kind.PROCESS, ["counting"])] * 2
+    )
     harness.tick()
     deadline = harness.instances()[at("03T12")].deadline_at
-    suspend(harness.context(), Kind.PROCESS, ["counting"])
+    change_work(harness.context(), EntityVerb.SUSPEND, Kind.PROCESS, ["counting"])
     assert find_status(harness.context(), Kind.PROCESS, "counting").state is EntityState.SUSPENDED
     harness.later(hours=2)
     harness.tick()
     assert max(harness.instances()) == at("03T12")
-    together(*[lambda: resume(harness.context(), Kind.PROCESS, ["counting"])] * 3)
+    together(*[lambda: change_work(harness.context(), EntityVerb.RESUME, Kind.PROCESS, ["counting"])] * 3)
     harness.tick()
     assert max(harness.instances()) == at("03T14")
     assert deadline is not None
