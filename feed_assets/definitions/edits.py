@@ -1,16 +1,17 @@
 """Requested edits of definitions, and the file texts that result from them."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias, assert_never
 
 from feed_assets.definitions.contents import Contents, StoredFile
 from feed_assets.definitions.errors import DefinitionStoreError
 from feed_assets.definitions.folder import Splice, edit_text, find_documents, format_of, only_document
+from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import label_of
 from feed_assets.entities.errors import DefinitionsError
-from feed_assets.issues import EntityKey
+from feed_assets.issues import EntityKey, Issue
 from feed_assets.loading.bundles import parse_file
 from feed_assets.loading.entity_files import EntityFile, Values
 from feed_assets.log.definitions.records import DocumentFormat
@@ -53,18 +54,39 @@ class PutFile:
 Edit: TypeAlias = Put | Remove | PutFile
 
 
-def read_puts(file: EntityFile, values: Values) -> Mapping[EntityKey, Put]:
-    """Return the documents of a user's file as edits that declare them, leaving out those without kind or name."""
-    parsed = parse_file(file, values)
-    if parsed.issues:
-        raise DefinitionsError(location=file.name, issues=parsed.issues)
-    from_file = format_of(file.name)
-    text = file.content.decode("utf-8-sig")
-    job = parsed.job.name if parsed.job else None
-    return {
-        key: Put(text=text[span.body_start : span.body_end], format=from_file, source=file.name, job=job)
-        for key, span in find_documents(parsed, text).items()
-    }
+KeyedDocuments = Mapping[EntityKey, tuple[Put, AnyEntity]]
+"""Documents by the entity that they declare."""
+
+
+def read_documents(files: Sequence[EntityFile], values: Values) -> KeyedDocuments:
+    """Read the documents of users' files.
+
+    Raises:
+        DefinitionsError: a document is not a valid entity, or two declare the same one; carries the issues.
+    """
+    found: dict[EntityKey, tuple[Put, AnyEntity]] = {}
+    for file in files:
+        parsed = parse_file(file, values)
+        issues: list[Issue] = [*parsed.issues, *(issue for each in parsed.documents for issue in each.issues)]
+        if issues or not parsed.documents:
+            reason = None if issues else "it declares nothing"
+            raise DefinitionsError(location=file.name, issues=issues, reason=reason)
+        text, job = file.content.decode("utf-8-sig"), parsed.job.name if parsed.job else None
+        spans = find_documents(parsed, text)
+        for document in parsed.documents:
+            assert document.key is not None
+            assert document.entity is not None
+            if document.key in found:
+                raise DefinitionsError(
+                    location=file.name,
+                    reason=f"{label_of(document.key)} is declared twice",
+                    next_step="Give one document for each entity.",
+                )
+            span = spans[document.key]
+            body = text[span.body_start : span.body_end]
+            put = Put(text=body, format=format_of(file.name), source=file.name, job=job)
+            found[document.key] = (put, document.entity)
+    return found
 
 
 def resolve_edits(edits: Iterable[Edit], values: Values) -> dict[EntityKey, Put | None]:

@@ -19,10 +19,10 @@ from feed_assets.cli.exit_codes import FAILED
 from feed_assets.cli.options import open_entity_context_for, split_kind
 from feed_assets.cli.render import Output, echo, print_json, print_table, say
 from feed_assets.context.safe_mode import require_allowed
+from feed_assets.definitions.edits import KeyedDocuments, read_documents
 from feed_assets.definitions.errors import MassDeletionError
 from feed_assets.definitions.ownership import is_mass_deletion
 from feed_assets.definitions.store import Loaded
-from feed_assets.definitions.verbs.changes import KeyedDocuments, read_documents
 from feed_assets.definitions.verbs.context import EntityContext, get_declared
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.cluster import Cluster
@@ -225,7 +225,7 @@ class Front:
         before, files = loaded.bundle.bundle, given.get("files")
         if operation.name == "apply" and not files:
             raise WrongUsageError("Give FILES: a front applies what it is given, not what is in its folder.")
-        documents = read_documents(context, files) if files else {}
+        documents = read_documents(files, context.store.values) if files else {}
         removed: set[EntityKey] = set()
         if operation.name == _DELETE:
             kind, named = split_kind([*_listed(given.get("kind")), *_listed(given.get("names"))])

@@ -69,10 +69,10 @@ def _seen_of(door: Door, operation: Operation, given: Mapping[str, Any]) -> tupl
         return find_operation("metadata get"), {"entity": given["entity"], "output": "json"}
     names = given.get("names", ()) if operation.name in _OF_NAMES else ()
     if operation.name in _OF_FILES and given.get("files"):
-        from feed_assets.definitions.verbs.changes import read_documents
+        from feed_assets.definitions.edits import read_documents
 
         with at(door):
-            names = [*read_documents(open_entity_context_for(dry_run=True), given["files"])]
+            names = [*read_documents(given["files"], open_entity_context_for(dry_run=True).store.values)]
             names = names[0] if len(names) == 1 else ()
     if not names:
         raise WrongUsageError(f"If-Match is for the change of one entity: {', '.join(CONDITIONED)}. Leave it out.")

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.definitions.edits import Put, Remove, read_puts
+from feed_assets.definitions.edits import Put, Remove, read_documents
 from feed_assets.definitions.errors import DefinitionsChangedError, DefinitionStoreError
 from feed_assets.definitions.folder import DefinitionFolder
 from feed_assets.definitions.lists.lookup import FeedLookup
@@ -317,9 +317,9 @@ XML = """<?xml version="1.0"?>
 
 
 def test_a_file_of_a_user_is_taken_apart_into_edits(harness: DefinitionsHarness) -> None:
-    content = "# ours\n---\n" + feed_text("a") + "---\nname: nothing\n---\n" + feed_text("b", 2)
-    puts = read_puts(EntityFile(name="ours.yaml", content=content.encode()), NO_VALUES)
-    harness.change(*puts.values())
+    content = "# ours\n---\n" + feed_text("a") + "---\n# nothing\n---\n" + feed_text("b", 2)
+    documents = read_documents([EntityFile(name="ours.yaml", content=content.encode())], NO_VALUES)
+    harness.change(*(edit for edit, _ in documents.values()))
     assert harness.files() == {"feed/a.yaml": feed_text("a"), "feed/b.yaml": feed_text("b", 2)}
 
 

@@ -13,10 +13,10 @@ from feed_assets.context.errors import BundleRefusedError, PlanOutdatedError
 from feed_assets.context.operation import OperationContext, open_context
 from feed_assets.definitions.bundles.archive import BundleArchive, BundledEntity, iter_paths
 from feed_assets.definitions.declaring import require_declares
-from feed_assets.definitions.edits import Put
+from feed_assets.definitions.edits import Put, read_documents
 from feed_assets.definitions.folder import replace_file
 from feed_assets.definitions.store import Loaded
-from feed_assets.definitions.verbs.changes import is_declared, read_documents
+from feed_assets.definitions.verbs.changes import is_declared
 from feed_assets.definitions.verbs.context import EntityContext, require_reachable
 from feed_assets.definitions.verbs.planning import PlannedChanges, apply_planned, plan_edits, read_edits
 from feed_assets.definitions.verbs.schedules import settle_releases
@@ -120,7 +120,7 @@ def import_bundle(context: EntityContext, archive: BundleArchive, name: str) -> 
     """
     loaded = context.load()
     files = [EntityFile(name=place, content=text) for place, text in archive.texts.items()]
-    documents = read_documents(context, files) if files else {}
+    documents = read_documents(files, context.store.values) if files else {}
     declared = {key: entity for key, (_, entity) in documents.items()}
     outcomes = {key: _outcome(loaded, key, put, declared[key]) for key, (put, _) in documents.items()}
     changed = {key: declared[key] for key in outcomes if outcomes[key] is not ImportOutcome.UNCHANGED}

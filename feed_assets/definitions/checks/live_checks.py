@@ -5,14 +5,15 @@ Nothing is changed, except that a submission makes the absent working folder of 
 """
 
 import os
-import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from feed_assets.definitions.checks.work_folders import find_folder, find_folder_fault
@@ -56,31 +57,7 @@ if TYPE_CHECKING:
     from feed_assets.storage.table.metastore import Metastore
 
 
-T = TypeVar("T")
-
-
-class _Once(Generic[T]):
-    """Makes a value on first use; later callers get the same value, or the same error."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._made: list[T] = []
-        self._error: FeedAssetsError | None = None
-
-    def get(self, make: Callable[[], T]) -> T:
-        with self._lock:
-            if self._error is not None:
-                raise self._error
-            if not self._made:
-                try:
-                    self._made.append(make())
-                except FeedAssetsError as exc:
-                    self._error = exc
-                    raise
-            return self._made[0]
-
-    def find_made(self) -> T | None:
-        return self._made[0] if self._made else None
+_JAVA = "java"
 
 
 class Outside:
@@ -93,29 +70,40 @@ class Outside:
         self.root = root
         self.environ = environ
         self.prepares = prepares
-        self._machine = _Once["JavaMachine"]()
-        self._catalogs: dict[str, _Once[Metastore | LakeCatalog]] = {}
-        self._lock = threading.Lock()
+        self._services: dict[str, Future[Any]] = {}
+        self._lock = Lock()
+
+    def _once(self, name: str, make: Callable[[], Any]) -> Any:
+        """Return what is made on first use; later callers get the same value, or the same error."""
+        with self._lock:
+            is_first = name not in self._services
+            made = self._services.setdefault(name, Future())
+        if is_first:
+            try:
+                made.set_result(make())
+            except BaseException as exc:  # noqa: BLE001 - raised below, in each thread that asks
+                made.set_exception(exc)
+        return made.result()
 
     def java(self) -> "JavaMachine":
         """Return the Java machine. Raises ServiceError if it cannot be started."""
         from feed_assets.engines.java.machine import JavaMachine
 
-        return self._machine.get(JavaMachine)
+        machine: JavaMachine = self._once(_JAVA, JavaMachine)
+        return machine
 
     def catalog(self, cluster: Cluster) -> "Metastore | LakeCatalog":
         """Return the catalog of a cluster. Raises StorageError if it does not answer."""
         assert cluster.catalog is not None
-        with self._lock:
-            key = f"{cluster.name} {cluster.catalog}" if cluster.is_lake else cluster.catalog
-            once = self._catalogs.setdefault(key, _Once())
-        return once.get(partial(_open_catalog, cluster))
+        key = f"{cluster.name} {cluster.catalog}" if cluster.is_lake else cluster.catalog
+        catalog: Metastore | LakeCatalog = self._once(f"catalog {key}", partial(_open_catalog, cluster))
+        return catalog
 
     def close(self) -> None:
         """End the started services."""
-        machine = self._machine.find_made()
-        if machine is not None:
-            machine.close()
+        made = self._services.get(_JAVA)
+        if made is not None and made.done() and made.exception() is None:
+            made.result().close()
 
 
 def _open_catalog(cluster: Cluster) -> "Metastore | LakeCatalog":

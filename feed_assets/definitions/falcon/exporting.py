@@ -86,7 +86,9 @@ def export_documents(
         raise EntityNotFoundError(kind=kind or "entity", name=name, suggestions=(close,) if close else ())
     if name is not None and len(entities) > 1:
         raise AmbiguousNameError(name=name, kinds=sorted(each for each, _ in entities))
-    return tuple(_document(entities[each]) for each in sorted(entities, key=_order_of))
+    return tuple(
+        _document(entities[each]) for each in sorted(entities, key=lambda key: (kinds.index(Kind(key[0])), key[1]))
+    )
 
 
 def write_documents(
@@ -151,7 +153,3 @@ def _iter_texts(value: object) -> Iterator[str]:
             yield from (text for each in value for text in _iter_texts(each))
         case str():
             yield value
-
-
-def _order_of(key: EntityKey) -> tuple[int, str]:
-    return (list(Kind).index(Kind(key[0])), key[1])

@@ -15,7 +15,7 @@ from feed_assets.command_lines import command_line
 from feed_assets.context.errors import EntityExistsError, EntityReferencedError, VerbRefusedError
 from feed_assets.context.safe_mode import require_update_mode
 from feed_assets.definitions.declaring import require_declares
-from feed_assets.definitions.edits import Put, Remove, read_puts
+from feed_assets.definitions.edits import KeyedDocuments, Put, Remove, read_documents
 from feed_assets.definitions.errors import EditedHereError
 from feed_assets.definitions.folder import digest_as_written, find_entity
 from feed_assets.definitions.store import Check, Loaded
@@ -45,11 +45,11 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.datasource import Datasource
 from feed_assets.entities.differences import FieldChange, diff_entities
-from feed_assets.entities.errors import DefinitionsError, EntityNotFoundError
+from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.maps import FrozenMap
 from feed_assets.entities.process import Process
-from feed_assets.issues import EntityKey, FieldPath, Issue
+from feed_assets.issues import EntityKey, FieldPath
 from feed_assets.loading.bundles import LoadedBundle, parse_file
 from feed_assets.loading.entity_files import EntityFile, Values
 from feed_assets.loading.falcon.writing import render_falcon
@@ -191,17 +191,13 @@ def _xml_tries(text: str, path: FieldPath, version: int) -> list[str]:
     return [text[: found.start()] + tag + text[found.end() :]]
 
 
-KeyedDocuments = Mapping[EntityKey, tuple[Put, AnyEntity]]
-"""Documents by the entity that they declare."""
-
-
 def validate(context: EntityContext, files: Sequence[EntityFile]) -> VerbResult:
     """Check documents as `submit` or `update` would. Nothing is stored.
 
     Raises:
         DefinitionsError: a document, or an entity that depends on it, has errors; carries the issues.
     """
-    documents = read_documents(context, files)
+    documents = read_documents(files, context.store.values)
     puts = [put for put, _ in documents.values()]
     made = make_change(replace(context, dry_run=True), puts, documents.keys(), origin=EntityVerb.VALIDATE)
     outcomes = tuple(EntityOutcome(kind=kind, name=name, outcome=VerbOutcome.VALID) for kind, name in documents)
@@ -224,7 +220,8 @@ def submit(
     verb = EntityVerb.SUBMIT_AND_SCHEDULE if and_schedule else EntityVerb.SUBMIT
     loaded = context.load()
     documents = {
-        key: (replace(put, folder=folder), each) for key, (put, each) in read_documents(context, files).items()
+        key: (replace(put, folder=folder), each)
+        for key, (put, each) in read_documents(files, context.store.values).items()
     }
     for key in documents if and_schedule else ():
         require_own(loaded, key)
@@ -262,7 +259,7 @@ def update(context: EntityContext, files: Sequence[EntityFile]) -> VerbResult:
         VerbRefusedError: an update may not make this change.
         SafeModeError: safe mode forbids the update, or the update needs it.
     """
-    documents = {**read_documents(context, files)}
+    documents = {**read_documents(files, context.store.values)}
     loaded = context.load()
     changed = []
     for key, (put, entity) in documents.items():
@@ -344,33 +341,6 @@ def delete(context: EntityContext, kind: Kind | None, names: Sequence[str]) -> V
         outcome = VerbOutcome.DELETED if is_declared else VerbOutcome.MISSING
         outcomes.append(EntityOutcome(kind=of_kind, name=name, outcome=outcome, notes=tuple(notes)))
     return finish(context, EntityVerb.DELETE, outcomes, made, stopped)
-
-
-def read_documents(context: EntityContext, files: Sequence[EntityFile]) -> KeyedDocuments:
-    """Read the documents of users' files.
-
-    Raises:
-        DefinitionsError: a document is not a valid entity, or two declare the same one; carries the issues.
-    """
-    found: dict[EntityKey, tuple[Put, AnyEntity]] = {}
-    for file in files:
-        parsed = parse_file(file, context.store.values)
-        issues: list[Issue] = [*parsed.issues, *(issue for each in parsed.documents for issue in each.issues)]
-        if issues or not parsed.documents:
-            reason = None if issues else "it declares nothing"
-            raise DefinitionsError(location=file.name, issues=issues, reason=reason)
-        puts = read_puts(file, context.store.values)
-        for document in parsed.documents:
-            assert document.key is not None
-            assert document.entity is not None
-            if document.key in found:
-                raise DefinitionsError(
-                    location=file.name,
-                    reason=f"{label_of(document.key)} is declared twice",
-                    next_step="Give one document for each entity.",
-                )
-            found[document.key] = (puts[document.key], document.entity)
-    return found
 
 
 def is_declared(loaded: Loaded, key: EntityKey, put: Put, entity: AnyEntity) -> bool:

@@ -15,7 +15,7 @@ from feed_assets.command_lines import command_line
 from feed_assets.context.errors import PlanOutdatedError, VerbRefusedError
 from feed_assets.context.safe_mode import require_mode, require_update_mode
 from feed_assets.definitions.contents import StoredDocument
-from feed_assets.definitions.edits import Edit, Remove
+from feed_assets.definitions.edits import Edit, Remove, read_documents
 from feed_assets.definitions.errors import RENAMED_PLACES, MassDeletionError, rename_hint
 from feed_assets.definitions.folder import (
     find_entity,
@@ -28,7 +28,6 @@ from feed_assets.definitions.store import Loaded
 from feed_assets.definitions.verbs.changes import (
     finish,
     is_declared,
-    read_documents,
     require_updatable,
     with_next_version,
 )
@@ -160,7 +159,7 @@ def read_edits(context: EntityContext, files: Sequence[EntityFile], *, prune: bo
     Raises:
         DefinitionsError: a document is not a valid entity, or two declare the same one; carries the issues.
     """
-    documents = read_documents(context, files)
+    documents = read_documents(files, context.store.values)
     loaded = context.store.load(context.now)
     edits: list[Edit] = []
     for key, (put, entity) in documents.items():

@@ -139,9 +139,9 @@ DIRECT: dict[str, Callable[[EntityContext], object]] = {
     "rename": lambda context: rename(context, None, "nightly-orders", "orders"),
     "clone": lambda context: clone(context, None, "nightly-orders", "orders"),
     "bundle": import_edited,
-    "schedule": lambda context: schedules.schedule(context, None, ["nightly-orders"]),
-    "suspend": lambda context: schedules.suspend(context, None, ["nightly-orders"]),
-    "resume": lambda context: schedules.resume(context, None, ["nightly-orders"]),
+    "schedule": lambda context: schedules.change_work(context, EntityVerb.SCHEDULE, None, ["nightly-orders"]),
+    "suspend": lambda context: schedules.change_work(context, EntityVerb.SUSPEND, None, ["nightly-orders"]),
+    "resume": lambda context: schedules.change_work(context, EntityVerb.RESUME, None, ["nightly-orders"]),
     "touch": lambda context: schedules.touch(context, None, "nightly-count"),
 }
 
