@@ -108,7 +108,7 @@ def iter_descriptions(plan: Plan, circumstances: Circumstances) -> Iterator[Desc
                 system, tags = _cluster(plan.clusters[name]) if name in plan.clusters else {}, frozenset[str]()
             case Kind.DATASOURCE:
                 datasource, tags = plan.datasources[name], frozenset[str]()
-                system = {"type": datasource.type, "colo": datasource.colo}
+                system = {"type": datasource.type.value, "colo": datasource.colo}
             case Kind.FEED:
                 system, tags = _feed(name, feeds.get(name, ()), circumstances)
             case Kind.PROCESS:

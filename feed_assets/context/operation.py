@@ -18,6 +18,7 @@ from feed_assets.context.consolidation import Lifecycle
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.engines.errors import ServiceError
 from feed_assets.entities.common import Kind, label_of
+from feed_assets.entities.datasource import Datasource
 from feed_assets.entities.errors import AmbiguousNameError, DefinitionsError, EntityNotFoundError
 from feed_assets.entities.flow_names import declared_by, describe_process, is_of_feed
 from feed_assets.errors import Fault, WrongUsageError, find_similar
@@ -29,7 +30,6 @@ from feed_assets.log.definitions.store import Definitions
 from feed_assets.log.removals.records import Sweep
 from feed_assets.log.run_names import is_command, origin_of
 from feed_assets.patience import Patience
-from feed_assets.plan.datasources import DatasourceRecord
 from feed_assets.plan.edges import Key
 from feed_assets.plan.location import find_plan_cache, load_location
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
@@ -106,7 +106,7 @@ class AttemptContext(LifecycleContext):
         """The plan of the current declaration, as far as it is known."""
         return self.current or self.plan
 
-    def datasource(self, name: str) -> DatasourceRecord:
+    def datasource(self, name: str) -> Datasource:
         """Return a datasource as it is declared now. Raises ServiceError if it is not declared any more."""
         found = self.declared.datasources.get(name)
         if found is None:
@@ -190,7 +190,7 @@ class OperationContext(TimelineContext):
         found = [each for each in kinds if any((name, cluster) in self.records(each) for cluster in self.plan.clusters)]
         return tuple(found) or self._not_found(kinds, name)
 
-    def datasource(self, name: str) -> DatasourceRecord:
+    def datasource(self, name: str) -> Datasource:
         """Return a datasource. Raises EntityNotFoundError if there is none, DefinitionsError if it has errors."""
         return self.plan.datasources.get(name) or self._not_found([Kind.DATASOURCE], name)
 

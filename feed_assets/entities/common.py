@@ -286,7 +286,7 @@ class Notification(EntityModel):
 
     type: Channel = Channel.EMAIL
     level: Level | None = None
-    to: Annotated[tuple[FilledText, ...], Field(min_length=1)]
+    to: Annotated[tuple[FilledText, ...], Field(min_length=1, repr=False)]
     on: Annotated[tuple[Occasion, ...], Field(min_length=1)] = (Occasion.SUCCESS, Occasion.FAILURE)
 
     @model_validator(mode="after")

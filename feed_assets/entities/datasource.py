@@ -1,5 +1,7 @@
 """Datasources: databases that feeds are imported from and exported to; and what these transfers carry."""
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, ClassVar, Self
 
@@ -100,10 +102,21 @@ class Interfaces(EntityModel):
         return self
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseInterface:
+    """How a database is used: a JDBC URL, with the driver and the credential of the interface or of its datasource."""
+
+    endpoint: str
+    driver: Driver
+    credential: Credential
+    properties: Mapping[str, str] = field(default=EMPTY, repr=False)
+
+
 class Datasource(Entity):
     """A database: type, addresses, driver and credential.
 
-    `timezone` is that of its times that are without one. `staging_schema` is where exports make their tables.
+    `timezone` is that of its times that are without one. `staging_schema` is where exports make their tables; None for
+    the schema of the target.
     """
 
     kind: ClassVar[Kind] = Kind.DATASOURCE
@@ -115,6 +128,29 @@ class Datasource(Entity):
     credential: Credential | None = None
     timezone: ZoneName = "UTC"
     staging_schema: FilledText | None = None
+
+    @property
+    def readonly(self) -> DatabaseInterface | None:
+        """The interface for imports; None without one, or if it has no driver or credential."""
+        return self._complete(self.interfaces.readonly)
+
+    @property
+    def write(self) -> DatabaseInterface | None:
+        """The interface for exports; None without one, or if it has no driver or credential."""
+        return self._complete(self.interfaces.write)
+
+    @property
+    def usable_interfaces(self) -> Iterator[tuple[str, DatabaseInterface]]:
+        """The interfaces that can be used, by name."""
+        yield from ((name, each) for name in ("readonly", "write") if (each := getattr(self, name)) is not None)
+
+    def _complete(self, found: Interface | None) -> DatabaseInterface | None:
+        driver, credential = (found and found.driver) or self.driver, (found and found.credential) or self.credential
+        if found is None or driver is None or credential is None:
+            return None
+        return DatabaseInterface(
+            endpoint=found.endpoint, driver=driver, credential=credential, properties=found.properties
+        )
 
 
 class ExtractType(StrEnum):

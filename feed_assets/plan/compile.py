@@ -20,7 +20,6 @@ from feed_assets.entities.common import (
     Entity,
     JobPriority,
     Kind,
-    Level,
     find_priority,
     find_queue,
     iter_metadata,
@@ -42,9 +41,8 @@ from feed_assets.entities.triggers import OnUpdate
 from feed_assets.issues import EntityKey, SourceMap
 from feed_assets.plan.compile_transfers import compile_export, compile_import
 from feed_assets.plan.copy_records import CopyOptions, CopyRecord, Directory, MirrorRecord, OnError, StoreAddress
-from feed_assets.plan.datasources import compile_datasource
 from feed_assets.plan.edges import InputEdge, Key, OutputEdge, Pending, compile_trigger
-from feed_assets.plan.facts import EntityFacts, MetadataRecord, NotificationRecord, compile_sla
+from feed_assets.plan.facts import EntityFacts, MetadataRecord, compile_sla
 from feed_assets.plan.feed_work import feed_process, read_edge, written_edge
 from feed_assets.plan.places import address_of, lake_of, locate, locate_table
 from feed_assets.plan.records import (
@@ -273,7 +271,7 @@ class _Compiler:
             clusters={each.name: _cluster(each, is_elsewhere=self._is_elsewhere(each.name)) for each in clusters},
             feeds=feeds,
             processes=processes,
-            datasources={each.name: compile_datasource(each) for each in self._bundle.datasources},
+            datasources={each.name: each for each in self._bundle.datasources},
             facts={entity.key: self._facts(entity) for entity in self._bundle.entities},
             colo=self._colo,
         )
@@ -447,7 +445,7 @@ class _Compiler:
             file=source.file if source else None,
             line=source.line if source else None,
             metadata=tuple(self._metadata(entity)),
-            notification=_compile_notification(entity),
+            notification=entity.notification if isinstance(entity, Feed | Process) else None,
             has_user_topic=entity.properties.get(USER_TOPIC_SWITCH, "").strip().lower() != "false",
         )
 
@@ -457,13 +455,6 @@ class _Compiler:
                 source = self._sources.locate(entity.key, each.place)
                 line = source.line if source else None
                 yield MetadataRecord(column=each.column, key=each.key, value=each.value, line=line)
-
-
-def _compile_notification(entity: Entity) -> NotificationRecord | None:
-    found = entity.notification if isinstance(entity, Feed | Process) else None
-    if found is None:
-        return None
-    return NotificationRecord(channel=found.type, to=found.to, on=found.on, every_attempt=found.level is Level.ATTEMPT)
 
 
 def _locate(feed: Feed, cluster: Cluster) -> tuple[StoreAddress, PathTemplate, TableRecord | None]:

@@ -1,14 +1,13 @@
 """What an entity says beside its work: descriptions, words for searches, who is told, and deadlines."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
 from feed_assets.access.records import NOBODYS, AclRecord
-from feed_assets.entities.common import Occasion, Sla
+from feed_assets.entities.common import Notification, Sla
 from feed_assets.entities.metadata import MetadataKey
 from feed_assets.entities.process import ProcessSla
-from feed_assets.receivers import Channel
 from feed_assets.timing.sequence import Frequency
 
 
@@ -22,16 +21,6 @@ class MetadataRecord(NamedTuple):
     key: MetadataKey
     value: str
     line: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotificationRecord:
-    """Who is told of an entity, of what, and whether of every attempt."""
-
-    channel: Channel
-    to: tuple[str, ...] = field(repr=False)
-    on: tuple[Occasion, ...]
-    every_attempt: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +39,7 @@ class EntityFacts:
     file: str | None = None
     line: int | None = None
     metadata: tuple[MetadataRecord, ...] = ()
-    notification: NotificationRecord | None = None
+    notification: Notification | None = None
     has_user_topic: bool = True
 
 

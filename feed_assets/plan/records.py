@@ -11,10 +11,10 @@ from operator import attrgetter
 from typing import TypeAlias, TypeVar, assert_never
 from zlib import crc32
 
-from feed_assets.entities.common import Kind, LocationKind, RetentionAction
+from feed_assets.entities.common import Kind, LocationKind, RetentionAction, SweepLimits
 from feed_assets.entities.content.quality import Quality
 from feed_assets.entities.copies.options import Columns, Existing
-from feed_assets.entities.datasource import TABLE, IncrementBy
+from feed_assets.entities.datasource import TABLE, Datasource, IncrementBy
 from feed_assets.entities.feed import ClusterRole, FeedFormat
 from feed_assets.entities.maps import EMPTY
 from feed_assets.entities.process import CatchUp, OnTimeout, Order, Retry, RetryPolicy
@@ -22,7 +22,6 @@ from feed_assets.entities.triggers import OnUpdate
 from feed_assets.entities.workflow import Step, Workflow, WorkflowEngine, order_steps
 from feed_assets.issues import EntityKey
 from feed_assets.plan.copy_records import CopyRecord, Directory, MirrorRecord, StoreAddress
-from feed_assets.plan.datasources import DatasourceRecord
 from feed_assets.plan.edges import InputEdge, Key, OutputEdge, TriggerInput, TriggerRecord
 from feed_assets.plan.facts import EntityFacts, SlaRecord
 from feed_assets.plan.transfers import ExportRecord, ImportRecord
@@ -41,15 +40,6 @@ class RetainedLocation:
     store: StoreAddress
     template: PathTemplate
     obstacle: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepLimits:
-    """The most that one sweep may evict of a feed without confirmation: a share (0 to 1), a number, and bytes."""
-
-    share: float = 0.5
-    instances: int = 10_000
-    bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +63,7 @@ class RetentionRecord:
     stops_at: datetime | None = None
     cadence: Frequency
     trash: Frequency
-    sweep_limits: SweepLimits = SweepLimits()
+    sweep_limits: SweepLimits = field(default_factory=SweepLimits)
     priority: int = 0
     queue: str | None = None
     locations: tuple[RetainedLocation, ...] = ()
@@ -444,7 +434,7 @@ class Plan:
     clusters: Mapping[str, ClusterRecord]
     feeds: Mapping[Key, FeedRecord]
     processes: Mapping[Key, ProcessRecord]
-    datasources: Mapping[str, DatasourceRecord] = EMPTY
+    datasources: Mapping[str, Datasource] = EMPTY
     facts: Mapping[EntityKey, EntityFacts] = EMPTY
     colo: str | None = None
     _reads: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False)

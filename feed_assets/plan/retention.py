@@ -19,7 +19,7 @@ from feed_assets.entities.feed import Feed, RetentionStage
 from feed_assets.entities.locations.overlaps import Overlaps
 from feed_assets.plan.copy_records import StoreAddress
 from feed_assets.plan.places import locate, locate_table
-from feed_assets.plan.records import RetainedLocation, RetentionRecord, SweepLimits
+from feed_assets.plan.records import RetainedLocation, RetentionRecord
 from feed_assets.timing.sequence import Frequency, Unit
 from feed_assets.timing.templates import PathTemplate
 
@@ -42,7 +42,6 @@ def compile_retention(feed: Feed, cluster: Cluster, overlaps: Overlaps) -> Reten
     limit = feed.retention_limit_on(cluster.name)
     if limit is None and policy.max_instances is None and policy.max_bytes is None:
         return None
-    limits = policy.sweep_limits
     locations = _locations(feed, cluster, policy, overlaps)
     return RetentionRecord(
         limit=limit,
@@ -55,9 +54,7 @@ def compile_retention(feed: Feed, cluster: Cluster, overlaps: Overlaps) -> Reten
         stops_at=feed.sequence_on(cluster.name).end if feed.retention_ends_on(cluster.name) else None,
         cadence=decide_cadence(limit, feed.frequency, policy.frequency, stage),
         trash=policy.trash,
-        sweep_limits=SweepLimits(
-            share=limits.share, instances=limits.instances, bytes=limits.bytes.bytes if limits.bytes else None
-        ),
+        sweep_limits=policy.sweep_limits,
         priority=_priority(feed, stage),
         queue=(stage.queue if stage else None) or find_queue(feed.properties),
         locations=locations,

@@ -6,10 +6,11 @@ import pytest
 
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
-from feed_assets.entities.common import LocationKind, RetentionAction
+from feed_assets.entities.common import LocationKind, RetentionAction, SweepLimits
 from feed_assets.entities.feed import KEEP_BEYOND_VALIDITY, LIMIT_PROPERTY, Feed
+from feed_assets.entities.fields import Size
 from feed_assets.plan.compile import compile_plan
-from feed_assets.plan.records import FeedRecord, RetentionRecord, SweepLimits
+from feed_assets.plan.records import FeedRecord, RetentionRecord
 from feed_assets.plan.retention import find_stricter
 from feed_assets.retention.rules.locations import archive_path
 from feed_assets.retention.rules.schedule import digest_policy
@@ -92,7 +93,7 @@ def test_everything_that_is_written_is_in_the_record() -> None:
     assert (policy.until_read_by, policy.until_replicated_to) == (("daily",), ("backup",))
     assert policy.stops_at == parse_datetime(END)
     assert (policy.cadence.render(), policy.trash.render()) == ("hours(3)", "days(2)")
-    assert policy.sweep_limits == SweepLimits(share=0.2, instances=7, bytes=1000)
+    assert policy.sweep_limits == SweepLimits(share=0.2, instances=7, bytes=Size(1000))
     assert (policy.priority, policy.queue) == (-1, "etl")
     assert policy.archive is not None
     assert (policy.archive[0].url, policy.archive[1].text) == ("s3://cold", f"/old/{DATED}/${{HOUR}}")

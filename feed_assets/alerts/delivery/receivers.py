@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 from feed_assets.alerts.delivery.errors import ReceiverError
 from feed_assets.alerts.delivery.store import FORGOTTEN_AFTER, ReceiverState, ReceiverStates
-from feed_assets.entities.common import Occasion
+from feed_assets.entities.common import Level, Notification, Occasion
 from feed_assets.errors import SettingsError
 from feed_assets.issues import EntityKey
 from feed_assets.log.messages.outbox import MessageHead, Outbox
 from feed_assets.log.messages.payloads import InstanceOperation, InstancePayload
 from feed_assets.log.messages.records import OutboxMessage
 from feed_assets.masking import remember_credentials, remember_unnamed
-from feed_assets.plan.facts import EntityFacts, NotificationRecord
+from feed_assets.plan.facts import EntityFacts
 from feed_assets.plan.records import Plan
 from feed_assets.receivers import (
     OPENLINEAGE,
@@ -65,7 +65,7 @@ class Receiver:
     levels: frozenset[MessageLevel] = frozenset()
     subjects: Set[EntityKey] | None = None
     is_chosen_only: bool = False
-    chosen: Mapping[EntityKey, NotificationRecord] = field(default_factory=dict)
+    chosen: Mapping[EntityKey, Notification] = field(default_factory=dict)
     secret: str | None = field(default=None, repr=False)
     mail: MailSettings = field(default_factory=MailSettings, repr=False)
     webserver: str | None = None
@@ -97,12 +97,12 @@ class Receiver:
         )
 
 
-def _chooses(record: NotificationRecord, topic: Topic, level: MessageLevel | None) -> bool:
+def _chooses(record: Notification, topic: Topic, level: MessageLevel | None) -> bool:
     if topic is not Topic.INSTANCE:
         return any(_TOPICS.get(occasion) is topic for occasion in record.on)
     if level is MessageLevel.INFO:
         return Occasion.SUCCESS in record.on
-    return Occasion.FAILURE in record.on and (level is MessageLevel.ERROR or record.every_attempt)
+    return Occasion.FAILURE in record.on and (level is MessageLevel.ERROR or record.level is Level.ATTEMPT)
 
 
 class Receivers(NamedTuple):
@@ -169,20 +169,20 @@ def _read_setting(
 
 
 def _receivers_of(
-    key: EntityKey, record: NotificationRecord, known: Mapping[str, Receiver], mail: MailSettings
+    key: EntityKey, record: Notification, known: Mapping[str, Receiver], mail: MailSettings
 ) -> list[Receiver]:
     """Return the receivers that an entity names, each with what it was before."""
     found = []
-    is_mail = record.channel is Channel.EMAIL
+    is_mail = record.type is Channel.EMAIL
     texts = [part for text in record.to for part in (split_addresses(text) if is_mail else (text,))]
     for text in texts:
         receivers = [receiver for receiver in known.values() if receiver.setting == text]
         if not receivers:
-            if find_fault(record.channel, text) is not None:
+            if find_fault(record.type, text) is not None:
                 continue
-            _hide(record.channel, text, None)
-            name = _name_of(record.channel, text)
-            new = Receiver(name=name, channel=record.channel, address=text, is_chosen_only=True, mail=mail)
+            _hide(record.type, text, None)
+            name = _name_of(record.type, text)
+            new = Receiver(name=name, channel=record.type, address=text, is_chosen_only=True, mail=mail)
             receivers = [known.get(name, new)]
         found += [replace(receiver, chosen={**receiver.chosen, key: record}) for receiver in receivers]
     return found

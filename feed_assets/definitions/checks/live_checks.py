@@ -23,7 +23,7 @@ from feed_assets.engines.workflow.files import check_url
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.cluster import Cluster, InterfaceType
 from feed_assets.entities.common import Kind
-from feed_assets.entities.datasource import Datasource
+from feed_assets.entities.datasource import DatabaseInterface, Datasource
 from feed_assets.entities.feed import Feed, find_targets
 from feed_assets.entities.graph import iter_datasources
 from feed_assets.entities.locations.overlaps import MirrorLocation, iter_mirror_locations
@@ -34,7 +34,6 @@ from feed_assets.patience import Patience
 from feed_assets.plan.compile import compile_mirror
 from feed_assets.plan.compile_transfers import compile_target
 from feed_assets.plan.copy_records import Directory
-from feed_assets.plan.datasources import DatabaseInterface, DatasourceRecord, compile_datasource
 from feed_assets.plan.transfers import ExportRecord
 from feed_assets.settings import Settings
 from feed_assets.sql.dagster_home import find_state
@@ -206,21 +205,20 @@ def check_drivers(outside: Outside, cluster: Cluster) -> Iterator[Probe]:
         return
     named = {name for feed in outside.bundle.feeds for on, name in iter_datasources(feed) if on == cluster.name}
     for datasource in filter(None, map(outside.bundle.find_datasource, sorted(named))):
-        record = compile_datasource(datasource)
-        for interface in {(each.driver_class, each.jars): each for _, each in record.interfaces}.values():
+        for interface in {each.driver: each for _, each in datasource.usable_interfaces}.values():
             yield Probe(
                 path=("spark", "remote"),
                 what=f"the driver of datasource {datasource.name!r}",
-                ask=partial(_ask_driver, outside, cluster.spark.remote, record, interface),
+                ask=partial(_ask_driver, outside, cluster.spark.remote, datasource, interface),
             )
 
 
-def _ask_driver(outside: Outside, remote: str, record: DatasourceRecord, interface: DatabaseInterface) -> None:
+def _ask_driver(outside: Outside, remote: str, datasource: Datasource, interface: DatabaseInterface) -> None:
     from feed_assets.engines.databases.credentials import open_address
     from feed_assets.engines.databases.sessions import check_remote_driver
 
     check_spark_remote(remote)
-    check_remote_driver(remote, open_address(record, interface, root=outside.root, java=outside.java))
+    check_remote_driver(remote, open_address(datasource, interface, root=outside.root, java=outside.java))
 
 
 def check_catalog(outside: Outside, cluster: Cluster) -> Iterator[Probe]:
@@ -281,20 +279,17 @@ def check_exports(outside: Outside, feed: Feed) -> Iterator[Probe]:
     for name in feed.clusters:
         declared = feed.export_on(name)
         datasource = None if declared is None else outside.bundle.find_datasource(declared.target.name)
-        record = None if datasource is None else compile_datasource(datasource)
-        if declared is not None and record is not None and record.write is not None:
-            ask = partial(_ask_export, outside, feed, compile_target(feed, declared), record, record.write)
+        if declared is not None and datasource is not None and datasource.write is not None:
+            ask = partial(_ask_export, outside, feed, compile_target(feed, declared), datasource)
             yield Probe(path=("clusters", name, "export", "target"), what=f"table {declared.target.table}", ask=ask)
 
 
-def _ask_export(
-    outside: Outside, feed: Feed, export: ExportRecord, record: DatasourceRecord, write: DatabaseInterface
-) -> None:
+def _ask_export(outside: Outside, feed: Feed, export: ExportRecord, datasource: Datasource) -> None:
     from feed_assets.engines.databases.credentials import open_interface
     from feed_assets.engines.databases.export_columns import ExportColumns
 
-    with open_interface(record, write, outside.root, outside.java) as connection:
-        columns = ExportColumns.of(connection, export, ZoneInfo(record.timezone))
+    with open_interface(datasource, datasource.write, outside.root, outside.java) as connection:
+        columns = ExportColumns.of(connection, export, ZoneInfo(datasource.timezone))
         columns.find_instance(NEVER, ZoneInfo(feed.timezone))
         columns.find_key(connection.unique_keys(export.table), [each.name for each in columns.table])
 
@@ -403,19 +398,18 @@ def _ask_fsspec(path: FieldPath, url: str) -> Iterator[Complaint]:
 
 def check_database(outside: Outside, datasource: Datasource) -> Iterator[Probe]:
     """For each interface of a datasource, the driver loads, the credential is complete, and a connection opens."""
-    record = compile_datasource(datasource)
-    for name, interface in record.interfaces:
+    for name, interface in datasource.usable_interfaces:
         yield Probe(
             path=("interfaces", name),
             what=f"the {name} interface",
-            ask=partial(_ask_database, outside, record, interface),
+            ask=partial(_ask_database, outside, datasource, interface),
         )
 
 
-def _ask_database(outside: Outside, record: DatasourceRecord, interface: DatabaseInterface) -> None:
+def _ask_database(outside: Outside, datasource: Datasource, interface: DatabaseInterface) -> None:
     from feed_assets.engines.databases.credentials import open_interface
 
-    with open_interface(record, interface, outside.root, outside.java):
+    with open_interface(datasource, interface, outside.root, outside.java):
         pass
 
 

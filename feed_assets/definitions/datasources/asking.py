@@ -10,8 +10,8 @@ from feed_assets.engines.databases.connections import DatabaseColumn, DatabaseCo
 from feed_assets.engines.databases.credentials import open_interface
 from feed_assets.engines.errors import ServiceError
 from feed_assets.engines.java.machine import JavaMachine
+from feed_assets.entities.datasource import DatabaseInterface, Datasource
 from feed_assets.json_form import shown
-from feed_assets.plan.datasources import DatabaseInterface, DatasourceRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,14 +75,14 @@ def check_datasource(context: OperationContext, name: str) -> CheckedDatasource:
     record = context.datasource(name)
     with JavaMachine() as machine:
         root = root_of(context)
-        found = tuple(_check(machine, record, name, each, root) for name, each in record.interfaces)
+        found = tuple(_check(machine, record, name, each, root) for name, each in record.usable_interfaces)
     return CheckedDatasource(datasource=name, interfaces=found)
 
 
 def _check(
-    machine: JavaMachine, record: DatasourceRecord, name: str, interface: DatabaseInterface, root: Path
+    machine: JavaMachine, record: Datasource, name: str, interface: DatabaseInterface, root: Path
 ) -> CheckedInterface:
-    found = CheckedInterface(interface=name, url=interface.endpoint, user=interface.user)
+    found = CheckedInterface(interface=name, url=interface.endpoint, user=interface.credential.user)
     try:
         with open_interface(record, interface, root, lambda: machine) as connection:
             dialect, schema = connection.dialect, connection.schema()
@@ -117,7 +117,7 @@ def list_columns(context: OperationContext, name: str, table: str) -> ColumnList
 
 
 @contextmanager
-def open_datasource(record: DatasourceRecord, root: Path) -> Iterator[DatabaseConnection]:
+def open_datasource(record: Datasource, root: Path) -> Iterator[DatabaseConnection]:
     """Yield a connection by the interface of a datasource that reads, or else by the one that writes.
 
     Raises:

@@ -11,7 +11,6 @@ from feed_assets.definitions.templates import Template, make_template
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.common import Kind
 from feed_assets.loading.yaml_writer import render_yaml
-from feed_assets.plan.datasources import compile_datasource
 from feed_assets.timing.dates import render_datetime
 
 _FORMAT = "${YEAR}-${MONTH}-${DAY}"
@@ -28,12 +27,12 @@ def make_feed(
         ServiceError: the database cannot be asked.
         DefinitionsError: the definition has errors; carries the issues.
     """
-    record = compile_datasource(declared.get_datasource(request.datasource))
-    with open_datasource(record, root) as connection:
+    datasource = declared.get_datasource(request.datasource)
+    with open_datasource(datasource, root) as connection:
         table = request.table if "." in request.table else f"{connection.schema()}.{request.table}"
         columns = connection.columns(table)
     read = [each for each in columns if each.ddl is not None]
-    source: dict[str, Any] = {"name": record.name, "table": table}
+    source: dict[str, Any] = {"name": datasource.name, "table": table}
     if len(read) < len(columns):
         source["fields"] = {"includes": [each.name for each in read]}
     midnight = as_of.replace(hour=0, minute=0, second=0, microsecond=0)

@@ -9,12 +9,12 @@ from pyspark.errors import PySparkException
 from feed_assets.engines.databases.connections import DatabaseAddress, DatabaseConnection, open_connection
 from feed_assets.engines.errors import ServiceError
 from feed_assets.engines.java.machine import JavaMachine, explain_java
+from feed_assets.entities.datasource import Credential, DatabaseInterface, Datasource
 from feed_assets.masking import remember_unnamed
-from feed_assets.plan.datasources import DatabaseInterface, DatasourceRecord
 
 
 def open_interface(
-    datasource: DatasourceRecord, interface: DatabaseInterface | None, root: Path, java: Callable[[], JavaMachine]
+    datasource: Datasource, interface: DatabaseInterface | None, root: Path, java: Callable[[], JavaMachine]
 ) -> DatabaseConnection:
     """Open a connection by one of the interfaces of a datasource, with the arguments of `open_address`.
 
@@ -29,7 +29,7 @@ def open_interface(
 
 
 def open_address(
-    datasource: DatasourceRecord, interface: DatabaseInterface, *, root: Path, java: Callable[[], JavaMachine]
+    datasource: Datasource, interface: DatabaseInterface, *, root: Path, java: Callable[[], JavaMachine]
 ) -> DatabaseAddress:
     """Return the address of a database by one of its interfaces. `root` is the project's folder, `java` makes the
     machine that reads credential stores and files at URLs, when it is needed.
@@ -37,19 +37,19 @@ def open_address(
     Raises:
         ServiceError: a jar, the file of the password or its alias is not there.
     """
-    jars = tuple(_local_file(jar, root, java) for jar in interface.jars)
-    password = _password(interface, root, java)
+    jars = tuple(_local_file(jar, root, java) for jar in interface.driver.jars)
+    password = _password(interface.credential, root, java)
     remember_unnamed(password)
     return DatabaseAddress(
         type=datasource.type,
         url=interface.endpoint,
-        driver_class=interface.driver_class,
+        driver_class=interface.driver.driver_class,
         jars=jars,
         spark_jars=tuple(
             name if _is_elsewhere(name) else jar.resolve().as_uri()
-            for name, jar in zip(interface.jars, jars, strict=True)
+            for name, jar in zip(interface.driver.jars, jars, strict=True)
         ),
-        user=interface.user,
+        user=interface.credential.user,
         password=password,
         properties=interface.properties,
     )
@@ -69,13 +69,13 @@ def _is_elsewhere(name: str) -> bool:
     return "://" in name and not name.startswith("file://")
 
 
-def _password(interface: DatabaseInterface, root: Path, java: Callable[[], JavaMachine]) -> str:
-    if interface.password is not None:
-        return interface.password
-    if interface.password_file is not None:
-        return _password_of_file(interface.password_file, root, java)
-    assert interface.password_alias is not None, "a credential has one password"
-    alias, provider = interface.password_alias
+def _password(credential: Credential, root: Path, java: Callable[[], JavaMachine]) -> str:
+    if credential.password is not None:
+        return credential.password
+    if credential.password_file is not None:
+        return _password_of_file(credential.password_file, root, java)
+    assert credential.password_alias is not None, "a credential has one password"
+    alias, provider = credential.password_alias.alias, credential.password_alias.provider
     found = find_password(java(), provider if "://" in provider else str(root / provider), alias)
     if found is None:
         raise ServiceError(

@@ -26,8 +26,7 @@ from feed_assets.engines.port import STRETCH, Engine, InputData, OutputReport, O
 from feed_assets.engines.spark.sessions import open_session
 from feed_assets.entities.content.column_lineage import ColumnLineage
 from feed_assets.entities.content.event_messages import NO_ROWS, EventMessage
-from feed_assets.entities.datasource import DatasourceType
-from feed_assets.plan.datasources import DatasourceRecord
+from feed_assets.entities.datasource import Datasource, DatasourceType
 from feed_assets.plan.transfers import ImportRecord, IncrementRecord
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ class ImportEngine(Engine):
     """
 
     record: ImportRecord
-    datasource: DatasourceRecord
+    datasource: Datasource
     root: Path
     period: tuple[datetime, datetime]
     marks: Marks | None = None

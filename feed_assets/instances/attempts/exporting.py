@@ -17,12 +17,12 @@ from sqlalchemy import Connection
 from feed_assets.context.bulkheads import TickStep
 from feed_assets.context.operation import AttemptContext
 from feed_assets.context.tick import Handler, Tick, tick_step, work_off
+from feed_assets.entities.datasource import Datasource
 from feed_assets.instances.attempts.attempts import HeldInstance
 from feed_assets.log.agenda import Agenda, AgendaKey, AgendaKind, AgendaRows, Planned
 from feed_assets.log.leases import find_held
 from feed_assets.log.records import ProcessKey
 from feed_assets.masking import get_logger
-from feed_assets.plan.datasources import DatasourceRecord
 from feed_assets.plan.transfers import ExportRecord
 from feed_assets.sql.database import Database
 
@@ -112,7 +112,7 @@ def open_export(held: HeldInstance, root: Path) -> "ExportEngine":
 
 
 @contextmanager
-def _open(datasource: DatasourceRecord, root: Path) -> "Iterator[DatabaseConnection]":
+def _open(datasource: Datasource, root: Path) -> "Iterator[DatabaseConnection]":
     """Open a datasource for writing, over a Java machine of its own."""
     from feed_assets.engines.databases.credentials import open_interface
     from feed_assets.engines.java.machine import JavaMachine
@@ -169,7 +169,7 @@ class StagedTablesHandler(Handler[StagedTables, int]):
         return []
 
 
-def _drop_all(datasource: DatasourceRecord, root: Path, tables: Sequence[str]) -> None:
+def _drop_all(datasource: Datasource, root: Path, tables: Sequence[str]) -> None:
     from feed_assets.engines.databases.moving import drop_staging
 
     with _open(datasource, root) as connection:

@@ -339,11 +339,9 @@ def _iter_amounts(policy: RetentionRecord, taking: Amounts, frequency: Frequency
         yield _obstacle(ObstacleCode.SHARE, f"{of_all}, more than the share {limits.share:g}.")
     if count > limits.instances:
         yield _obstacle(ObstacleCode.INSTANCES, f"{of_all}, more than {limits.instances:,}.")
-    if limits.bytes is not None and count and (taking.bytes is None or taking.bytes > limits.bytes):
+    if limits.bytes is not None and count and (taking.bytes is None or taking.bytes > limits.bytes.bytes):
         size = "an unknown size" if taking.bytes is None else f"{taking.bytes:,} bytes"
-        yield _obstacle(
-            ObstacleCode.BYTES, f"{size[0].upper()}{size[1:]} would be removed, more than {Size(limits.bytes)}."
-        )
+        yield _obstacle(ObstacleCode.BYTES, f"{size[0].upper()}{size[1:]} would be removed, more than {limits.bytes}.")
 
 
 def _obstacle(code: ObstacleCode, sentence: str) -> SweepObstacle:

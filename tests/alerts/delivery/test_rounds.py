@@ -204,11 +204,10 @@ def test_a_way_that_nobody_declares_for_a_day_begins_anew(database: Database, re
 
 
 def test_an_entity_tells_nobody_of_each_evicted_path(database: Database, receiver: Receiver) -> None:
-    from feed_assets.entities.common import Occasion
+    from feed_assets.entities.common import Notification, Occasion
     from feed_assets.log.messages.payloads import InstanceOperation
-    from feed_assets.plan.facts import NotificationRecord
 
-    record = NotificationRecord(channel=Channel.WEBHOOK, to=(), on=(Occasion.SUCCESS,), every_attempt=False)
+    record = Notification(type=Channel.WEBHOOK, to=("operators",), on=(Occasion.SUCCESS,))
     clock = SetClock()
     way = webhook(receiver.url, is_chosen_only=True, chosen={("process", "daily"): record})
     begin(database, way, clock=clock)

@@ -20,8 +20,7 @@ from feed_assets.engines.errors import OutputMismatchError, ServiceAwayError, Se
 from feed_assets.engines.java.machine import JavaMachine
 from feed_assets.engines.port import OutputTarget, Work, WorkReport
 from feed_assets.entities.content.event_messages import NO_ROWS
-from feed_assets.entities.datasource import IncrementBy
-from feed_assets.plan.datasources import DatabaseInterface, DatasourceRecord
+from feed_assets.entities.datasource import Credential, Datasource, Driver, IncrementBy, Interface, Interfaces
 from feed_assets.plan.transfers import ImportRecord, IncrementRecord
 from tests.shops import PASSWORD, Shop, run_postgres
 from tests.spark_session import spark
@@ -63,10 +62,14 @@ def read(spark: SparkSession, machine: JavaMachine, tmp_path: Path) -> Read:
         meanwhile: Callable[[], object] = lambda: None,
         **record: Any,
     ) -> WorkReport:
-        interface = DatabaseInterface(
-            endpoint=shop.url, driver_class=shop.driver, jars=(str(shop.jar),), user="shop", password=PASSWORD
+        datasource = Datasource(
+            name="shop",
+            type=shop.type,
+            timezone=zone,
+            interfaces=Interfaces(readonly=Interface(endpoint=shop.url)),
+            driver=Driver(driver_class=shop.driver, jars=(str(shop.jar),)),
+            credential=Credential(user="shop", password=PASSWORD),
         )
-        datasource = DatasourceRecord(name="shop", type=shop.type, colo="default", timezone=zone, readonly=interface)
         target = OutputTarget(
             name="rows", feed="orders", url=(tmp_path / "rows").as_uri(), format="parquet", columns=schema
         )

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from feed_assets.plan.records import RetentionRecord, SweepLimits
+from feed_assets.entities.common import SweepLimits
+from feed_assets.plan.records import RetentionRecord
 from feed_assets.retention.rules.eligibility import (
     Amounts,
     KnownTimes,
