@@ -6,7 +6,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -20,8 +20,6 @@ from dagster._core.execution.build_resources import wrap_resources_for_execution
 from dagster_shared.libraries import DagsterLibraryRegistry
 
 from feed_assets.engines.workflow.python_code import PythonFiles
-from feed_assets.entities.maps import EMPTY
-from feed_assets.entities.metadata import MetadataKey
 from feed_assets.issues import Severity
 from feed_assets.masking import get_logger
 from feed_assets.orchestration import names
@@ -29,6 +27,7 @@ from feed_assets.orchestration.assets import build_feed_assets
 from feed_assets.orchestration.errors import NameClashError
 from feed_assets.orchestration.graph.code_references import CodeReferences
 from feed_assets.orchestration.graph.layout import AssetLayout, UserAsset, check_user_assets, lay_out
+from feed_assets.orchestration.graph.metadata import Shown
 from feed_assets.orchestration.graph.translator import DEFAULT_TRANSLATOR, FeedAssetsTranslator
 from feed_assets.orchestration.location.runtime import Runtime, open_runtime
 from feed_assets.orchestration.location.spark import spark_definition
@@ -166,9 +165,9 @@ def open_location(
         _logger.log(level, "%s", issue.render())
     translator = translator or DEFAULT_TRANSLATOR
     runtime = open_runtime(settings, location, reload=load if entities is None else None, translator=translator)
-    shown = load_user_metadata(settings)
+    shown = replace(load_user_metadata(settings), references=CodeReferences(PythonFiles(settings.root)))
     runtime.shown_revision = shown.revision
-    return runtime, lay_out(location.plan, translator, CodeReferences(PythonFiles(settings.root)), shown.values)
+    return runtime, lay_out(location.plan, translator, shown)
 
 
 def _calling_folders() -> Iterator[Path]:
@@ -258,17 +257,7 @@ def _location_check(runtime: Runtime) -> dg.AssetChecksDefinition:
     return entities_are_valid
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserMetadata:
-    """What people and programs say of feeds, processes and columns, by the path of the entity; the `revision` of the
-    state, None if it was not asked.
-    """
-
-    values: Mapping[str, Mapping[MetadataKey, str]] = field(default_factory=lambda: EMPTY)
-    revision: str | None = None
-
-
-def load_user_metadata(settings: Settings) -> UserMetadata:
+def load_user_metadata(settings: Settings) -> Shown:
     """Read what people and programs say, in one query. A state that is not there yet, or cannot be asked, says nothing.
 
     The state is that of the settings, or beside the Dagster instance of DAGSTER_HOME. A run loads the location again,
@@ -276,7 +265,7 @@ def load_user_metadata(settings: Settings) -> UserMetadata:
     `tests/orchestration/test_user_metadata.py` checks it.
     """
     if DefinitionsLoadContext.get().load_type is DefinitionsLoadType.RECONSTRUCTION:
-        return UserMetadata()
+        return Shown()
     # Measured: these import SQLAlchemy, which a run does not need to load its location.
     from feed_assets.catalog.store import REVISION, MetadataStore
     from feed_assets.log.cursors import Cursors
@@ -286,16 +275,16 @@ def load_user_metadata(settings: Settings) -> UserMetadata:
 
     url = find_state(settings, os.environ)
     if url is None:
-        return UserMetadata()
+        return Shown()
     database = open_database(url, settings.namespace)
     try:
         if not database.exists():
-            return UserMetadata(revision="")
+            return Shown(revision="")
         with database.read() as connection:
             values = MetadataStore(connection).said_beside_files()
-            return UserMetadata(values=values, revision=Cursors(connection).get(REVISION) or "")
+            return Shown(values=values, revision=Cursors(connection).get(REVISION) or "")
     except StateError as exc:
         _logger.info("Dagster shows no metadata of people and programs: %s", exc)
-        return UserMetadata()
+        return Shown()
     finally:
         database.close()

@@ -15,18 +15,15 @@ from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.entities.graph import iter_rings
-from feed_assets.entities.maps import EMPTY
 from feed_assets.errors import find_similar
 from feed_assets.masking import get_logger
 from feed_assets.orchestration.errors import AssetClashError, AssetKeyClashError, NoAssetError, ProducerError
-from feed_assets.orchestration.graph.code_references import CodeReferences
-from feed_assets.orchestration.graph.metadata import ValuesByPath
+from feed_assets.orchestration.graph.metadata import NOTHING_MORE, Shown
 from feed_assets.orchestration.graph.partitions import Grid, feed_grid, process_grid
 from feed_assets.orchestration.graph.translator import (
     DEFAULT_TRANSLATOR,
     FeedAssetsTranslator,
-    feed_data,
-    process_data,
+    asset_data,
     translate,
 )
 from feed_assets.plan.edges import Key
@@ -112,13 +109,9 @@ class AssetLayout:
 
 
 def lay_out(
-    plan: Plan,
-    translator: FeedAssetsTranslator = DEFAULT_TRANSLATOR,
-    references: CodeReferences | None = None,
-    user_values: ValuesByPath = EMPTY,
+    plan: Plan, translator: FeedAssetsTranslator = DEFAULT_TRANSLATOR, shown: Shown = NOTHING_MORE
 ) -> AssetLayout:
-    """Decide which asset represents each feed and process. Without `references` assets have no links to source code.
-    `user_values` are what people and programs say of feeds, processes and columns.
+    """Decide which asset represents each feed and process, which say what is `shown` beside the plan.
 
     Raises:
         TranslationError: the translator fails, or changes what follows from the entities.
@@ -142,12 +135,11 @@ def lay_out(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.BetaWarning)  # references to code are one of Dagster's beta features
         feed_specs = {
-            key: translate(translator, feed_data(record, makers.get(key), grids[key], references, user_values))
+            key: translate(translator, asset_data(plan, record, makers.get(key), grids[key], shown))
             for key, record in plan.feeds.items()
         }
         process_specs = {
-            each.key: translate(translator, process_data(plan, each, process_grid(each), references, user_values))
-            for each in own
+            each.key: translate(translator, asset_data(plan, each, each, process_grid(each), shown)) for each in own
         }
     layout = AssetLayout(
         plan=plan,

@@ -1,6 +1,7 @@
 """Tell what an asset is: metadata, description, owners and tags of a feed, of the process that makes it, or of both."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import dagster as dg
@@ -36,15 +37,33 @@ ValuesByPath: TypeAlias = Mapping[str, Values]
 _DESCRIPTION = MetadataKey(Scope.USER, MetadataKind.PROPERTY, "description")
 
 
-def feed_metadata(
-    record: FeedRecord,
-    made_by: ProcessRecord | None,
-    references: CodeReferences | None,
-    user_values: ValuesByPath = EMPTY,
-) -> dict[str, object]:
-    """Return the metadata of a feed's asset; `made_by` is the process that is compiled into it, `user_values` are what
-    people and programs say.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What assets show beside the plan: links to source code with `references`, and `values` that people and programs
+    give to feeds, processes and columns. `revision` is that of the state with the values; None if it was not asked.
     """
+
+    references: CodeReferences | None = None
+    values: ValuesByPath = EMPTY
+    revision: str | None = None
+
+    @property
+    def pointer(self) -> str | None:
+        """The option by which commands of Dagster find the definitions, if it is known."""
+        return self.references.pointer if self.references is not None else None
+
+    def values_of(self, record: FeedRecord | ProcessRecord) -> Values:
+        """Return what a file, people and programs say of a feed or process."""
+        path = f"feed/{record.feed}" if isinstance(record, FeedRecord) else f"process/{record.process}"
+        declared = {each.key: each.value for each in record.facts.metadata if each.column is None}
+        return {**self.values.get(path, EMPTY), **declared}
+
+
+NOTHING_MORE = Shown()
+
+
+def feed_metadata(record: FeedRecord, made_by: ProcessRecord | None, shown: Shown) -> dict[str, object]:
+    """Return the metadata of a feed's asset; `made_by` is the process that is compiled into it."""
     metadata: dict[str, object] = {
         names.META_FEED: record.feed,
         **_sequence_metadata(record.cluster, record.sequence),
@@ -54,7 +73,7 @@ def feed_metadata(
     }
     if record.columns is not None:
         columns = parse_columns(record.columns)
-        metadata[COLUMN_SCHEMA] = column_schema(columns, user_values=column_values(record, user_values))
+        metadata[COLUMN_SCHEMA] = column_schema(columns, user_values=column_values(record, shown.values))
     optional = {
         names.META_FLAG: record.flag,
         names.META_LATE: record.late_cut_off and record.late_cut_off.render(),
@@ -65,31 +84,23 @@ def feed_metadata(
     metadata.update({name: value for name, value in optional.items() if value})
     if made_by is not None:
         metadata.update(_process_metadata(made_by))
-    of_feed = user_metadata(values_of("feed", record.feed, record.facts, user_values))
+    of_feed = user_metadata(shown.values_of(record))
     if made_by is not None:
-        of_process = user_metadata(values_of("process", made_by.process, made_by.facts, user_values))
+        of_process = user_metadata(shown.values_of(made_by))
         of_feed = with_process(of_feed, of_process, names.META_USER)
     metadata.update(of_feed)
-    return {**mask_values(metadata), **(references.of_feed(record, made_by) if references else {})}
+    return {**mask_values(metadata), **(shown.references.of_feed(record, made_by) if shown.references else {})}
 
 
-def process_metadata(
-    process: ProcessRecord, references: CodeReferences | None, user_values: ValuesByPath = EMPTY
-) -> dict[str, object]:
-    """Return the metadata of an asset that is a process; `user_values` are what people and programs say."""
+def process_metadata(process: ProcessRecord, shown: Shown) -> dict[str, object]:
+    """Return the metadata of an asset that is a process."""
     metadata = {
         names.META_PROCESS: process.process,
         **_sequence_metadata(process.cluster, process.sequence),
         **_process_metadata(process),
-        **user_metadata(values_of("process", process.process, process.facts, user_values)),
+        **user_metadata(shown.values_of(process)),
     }
-    return {**mask_values(metadata), **(references.of_process(process) if references else {})}
-
-
-def values_of(kind: str, name: str, facts: EntityFacts, user_values: ValuesByPath) -> Values:
-    """Return what a file, people and programs say of a feed or process."""
-    declared = {each.key: each.value for each in facts.metadata if each.column is None}
-    return {**user_values.get(f"{kind}/{name}", EMPTY), **declared}
+    return {**mask_values(metadata), **(shown.references.of_process(process) if shown.references else {})}
 
 
 def column_values(record: FeedRecord, user_values: ValuesByPath) -> ValuesByPath:

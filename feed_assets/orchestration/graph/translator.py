@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypedDict
+from typing import Literal
 
 import dagster as dg
 
@@ -13,22 +13,18 @@ from feed_assets.errors import describe_error
 from feed_assets.masking import mask
 from feed_assets.orchestration import names
 from feed_assets.orchestration.errors import TranslationError
-from feed_assets.orchestration.graph.code_references import CodeReferences
 from feed_assets.orchestration.graph.metadata import (
-    ValuesByPath,
+    Shown,
     describe_feed,
     describe_process,
     feed_metadata,
     feed_url,
     process_metadata,
     tags_of,
-    values_of,
     with_process,
 )
 from feed_assets.orchestration.graph.partitions import Grid
-from feed_assets.plan.facts import EntityFacts
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
-from feed_assets.timing.sequence import InstanceSequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,90 +116,46 @@ class FeedAssetsTranslator:
 DEFAULT_TRANSLATOR = FeedAssetsTranslator()
 
 
-def feed_data(
-    record: FeedRecord,
-    made_by: ProcessRecord | None,
-    grid: Grid,
-    references: CodeReferences | None = None,
-    user_values: ValuesByPath = EMPTY,
+def asset_data(
+    plan: Plan, record: FeedRecord | ProcessRecord, made_by: ProcessRecord | None, grid: Grid, shown: Shown
 ) -> FeedAssetsTranslatorData:
-    """Return what a translator is told about a feed. `made_by` is the process whose runs materialize it.
-
-    Without `references` the asset has no links to source code. `user_values` are what people and programs say.
+    """Return what a translator is told about a feed, or about a process that is an asset of its own. `made_by` is the
+    process whose runs materialize the asset.
     """
-    tags = tags_of(record.facts, values_of("feed", record.feed, record.facts, user_values))
-    if made_by is not None:
-        of_process = values_of("process", made_by.process, made_by.facts, user_values)
-        tags = with_process(tags, tags_of(made_by.facts, of_process))
+    facts, sequence, tags = record.facts, record.sequence, tags_of(record.facts, shown.values_of(record))
+    name, cluster = record.key
+    url = data_format = maker = None
+    if isinstance(record, FeedRecord):
+        path, maker, url = [cluster, name], made_by, mask(feed_url(record))
+        data_format = record.format.value if record.has_data else None
+        metadata, described = feed_metadata(record, maker, shown), describe_feed(record, maker, grid, shown.pointer)
+        if maker is not None:
+            tags = with_process(tags, tags_of(maker.facts, shown.values_of(maker)))
+    else:
+        path = [cluster, *(["process"] if record.key in plan.feeds else []), name]
+        metadata, described = process_metadata(record, shown), describe_process(record, path, grid, shown.pointer)
     return FeedAssetsTranslatorData(
-        kind="feed",
-        name=record.feed,
-        cluster=record.cluster,
-        asset_key=dg.AssetKey([record.cluster, record.feed]),
-        url=mask(feed_url(record)),
-        format=record.format.value if record.has_data else None,
-        made_by=made_by.process if made_by is not None else None,
+        kind="feed" if isinstance(record, FeedRecord) else "process",
+        name=name,
+        cluster=cluster,
+        frequency=sequence.pace,
+        timezone=sequence.timezone.key,
+        description=facts.description and mask(facts.description),
+        owner=facts.owner,
+        groups=facts.groups,
+        tags={name: mask(value) for name, value in facts.tags},
+        url=url,
+        format=data_format,
+        made_by=maker.process if maker is not None else None,
         engine=made_by.engine if made_by is not None else None,
         makes_batches=made_by is not None and made_by.trigger is not None,
-        metadata=feed_metadata(record, made_by, references, user_values),
-        partitions_def=grid.definition(),
-        asset_description=describe_feed(record, made_by, grid, references.pointer if references is not None else None),
-        asset_owners=(made_by or record).facts.acl.teams or record.facts.acl.teams,
+        asset_key=dg.AssetKey(path),
+        asset_description=described,
+        asset_owners=(made_by or record).facts.acl.teams or facts.acl.teams,
         asset_tags=tags,
-        **_declared(record.facts, record.sequence),
-    )
-
-
-def process_data(
-    plan: Plan,
-    process: ProcessRecord,
-    grid: Grid,
-    references: CodeReferences | None = None,
-    user_values: ValuesByPath = EMPTY,
-) -> FeedAssetsTranslatorData:
-    """Return what a translator is told about a process that is an asset of its own. `user_values` are what people
-    and programs say.
-    """
-    is_clear = process.key not in plan.feeds
-    asset_key = dg.AssetKey([process.cluster, *([] if is_clear else ["process"]), process.process])
-    return FeedAssetsTranslatorData(
-        kind="process",
-        name=process.process,
-        cluster=process.cluster,
-        asset_key=asset_key,
-        engine=process.engine,
-        makes_batches=process.trigger is not None,
-        metadata=process_metadata(process, references, user_values),
+        metadata=metadata,
         partitions_def=grid.definition(),
-        asset_description=describe_process(
-            process, asset_key.path, grid, references.pointer if references is not None else None
-        ),
-        asset_owners=process.facts.acl.teams,
-        asset_tags=tags_of(process.facts, values_of("process", process.process, process.facts, user_values)),
-        **_declared(process.facts, process.sequence),
     )
-
-
-class _Declared(TypedDict):
-    """What feeds and processes have in common."""
-
-    frequency: str
-    timezone: str
-    description: str | None
-    owner: str | None
-    groups: tuple[str, ...]
-    tags: Mapping[str, str]
-
-
-def _declared(facts: EntityFacts, sequence: InstanceSequence) -> _Declared:
-    return {
-        "frequency": sequence.pace,
-        "timezone": sequence.timezone.key,
-        "description": facts.description and mask(facts.description),
-        "owner": facts.owner,
-        "groups": facts.groups,
-        "tags": {name: mask(value) for name, value in facts.tags},
-    }
 
 
 def translate(translator: FeedAssetsTranslator, data: FeedAssetsTranslatorData) -> dg.AssetSpec:
