@@ -1,11 +1,13 @@
 """Errors in the exchange with Dagster."""
 
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from feed_assets.command_lines import command_line
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.entities.flow_names import describe_process
-from feed_assets.errors import Fault, FeedAssetsError, LifecycleError, render_some
+from feed_assets.errors import Fault, FeedAssetsError, LifecycleError, find_similar, render_some
+from feed_assets.plan.edges import Key
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.timing.dates import render_datetime
 
@@ -73,20 +75,17 @@ class AssetKeyClashError(DefinitionsError):
 
 
 class NoAssetError(DefinitionsError):
-    """A feed or process has no asset in what has been built; `writes` are the feeds that stand for the process."""
+    """A feed or process has no asset in what has been built: there are `known` ones of its kind, each with its cluster.
+    `writes` are the feeds that stand for the process.
+    """
 
     fault = Fault.MISSING
 
     def __init__(
-        self,
-        *,
-        kind: str,
-        name: str,
-        cluster: str,
-        clusters: tuple[str, ...],
-        writes: tuple[str, ...],
-        suggestions: tuple[str, ...],
+        self, *, kind: str, name: str, cluster: str, known: Collection[Key], writes: Sequence[str] = ()
     ) -> None:
+        clusters = sorted(on for each, on in known if each == name)
+        suggestions = find_similar(name, sorted({each for each, _ in known}), n=2)
         if writes:
             next_step = f"Its assets are the feeds that it writes; ask for feed {' or '.join(map(repr, writes))}."
         elif clusters:

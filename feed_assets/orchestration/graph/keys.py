@@ -1,11 +1,10 @@
 """Find the asset of a feed or process in what has been built, for `deps` of other assets."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import dagster as dg
 
 from feed_assets.entities.common import Kind
-from feed_assets.errors import find_similar
 from feed_assets.orchestration import names
 from feed_assets.orchestration.errors import NoAssetError
 
@@ -25,32 +24,20 @@ def get_asset_key(
         NoAssetError: there is no such asset. Most processes have none of their own: their assets are the feeds that
             they write.
     """
-    field = names.META_PROCESS if Kind(kind) is Kind.PROCESS else names.META_FEED
-    found = {
-        (spec.metadata[field], spec.metadata[names.META_CLUSTER]): spec.key
-        for spec in _specs(built)
-        if field in spec.metadata
-    }
+    is_process = Kind(kind) is Kind.PROCESS
+    field = names.META_PROCESS if is_process else names.META_FEED
+    told = [(spec, spec.metadata) for spec in iter_specs(built)]
+    found = {(str(of[field]), str(of[names.META_CLUSTER])): spec.key for spec, of in told if field in of}
     key = found.get((name, cluster))
     if key is not None:
         return key
-    writes = sorted(
-        str(spec.metadata[names.META_FEED])
-        for spec in _specs(built)
-        if spec.metadata.get(names.META_MADE_BY) == name and spec.metadata.get(names.META_CLUSTER) == cluster
-    )
-    known = sorted({str(known) for known, _ in found})
-    raise NoAssetError(
-        kind=Kind(kind).value,
-        name=name,
-        cluster=cluster,
-        clusters=tuple(sorted(str(where) for known, where in found if known == name)),
-        writes=tuple(writes) if field == names.META_PROCESS else (),
-        suggestions=tuple(find_similar(name, known, n=2)),
-    )
+    made = (of for _, of in told if (of.get(names.META_MADE_BY), of.get(names.META_CLUSTER)) == (name, cluster))
+    writes = sorted(str(of[names.META_FEED]) for of in made) if is_process else ()
+    raise NoAssetError(kind=Kind(kind).value, name=name, cluster=cluster, known=found, writes=writes)
 
 
-def _specs(built: dg.Definitions | Iterable[object]) -> Iterable[dg.AssetSpec]:
+def iter_specs(built: dg.Definitions | Iterable[object]) -> Iterator[dg.AssetSpec]:
+    """Yield the assets in what has been built."""
     for each in (built.assets or ()) if isinstance(built, dg.Definitions) else built:
         if isinstance(each, dg.AssetSpec):
             yield each

@@ -15,9 +15,9 @@ from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.entities.graph import iter_rings
-from feed_assets.errors import find_similar
 from feed_assets.masking import get_logger
 from feed_assets.orchestration.errors import AssetClashError, AssetKeyClashError, NoAssetError, ProducerError
+from feed_assets.orchestration.graph.keys import iter_specs
 from feed_assets.orchestration.graph.metadata import NOTHING_MORE, Shown
 from feed_assets.orchestration.graph.partitions import Grid, feed_grid, process_grid
 from feed_assets.orchestration.graph.translator import (
@@ -269,8 +269,8 @@ def check_user_assets(layout: AssetLayout, own: Sequence[UserAsset], theirs: Ite
         AssetClashError: an asset has the key of one of the location's.
         ProducerError: an asset that produces a feed has other partitions than the feed.
     """
-    specs = {spec.key: spec for asset in theirs for spec in _specs_of(asset)}
-    taken = {spec.key for asset in own for spec in _specs_of(asset)}
+    specs = {spec.key: spec for spec in iter_specs(theirs)}
+    taken = {spec.key for spec in iter_specs(own)}
     for key in specs:
         if key in taken:
             feed = layout.find_feed(key)
@@ -283,23 +283,8 @@ def check_user_assets(layout: AssetLayout, own: Sequence[UserAsset], theirs: Ite
         for dep in spec.deps:
             cluster, *names = dep.asset_key.path
             if dep.asset_key not in taken | specs.keys() and cluster in layout.plan.clusters and len(names) == 1:
-                error = _no_feed(layout, names[0], cluster)
+                error = NoAssetError(kind=Kind.FEED, name=names[0], cluster=cluster, known=layout.feed_specs.keys())
                 _logger.warning("a dependency of asset %s: %s", spec.key.to_user_string(), error)
-
-
-def _no_feed(layout: AssetLayout, name: str, cluster: str) -> NoAssetError:
-    return NoAssetError(
-        kind=Kind.FEED,
-        name=name,
-        cluster=cluster,
-        clusters=tuple(sorted(other for known, other in layout.feed_specs if known == name)),
-        writes=(),
-        suggestions=tuple(find_similar(name, [known for known, other in layout.feed_specs if other == cluster], n=2)),
-    )
-
-
-def _specs_of(asset: UserAsset) -> Iterable[dg.AssetSpec]:
-    return [asset] if isinstance(asset, dg.AssetSpec) else asset.specs
 
 
 def require_known(producer: Producer, graph: AssetGraph | None, is_materialized: bool) -> None:
