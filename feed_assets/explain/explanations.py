@@ -20,7 +20,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import declared_by, describe_process, is_flow, is_of_feed
 from feed_assets.explain.facts import FeedFacts, InstanceFacts, ProcessFacts, is_ready, load_instance_facts
 from feed_assets.explain.lateness import explain_deadlines, explain_messages
-from feed_assets.explain.records import Explanation, Reason, ReasonCode
+from feed_assets.explain.records import Explanation, Reason, ReasonCode, blocking
 from feed_assets.explain.sentences import (
     Omission,
     describe_awaited,
@@ -145,14 +145,14 @@ class _Explainer:
         self._context = context
         self._connection = connection
         self._all_facts = all_facts
-        self._explained: set[tuple[Kind, str, str, datetime]] = set()
+        self._explained: set[tuple[object, ...]] = set()
 
     def process(self, key: ProcessKey) -> Explanation:
         """Explain a process instance."""
         facts = self._all_facts.processes.get(key)
         status = UNSCHEDULED if facts is None or facts.row is None else facts.row.status.value
-        if facts is None or self._is_explained(Kind.PROCESS, key):
-            return _named(Kind.PROCESS, key, status, is_known=facts is not None)
+        if facts is None or self._is_explained(key):
+            return _named(key, status, is_known=facts is not None)
         is_root = len(self._explained) == 1
         followed = facts.followed
         found = find_blockers(self._context, facts, key, is_root=is_root)
@@ -168,44 +168,31 @@ class _Explainer:
         deadlines = explain_deadlines(self._context, self._connection, key, is_due=is_due) if is_root else ()
         ends = keys_of_end(record, facts.row) if is_root else []
         told = tuple(explain_messages(self._context, self._connection, ends, "its end"))
-        return Explanation(
-            kind=Kind.PROCESS,
-            name=key.process,
-            cluster=key.cluster,
-            nominal_time=key.nominal_time,
-            status=status,
-            reasons=(*blockers, *state, *deadlines, *failures, *held, *told),
-        )
+        return Explanation.of(key, status, *blockers, *state, *deadlines, *failures, *held, *told)
 
     def feed(self, key: FeedKey) -> Explanation:
         """Explain a feed instance."""
         facts = self._all_facts.feeds.get(key)
         row = facts.row if facts else None
         status = (row.status if row else FeedInstanceStatus.MISSING).value
-        if facts is None or self._is_explained(Kind.FEED, key):
-            return _named(Kind.FEED, key, status, is_known=facts is not None)
+        if facts is None or self._is_explained(key):
+            return _named(key, status, is_known=facts is not None)
         is_root = len(self._explained) == 1
         writers = [self.process(writer) for writer in facts.writers]
-        at, is_current = AgendaKey(AgendaKind.LATE_FEED, *key), facts.record.is_current
-        late = late_check(self._connection, at, is_current=is_current) if is_root else ()
-        is_there = status == FeedInstanceStatus.AVAILABLE.value
-        return Explanation(
-            kind=Kind.FEED,
-            name=key.feed,
-            cluster=key.cluster,
-            nominal_time=key.nominal_time,
-            status=status,
-            reasons=(
-                *explain_feed_state(
-                    self._context, self._connection, key, facts, writers, self._omissions(key, facts), is_root=is_root
-                ),
-                *(explain_deadlines(self._context, self._connection, key, is_due=status in _ABSENT) if is_root else ()),
-                *(explain_remakes(self._context, self._connection, facts.record, key) if is_root and is_there else ()),
-                *late,
-                *(explain_behind(self._context, self._connection, facts.record, key) if is_root else ()),
-                *explain_feed_failures(self._connection, self._all_facts.tick_failures if is_root else (), key),
-            ),
+        state = explain_feed_state(
+            self._context, self._connection, key, facts, writers, self._omissions(key, facts), is_root=is_root
         )
+        return Explanation.of(key, status, *state, *(self._around(key, facts, status) if is_root else ()))
+
+    def _around(self, key: FeedKey, facts: FeedFacts, status: str) -> Iterator[Reason]:
+        """Yield what is told besides of the feed instance that the query names."""
+        context, connection, record = self._context, self._connection, facts.record
+        yield from explain_deadlines(context, connection, key, is_due=status in _ABSENT)
+        if status == FeedInstanceStatus.AVAILABLE:
+            yield from explain_remakes(context, connection, record, key)
+        yield from late_check(connection, AgendaKey(AgendaKind.LATE_FEED, *key), is_current=record.is_current)
+        yield from explain_behind(context, connection, record, key)
+        yield from explain_feed_failures(connection, self._all_facts.tick_failures, key)
 
     def _omissions(self, key: FeedKey, facts: FeedFacts) -> dict[ProcessKey, Omission]:
         """Return why the process instances that write a feed instance will not: it is optional, and was left out."""
@@ -217,8 +204,8 @@ class _Explainer:
             if each.feed == key
         }
 
-    def _is_explained(self, kind: Kind, key: ProcessKey | FeedKey) -> bool:
-        name = (kind, *key)
+    def _is_explained(self, key: ProcessKey | FeedKey) -> bool:
+        name = (type(key), *key)
         is_explained = name in self._explained
         self._explained.add(name)
         return is_explained
@@ -237,19 +224,12 @@ class _Explainer:
                 facts: dict[str, object] = {"input": edge.name, "feed": edge.feed, "window": edge.taken}
                 text = f"input {edge.name}: feed {edge.feed} has too few available instances for {edge.taken}"
                 causes = [each for each in self._all_facts.feeds if each[:2] == edge.feed_key and self._is_lacked(each)]
-                return Reason(
-                    code=ReasonCode.INPUT_UNRESOLVED,
-                    text=f"input {edge.name} waits for a version of feed {edge.feed}" if causes else text,
-                    blocks=True,
-                    facts=facts,
-                    causes=tuple(map(self.feed, causes)),
-                )
+                text = f"input {edge.name} waits for a version of feed {edge.feed}" if causes else text
+                return blocking(ReasonCode.INPUT_UNRESOLVED, text, facts, causes=map(self.feed, causes))
             case EarlierUnread(nominal_time=time):
                 text = f"it reads what is new since the instance of {render_datetime(time)}, which has not succeeded"
-                earlier = self.process(key._replace(nominal_time=time))
-                return replace(
-                    _blocking(ReasonCode.EARLIER_UNREAD, text, {"instance": render_datetime(time)}), causes=(earlier,)
-                )
+                earlier, told = self.process(key._replace(nominal_time=time)), {"instance": render_datetime(time)}
+                return blocking(ReasonCode.EARLIER_UNREAD, text, told, causes=[earlier])
             case _:
                 return _plain(blocker, key)
 
@@ -269,32 +249,19 @@ class _Explainer:
             text += f"; the oldest {followed} are" if followed > 1 else "; the oldest is"
         if is_flow(edge.process):
             text = f"its source instance does not exist on {edge.feed_cluster}"
-        facts = {"input": edge.name, "feed": edge.feed, "missing": [render_datetime(time) for time in missing]}
-        return Reason(
-            code=ReasonCode.INPUT_MISSING,
-            text=text,
-            blocks=True,
-            facts={**facts, "expected": blocker.expected},
-            command=follow_command(*key) if is_gone and not is_of_feed(edge.process) else None,
-            causes=tuple(self.feed(FeedKey(*edge.feed_key, time)) for time in missing[:followed]),
-        )
+        facts: dict[str, object] = {"input": edge.name, "feed": edge.feed, "missing": [*map(render_datetime, missing)]}
+        command = follow_command(*key) if is_gone and not is_of_feed(edge.process) else None
+        causes = (self.feed(FeedKey(*edge.feed_key, time)) for time in missing[:followed])
+        return blocking(ReasonCode.INPUT_MISSING, text, facts | {"expected": blocker.expected}, command, causes)
 
 
-def _named(kind: Kind, key: ProcessKey | FeedKey, status: str, *, is_known: bool) -> Explanation:
-    code = ReasonCode.SEE_ABOVE if is_known else ReasonCode.NOT_FOLLOWED
-    name, cluster, nominal_time = key
-    text, command = "see above", None
-    if not is_known:
-        text = "too far upstream to follow from here"
-        command = command_line("why", name, nominal_time, kind=kind.value, cluster=cluster)
-    return Explanation(
-        kind=kind,
-        name=name,
-        cluster=cluster,
-        nominal_time=nominal_time,
-        status=status,
-        reasons=(Reason(code=code, text=text, command=command),),
-    )
+def _named(key: ProcessKey | FeedKey, status: str, *, is_known: bool) -> Explanation:
+    if is_known:
+        return Explanation.of(key, status, Reason(code=ReasonCode.SEE_ABOVE, text="see above"))
+    kind, (name, cluster, time) = Kind.FEED if isinstance(key, FeedKey) else Kind.PROCESS, key
+    command = command_line("why", name, time, kind=kind.value, cluster=cluster)
+    text = "too far upstream to follow from here"
+    return Explanation.of(key, status, Reason(code=ReasonCode.NOT_FOLLOWED, text=text, command=command))
 
 
 def _plain(blocker: Blocker, key: ProcessKey) -> Reason:
@@ -303,15 +270,15 @@ def _plain(blocker: Blocker, key: ProcessKey) -> Reason:
         case NotDue(nominal_time=time):
             is_later = time > key.nominal_time
             text = f"it is due at {rendered(time)}" if is_later else "its nominal time is in the future"
-            return _blocking(ReasonCode.NOT_DUE, text, {"at": rendered(time)})
+            return blocking(ReasonCode.NOT_DUE, text, {"at": rendered(time)})
         case NotScheduled(state=ScheduleState.SUSPENDED):
             text = f"its {owner.value} is suspended"
             command = command_line("entity", "resume", owner.value, declared, clusters=[key.cluster])
-            return _blocking(ReasonCode.NOT_SCHEDULED, text, {"state": blocker.state.value}, command)
+            return blocking(ReasonCode.NOT_SCHEDULED, text, {"state": blocker.state.value}, command)
         case NotScheduled(state=state):
             text = f"its {owner.value} is not scheduled"
             command = command_line("entity", "schedule", owner.value, declared, clusters=[key.cluster])
-            return _blocking(ReasonCode.NOT_SCHEDULED, text, {"state": state.value}, command)
+            return blocking(ReasonCode.NOT_SCHEDULED, text, {"state": state.value}, command)
         case NotReached(next_time=time, is_past=is_past, awaited=awaited):
             if time is None:
                 text = f"no tick has created it: its {owner.value} is new, or ticks are past this time"
@@ -324,31 +291,27 @@ def _plain(blocker: Blocker, key: ProcessKey) -> Reason:
                 text = f"it is not yet created: ticks create the past behind what is due, {render_datetime(time)} next"
             else:
                 text = f"it is not yet created: the next instance that ticks create is {render_datetime(time)}"
-            return _blocking(ReasonCode.NOT_REACHED, text, {"next": rendered(time)})
+            return blocking(ReasonCode.NOT_REACHED, text, {"next": rendered(time)})
         case Suspended():
             command = instance_command("resume", key.process, key.nominal_time, key.cluster)
-            return _blocking(ReasonCode.SUSPENDED, "it is suspended", {}, command)
+            return blocking(ReasonCode.SUSPENDED, "it is suspended", command=command)
         case RerunAwaited(writers=writers):
             text = f"it waits until what it reads was made again, as somebody has asked: {describe_awaited(writers)}"
-            return _blocking(ReasonCode.RERUN_AWAITED, text, {"instances": [*iter_awaited(writers)]})
+            return blocking(ReasonCode.RERUN_AWAITED, text, {"instances": [*iter_awaited(writers)]})
         case NoSlot(parallel=parallel, in_flight=in_flight):
             text = f"its {owner.value} has {counted(in_flight, 'active run')}, and the limit is {parallel}"
-            return _blocking(ReasonCode.NO_SLOT, text, {"parallel": parallel, "in_flight": in_flight})
+            return blocking(ReasonCode.NO_SLOT, text, {"parallel": parallel, "in_flight": in_flight})
         case NotItsTurn(order=order, ahead=ahead):
             text = f"{ahead} other ready instances go first ({order.value})"
-            return _blocking(ReasonCode.NOT_ITS_TURN, text, {"order": order.value, "ahead": ahead})
+            return blocking(ReasonCode.NOT_ITS_TURN, text, {"order": order.value, "ahead": ahead})
         case LeaseHeld(lease=lease):
             text = f"{lease.holder} has leased {lease.entity} until at least {rendered(lease.expires_at)}"
             facts = {"entity": lease.entity, "holder": lease.holder, "expires_at": rendered(lease.expires_at)}
-            return _blocking(ReasonCode.LEASE_HELD, text, facts)
+            return blocking(ReasonCode.LEASE_HELD, text, facts)
         case InputMissing() | InputUnresolved() | EarlierUnread():
             raise AssertionError(blocker)
         case _:
             assert_never(blocker)
-
-
-def _blocking(code: ReasonCode, text: str, facts: Mapping[str, object], command: str | None = None) -> Reason:
-    return Reason(code=code, text=text, blocks=True, facts=facts, command=command)
 
 
 def explain_remakes(

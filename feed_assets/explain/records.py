@@ -1,7 +1,7 @@
 """Explanations: trees of sentences with their facts, for people and as JSON."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -9,7 +9,9 @@ from enum import StrEnum
 from feed_assets.access.rights import reads
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import describe_process, is_flow, is_of_feed
+from feed_assets.entities.maps import EMPTY
 from feed_assets.json_form import NominalTime
+from feed_assets.log.records import FeedKey, ProcessKey
 from feed_assets.timing.dates import render_datetime
 
 
@@ -92,6 +94,17 @@ class Reason:
     command: str | None = None
 
 
+def blocking(
+    code: ReasonCode,
+    text: str,
+    facts: Mapping[str, object] = EMPTY,
+    command: str | None = None,
+    causes: "Iterable[Explanation]" = (),
+) -> Reason:
+    """Return a reason that holds the instance back."""
+    return Reason(code=code, text=text, blocks=True, facts=facts, causes=tuple(causes), command=command)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
     """One instance and the reasons for its state, blocking ones first; of one that who asks may not read, what kind of
@@ -104,6 +117,13 @@ class Explanation:
     nominal_time: NominalTime
     status: str
     reasons: tuple[Reason, ...] = ()
+
+    @classmethod
+    def of(cls, key: ProcessKey | FeedKey, status: str, *reasons: Reason) -> "Explanation":
+        """Return why an instance of a process or feed has a status."""
+        kind = Kind.FEED if isinstance(key, FeedKey) else Kind.PROCESS
+        name, cluster, time = key
+        return cls(kind=kind, name=name, cluster=cluster, nominal_time=time, status=status, reasons=reasons)
 
     def __post_init__(self) -> None:
         if not reads(self.kind, self.name):

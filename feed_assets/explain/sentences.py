@@ -20,7 +20,7 @@ from feed_assets.explain.events import (
     shorten_digest,
 )
 from feed_assets.explain.facts import FeedFacts, ProcessFacts
-from feed_assets.explain.records import Explanation, Reason, ReasonCode
+from feed_assets.explain.records import Explanation, Reason, ReasonCode, blocking
 from feed_assets.external_work.attempts import init_command
 from feed_assets.instances.gates.reconciliation import suspend_command
 from feed_assets.instances.late.quality_checks import QualityCheck
@@ -206,11 +206,8 @@ def _optional_inputs(facts: ProcessFacts) -> Iterator[Reason]:
             missing = [render_datetime(time) for time in state.missing]
             text = f"optional input {name} lacks {len(missing)} of {expected} instances"
             text += describe_missing(facts.active, state.edge, state.missing) + "; it can run without them"
-            yield Reason(
-                code=ReasonCode.OPTIONAL_INPUT,
-                text=text,
-                facts={"input": name, "feed": state.edge.feed, "missing": missing},
-            )
+            lacks = {"input": name, "feed": state.edge.feed, "missing": missing}
+            yield Reason(code=ReasonCode.OPTIONAL_INPUT, text=text, facts=lacks)
 
 
 def _made_from(
@@ -329,7 +326,7 @@ def explain_feed_state(
         reasons.extend(_explain_eviction(connection, key, facts))
     elif key.nominal_time > context.as_of:
         text, at = "its nominal time is in the future", {"at": rendered(key.nominal_time)}
-        reasons.append(Reason(code=ReasonCode.NOT_DUE, text=text, blocks=True, facts=at))
+        reasons.append(blocking(ReasonCode.NOT_DUE, text, at))
     elif facts.lost is not None:
         reasons.append(explain_lost(facts, facts.lost))
         if status is FeedInstanceStatus.PARTIAL:
@@ -374,13 +371,13 @@ def _absence(context: OperationContext, known: FeedFacts, key: FeedKey, status: 
         settling = "had been written less than a minute before" if record.is_current else "was being published"
         lacked = f"lacked its flag {record.flag}" if record.flag else settling
         text = f"{told}{url} {lacked} {at}"
-        return Reason(code=ReasonCode.FLAG_MISSING, text=text, blocks=True, facts=facts, command=arrival)
+        return blocking(ReasonCode.FLAG_MISSING, text, facts, arrival)
     if status is FeedInstanceStatus.EMPTY:
         text = f"{told}{url} existed {at}, but was empty"
-        return Reason(code=ReasonCode.EMPTY, text=text, blocks=True, facts=facts, command=arrival)
+        return blocking(ReasonCode.EMPTY, text, facts, arrival)
     flag = f", and neither did its flag {record.flag}" if record.flag else ""
     text = f"{told}{url} did not exist {at}{flag}"
-    return Reason(code=ReasonCode.NOT_THERE, text=text, blocks=True, facts=facts, command=arrival)
+    return blocking(ReasonCode.NOT_THERE, text, facts, arrival)
 
 
 def _arrival_command(context: OperationContext, record: FeedRecord, key: FeedKey) -> str | None:
@@ -401,7 +398,7 @@ def _not_noticed(context: OperationContext, record: FeedRecord, key: FeedKey) ->
     if record.inbox is not None:
         url = context.stores.url(record.inbox.store, record.inbox.directory)
         text += f", and nothing was taken from {url} then"
-    return Reason(code=ReasonCode.NOT_THERE, text=text, blocks=True)
+    return blocking(ReasonCode.NOT_THERE, text)
 
 
 def _not_polled(context: OperationContext, record: FeedRecord, key: FeedKey) -> Reason:
@@ -414,27 +411,20 @@ def _not_polled(context: OperationContext, record: FeedRecord, key: FeedKey) -> 
     if past is not None:
         when = f"ticks poll the past behind what is due, {render_datetime(past)} next"
     text = f"no tick has polled {url} yet: {when}"
-    return Reason(code=ReasonCode.NOT_POLLED, text=text, blocks=True, facts={"url": url, "flag": record.flag})
+    return blocking(ReasonCode.NOT_POLLED, text, {"url": url, "flag": record.flag})
 
 
 def _not_materialized(context: OperationContext, record: FeedRecord, key: FeedKey) -> Reason:
     """Return that the asset which makes the instance has not been materialized for it."""
     text = f"asset {record.producer} has not been materialized for it: materialize that partition in Dagster"
     arrival = _arrival_command(context, record, key)
-    facts = {"asset": record.producer}
-    return Reason(code=ReasonCode.NOT_MATERIALIZED, text=text, blocks=True, facts=facts, command=arrival)
+    return blocking(ReasonCode.NOT_MATERIALIZED, text, {"asset": record.producer}, arrival)
 
 
 def _obstruction(context: OperationContext, record: FeedRecord, key: FeedKey, obstacle: str) -> Reason:
     url = context.feed_url(record, key.nominal_time)
-    text = f"{url} cannot be polled: {obstacle}"
-    return Reason(
-        code=ReasonCode.OBSTRUCTED,
-        text=text,
-        blocks=True,
-        facts={"url": url, "obstacle": obstacle},
-        command=command_line("validate", live=True),
-    )
+    text, facts = f"{url} cannot be polled: {obstacle}", {"url": url, "obstacle": obstacle}
+    return blocking(ReasonCode.OBSTRUCTED, text, facts, command_line("validate", live=True))
 
 
 def _held_back(key: FeedKey, check: QualityCheck) -> Reason:
@@ -442,8 +432,7 @@ def _held_back(key: FeedKey, check: QualityCheck) -> Reason:
     can_be_taken = check.summary is not None or check.error is not None
     accept = command_line("feed", "notify", key.feed, key.nominal_time, cluster=key.cluster, accept="REASON")
     facts = {"request": check.request, "content": check.content, **check.facts}
-    command = accept if can_be_taken else None
-    return Reason(code=ReasonCode.QUALITY, text=check.sentence, blocks=True, facts=facts, command=command)
+    return blocking(ReasonCode.QUALITY, check.sentence, facts, accept if can_be_taken else None)
 
 
 def _polls(facts: FeedFacts, as_of: datetime) -> Reason:
@@ -462,15 +451,9 @@ def _not_written(context: OperationContext, record: FeedRecord, key: FeedKey, wr
     if not writers:
         names = ", ".join(sorted({edge.process for edge in record.outputs_of}))
         text = f"no instance of {names} produces it"
-        return Reason(code=ReasonCode.NO_WRITER, text=text, blocks=True, facts={"processes": names})
-    url = context.feed_url(record, key.nominal_time)
-    return Reason(
-        code=ReasonCode.NOT_WRITTEN,
-        text="it has not been copied" if all(is_flow(each.name) for each in writers) else "it has not been produced",
-        blocks=True,
-        facts={"url": url},
-        causes=tuple(writers),
-    )
+        return blocking(ReasonCode.NO_WRITER, text, {"processes": names})
+    text = "it has not been copied" if all(is_flow(each.name) for each in writers) else "it has not been produced"
+    return blocking(ReasonCode.NOT_WRITTEN, text, {"url": context.feed_url(record, key.nominal_time)}, causes=writers)
 
 
 def explain_written(event: FeedEvent) -> Reason:
@@ -521,7 +504,7 @@ def explain_lost(facts: FeedFacts, lost: FeedEvent) -> Reason:
     text = f"storage has lost it: {url} {gone} by {lost.origin}"
     writers = ((key.process, key.nominal_time, key.cluster) for key in facts.writers)
     command = next((instance_command("rerun", *writer) for writer in writers), None)
-    return Reason(code=ReasonCode.VANISHED, text=text, blocks=True, facts={"url": url, "at": found_at}, command=command)
+    return blocking(ReasonCode.VANISHED, text, {"url": url, "at": found_at}, command)
 
 
 def _explain_eviction(connection: Connection, key: FeedKey, facts: FeedFacts) -> Iterator[Reason]:
@@ -529,19 +512,15 @@ def _explain_eviction(connection: Connection, key: FeedKey, facts: FeedFacts) ->
     gone = [event for event in facts.events if event.kind is FeedEventKind.EVICTED and event.is_of_data]
     if not gone:  # cleaned up, long after
         at = rendered(facts.row.updated_at) if facts.row else None
-        yield Reason(code=ReasonCode.EVICTED, text=f"it was evicted at {at}", blocks=True, facts={"at": at})
+        yield blocking(ReasonCode.EVICTED, f"it was evicted at {at}", {"at": at})
         return
     event = gone[-1]
     sweep_id = event.payload.get("sweep")
     because = f": {event.payload['reason']}" if event.payload.get("reason") else ""
     by = f"sweep {sweep_id}" if sweep_id else event.origin
     told = {"at": rendered(event.recorded_at), "origin": event.origin, "bytes": event.bytes, "files": event.files}
-    yield Reason(
-        code=ReasonCode.EVICTED,
-        text=f"it was evicted at {rendered(event.recorded_at)} by {by}{because}",
-        blocks=True,
-        facts={**told, **event.payload},
-    )
+    text = f"it was evicted at {rendered(event.recorded_at)} by {by}{because}"
+    yield blocking(ReasonCode.EVICTED, text, {**told, **event.payload})
     sweep = Sweeps(connection).find(str(sweep_id)) if sweep_id else None
     if sweep is not None:
         yield from explain_whereabouts(key, event, sweep)

@@ -1,6 +1,6 @@
 """The failures of ticks and runs that keep an instance waiting."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from sqlalchemy import Connection
 
@@ -12,18 +12,16 @@ from feed_assets.log.records import FeedKey, ProcessKey
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.plan.records import ProcessRecord
 
-_STEPS = frozenset(
-    {
-        TickStep.INSTANCES,
-        TickStep.GATES,
-        TickStep.REQUESTS,
-        TickStep.RETRIES,
-        TickStep.PAST_ARRIVALS,
-        TickStep.REPLICATION,
-    }
+_OF_PROCESSES = (
+    TickStep.INSTANCES,
+    TickStep.GATES,
+    TickStep.REQUESTS,
+    TickStep.RETRIES,
+    TickStep.PAST_ARRIVALS,
+    TickStep.REPLICATION,
 )
 """The steps whose units are processes; a step that fails as a whole has no subject."""
-_COMING = frozenset({TickStep.MATERIALIZATIONS, TickStep.WATCHES, TickStep.INBOXES})
+_COMING = (TickStep.MATERIALIZATIONS, TickStep.WATCHES, TickStep.INBOXES)
 """The steps whose units are feeds, without which no instance of theirs comes."""
 
 
@@ -31,38 +29,28 @@ def explain_process_failures(
     failures: Iterable[TickFailure], key: ProcessKey, record: ProcessRecord | None
 ) -> Iterator[Reason]:
     """Yield what fails in the ticks and runs of a process, and in the late checks of its instances."""
-    late: set[str] = set()
+    subjects = {step: {"", key.process} for step in (*_OF_PROCESSES, TickStep.UPDATES)}
     if record is not None and record.late is not None:
-        late = {"", f"{Kind.PROCESS.value} {key.process}", *(edge.feed for edge in record.inputs if edge.is_late)}
+        late = {edge.feed for edge in record.inputs if edge.is_late}
+        subjects[TickStep.LATE_DATA] = {"", f"{Kind.PROCESS.value} {key.process}", *late}
     for failure in failures:
-        if failure.cluster != key.cluster:
-            continue
-        if failure.step in _STEPS and failure.subject in ("", key.process):
-            yield _reason(failure, key.process, blocks=True)
-        elif (
-            failure.step is TickStep.DEFINITIONS
-            or _is_of(failure, TickStep.LATE_DATA, late)
-            or _is_of(failure, TickStep.UPDATES, ("", key.process))
-        ):
-            yield _reason(failure, key.process, blocks=False)
+        if failure.cluster == key.cluster and _is_of(failure, subjects):
+            yield _reason(failure, key.process, blocks=failure.step in _OF_PROCESSES)
 
 
 def explain_feed_failures(connection: Connection, failures: Iterable[TickFailure], key: FeedKey) -> Iterator[Reason]:
     """Yield what fails in the late checks and in the retention of a feed."""
-    late = {"", key.feed, f"{Kind.FEED.value} {key.feed}"}
-    for failure in failures:
-        if failure.cluster != key.cluster:
-            continue
-        if failure.step in _COMING and failure.subject in ("", key.feed, f"{CHECKS_OF}{key.feed}"):
-            yield _reason(failure, key.feed, blocks=True)
-        is_late = failure.step is TickStep.DEFINITIONS or _is_of(failure, TickStep.LATE_DATA, late)
-        is_late = is_late or _is_of(failure, TickStep.REGISTRATIONS, ("",))
-        if is_late or (failure.step is TickStep.RETENTION and _concerns(connection, failure.subject, key.feed)):
-            yield _reason(failure, key.feed, blocks=False)
+    subjects = {step: {"", key.feed, f"{CHECKS_OF}{key.feed}"} for step in _COMING}
+    subjects[TickStep.LATE_DATA] = {"", key.feed, f"{Kind.FEED.value} {key.feed}"}
+    subjects[TickStep.REGISTRATIONS] = {""}
+    for failure in (each for each in failures if each.cluster == key.cluster):
+        is_kept = failure.step is TickStep.RETENTION and _concerns(connection, failure.subject, key.feed)
+        if is_kept or _is_of(failure, subjects):
+            yield _reason(failure, key.feed, blocks=failure.step in _COMING)
 
 
-def _is_of(failure: TickFailure, step: TickStep, subjects: Collection[str]) -> bool:
-    return failure.step is step and failure.subject in subjects
+def _is_of(failure: TickFailure, subjects: Mapping[TickStep, Collection[str]]) -> bool:
+    return failure.step is TickStep.DEFINITIONS or failure.subject in subjects.get(failure.step, ())
 
 
 def _concerns(connection: Connection, subject: str, feed: str) -> bool:
@@ -76,9 +64,6 @@ def _concerns(connection: Connection, subject: str, feed: str) -> bool:
 def _reason(failure: TickFailure, explained: str, *, blocks: bool) -> Reason:
     since, again = rendered(failure.since), rendered(failure.next_try_at)
     name = f"{failure.step} of {failure.subject}" if failure.subject not in ("", explained) else str(failure.step)
-    return Reason(
-        code=ReasonCode.TICK_FAILURE,
-        text=f"{name} fails since {since}, next try at {again}: {failure.reason}",
-        blocks=blocks,
-        facts={"step": failure.step.value, "since": since, "next_try_at": again, "reason": failure.reason},
-    )
+    text = f"{name} fails since {since}, next try at {again}: {failure.reason}"
+    facts = {"step": failure.step.value, "since": since, "next_try_at": again, "reason": failure.reason}
+    return Reason(code=ReasonCode.TICK_FAILURE, text=text, blocks=blocks, facts=facts)

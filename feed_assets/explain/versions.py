@@ -7,7 +7,6 @@ from sqlalchemy import Connection
 
 from feed_assets.context.consolidation import consolidate
 from feed_assets.context.operation import OperationContext, Subject
-from feed_assets.entities.common import Kind
 from feed_assets.explain.events import event_facts, tell_event
 from feed_assets.explain.explanations import Explained, render_summary
 from feed_assets.explain.records import Explanation, Reason, ReasonCode
@@ -45,21 +44,13 @@ def _explain(
         raise no_version(events, at)
     is_replaced = any(each.kind in CONTENT and each.seq > version.seq for each in events)
     is_present = not is_replaced and row is not None and row.status is FeedInstanceStatus.AVAILABLE
-    return Explanation(
-        kind=Kind.FEED,
-        name=key.feed,
-        cluster=cluster,
-        nominal_time=version.recorded_at.replace(microsecond=0),
-        status=FeedInstanceStatus.AVAILABLE.value if is_present else _REPLACED,
-        reasons=(
-            Reason(
-                code=ReasonCode.EVENT,
-                text=f"{version.kind.value} at {rendered(version.recorded_at)} {tell_event(version)}",
-                facts=event_facts(version),
-            ),
-            *_iter_ends(connection, key, version, events, is_present=is_present),
-            *_iter_readers(context, connection, key, version, events),
-        ),
+    text = f"{version.kind.value} at {rendered(version.recorded_at)} {tell_event(version)}"
+    return Explanation.of(
+        key._replace(nominal_time=version.recorded_at.replace(microsecond=0)),
+        FeedInstanceStatus.AVAILABLE.value if is_present else _REPLACED,
+        Reason(code=ReasonCode.EVENT, text=text, facts=event_facts(version)),
+        *_iter_ends(connection, key, version, events, is_present=is_present),
+        *_iter_readers(context, connection, key, version, events),
     )
 
 
