@@ -3,7 +3,6 @@ remove too much, or everything, or the clock is implausible. Pure except for the
 """
 
 import gc
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -312,7 +311,7 @@ def count_enough(policy: RetentionRecord, instances: int, frequency: Frequency) 
     share = policy.sweep_limits.share
     if instances <= count_usual(policy.cadence, frequency) or share >= 1:
         return 1
-    return max(1, ceil(instances / share) - instances) if share else sys.maxsize
+    return max(1, ceil(instances / share) - instances)
 
 
 def _first_obstacles(

@@ -1,6 +1,5 @@
 """When a sweep stops and asks."""
 
-import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -83,12 +82,6 @@ def test_with_one_instance_less_than_enough_a_sweep_asks(share: float) -> None:
         enough = count_enough(of, taken, HOURLY)
         assert sentences(of, taken, enough) == []
         assert sentences(of, taken, enough - 1) != []
-
-
-def test_nothing_is_enough_if_no_share_may_go() -> None:
-    usual = count_usual(policy().cadence, HOURLY)
-    assert count_enough(policy(share=0), usual, HOURLY) == 1
-    assert count_enough(policy(share=0), usual + 1, HOURLY) == sys.maxsize
 
 
 def test_to_take_everything_asks_however_few_there_are() -> None:
