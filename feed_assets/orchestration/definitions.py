@@ -190,7 +190,11 @@ def assemble_definitions(
     """Return all that Dagster receives of a location. The arguments and errors are those of `build_definitions`."""
     clusters = list(runtime.plan.clusters)
     retention = {cluster: jobs.build_retention_job(runtime, cluster) for cluster in clusters}
-    replication = {cluster: jobs.build_replication_job(runtime, layout.find_asset, cluster) for cluster in clusters}
+    listed = {
+        (job, cluster): jobs.build_listed_job(runtime, layout.find_asset, cluster, job)
+        for job in (names.OfCluster.INSTANCES_JOB, names.OfCluster.REPLICATION_JOB)
+        for cluster in clusters
+    }
     copied_to = sorted({each.cluster for each in runtime.plan.processes.values() if each.is_flow})
     built = [*build_feed_assets(runtime, layout), _location_asset(runtime)]
     check_user_assets(layout, built, assets)
@@ -203,14 +207,18 @@ def assemble_definitions(
             *(check for cluster in clusters for check in jobs.build_outside_checks(runtime, layout, cluster)),
         ],
         jobs=[
-            *(jobs.build_instances_job(runtime, layout.find_asset, cluster) for cluster in clusters),
+            *listed.values(),
             *retention.values(),
-            *replication.values(),
             jobs.build_operate_job(runtime),
         ],
         schedules=[
             *(building.build_retention_schedule(runtime, layout, *each) for each in retention.items()),
-            *(building.build_replication_schedule(runtime, layout, each, replication[each]) for each in copied_to),
+            *(
+                building.build_replication_schedule(
+                    runtime, layout, each, listed[names.OfCluster.REPLICATION_JOB, each]
+                )
+                for each in copied_to
+            ),
         ],
         sensors=[
             *(each for cluster in clusters for each in building.build_sensors(runtime, layout, cluster)),

@@ -18,7 +18,7 @@ from feed_assets.catalog.store import REVISION as METADATA_REVISION
 from feed_assets.clock import TimeBudget
 from feed_assets.context.bulkheads import Bulkheads, TickStep
 from feed_assets.context.operation import OperationContext
-from feed_assets.context.safe_mode import REBUILDS, RESTORED, SAFE_MODE, parse_restored, parse_safe_mode
+from feed_assets.context.safe_mode import HELD, REBUILDS, RESTORED, SAFE_MODE, parse_restored, parse_safe_mode
 from feed_assets.context.tick import Tick, open_tick
 from feed_assets.definitions.store import record_location
 from feed_assets.entities.errors import DefinitionsError
@@ -177,9 +177,18 @@ def build_context(runtime: Runtime, timeline: ReleaseTimeline, database: Databas
     )
 
 
-def build_tick(runtime: Runtime, active: ActiveDefinitions, cluster: str, database: Database, as_of: datetime) -> Tick:
-    """Build the tick of a sensor for a cluster, with what is recorded of failures."""
+def find_hold(active: ActiveDefinitions) -> str | None:
+    """Return why nothing is launched; None if something may be."""
+    return "safe mode is on" if active.is_safe_mode else HELD if active.is_restored else None
+
+
+def begin_tick(
+    runtime: Runtime, loaded: AssetLayout, cluster: str, instance: dg.DagsterInstance
+) -> tuple[ActiveDefinitions, Tick]:
+    """Return the current definitions, and a tick for a cluster that follows them, with what is recorded of failures."""
+    database, as_of = runtime.database(instance), runtime.clock.now()
+    active = follow_definitions(runtime, loaded, database)
     context = build_context(runtime, runtime.timeline(active.location), database, as_of)
     bulkheads = Bulkheads.open(database, cluster, runtime.real_clock, runtime.patience)
-    is_held = active.is_restored or active.is_safe_mode
-    return open_tick(context, cluster, bulkheads, budget=TimeBudget(SECONDS_A_TICK), is_held=is_held)
+    budget, is_held = TimeBudget(SECONDS_A_TICK), find_hold(active) is not None
+    return active, open_tick(context, cluster, bulkheads, budget=budget, is_held=is_held)

@@ -3,8 +3,8 @@
 Every Dagster run loads the location, so the modules that an op needs are imported when it runs.
 """
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -21,42 +21,29 @@ if TYPE_CHECKING:
     from feed_assets.instances.late.quality_checks import QualityCheck
 
 
-def build_instances_job(runtime: Runtime, find_asset: FindAsset, cluster: str) -> dg.JobDefinition:
-    """Build the job that runs instances of any process of a cluster that are not partitions of the current
-    definitions, and judges those of feeds that come from outside.
-    """
-    return _build_listed_job(
-        runtime,
-        find_asset,
-        cluster,
-        names.OfCluster.INSTANCES_JOB.of(cluster),
-        names.OfCluster.INSTANCES_OP.of(cluster),
-        f"Runs instances on cluster {cluster} that are not partitions of the current definitions, by the release that "
-        "applies to them, and judges the rows of instances of feeds that come from outside.",
-    )
+_LISTED = {
+    names.OfCluster.INSTANCES_JOB: (
+        names.OfCluster.INSTANCES_OP,
+        "Runs instances on cluster {} that are not partitions of the current definitions, by the release that applies "
+        "to them, and judges the rows of instances of feeds that come from outside.",
+    ),
+    names.OfCluster.REPLICATION_JOB: (
+        names.OfCluster.REPLICATION_OP,
+        "Copies instances of a feed from one of its sources to cluster {}.",
+    ),
+}
+"""The jobs for listed instances, each with its op and what it does on a cluster."""
 
 
-def build_replication_job(runtime: Runtime, find_asset: FindAsset, cluster: str) -> dg.JobDefinition:
-    """Build the job that copies instances to a cluster."""
-    return _build_listed_job(
-        runtime,
-        find_asset,
-        cluster,
-        names.OfCluster.REPLICATION_JOB.of(cluster),
-        names.OfCluster.REPLICATION_OP.of(cluster),
-        f"Copies instances of a feed from one of its sources to cluster {cluster}.",
-    )
-
-
-def _build_listed_job(
-    runtime: Runtime, find_asset: FindAsset, cluster: str, name: str, op_name: str, description: str
-) -> dg.JobDefinition:
+def build_listed_job(runtime: Runtime, find_asset: FindAsset, cluster: str, job: names.OfCluster) -> dg.JobDefinition:
     """Build a job of one op that runs listed instances on a cluster. Its config is `process`, or `feed` whose instances
     are judged, and `times`.
     """
+    of_op, what = _LISTED[job]
+    description = what.format(cluster)
 
     @dg.op(
-        name=op_name,
+        name=of_op.of(cluster),
         config_schema={
             "process": dg.Field(str, is_required=False),
             "feed": dg.Field(str, is_required=False),
@@ -71,7 +58,7 @@ def _build_listed_job(
         with masked_errors():
             run_listed(runtime, find_asset, cluster, context)
 
-    @dg.job(name=name, executor_def=dg.in_process_executor, description=description)
+    @dg.job(name=job.of(cluster), executor_def=dg.in_process_executor, description=description)
     def listed() -> None:
         listed_op()
 
@@ -102,10 +89,30 @@ def build_operate_job(runtime: Runtime) -> dg.JobDefinition:
     return operate_job
 
 
+_RETENTION: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "plan": (
+        "Plans sweeps of the feeds for which retention is due, and stores them. Removes nothing.",
+        {"out": dg.Out(list[str])},
+    ),
+    "sweep": (
+        "Moves expired instances to the trash or archive: small sweeps on the driver, large ones on Spark's executors.",
+        {"ins": {"sweeps": dg.In(list[str])}, "out": dg.Out(dg.Nothing)},
+    ),
+    "purge": (
+        "Removes expired trash for good.",
+        {"ins": {"after": dg.In(dg.Nothing)}, "out": dg.Out(dg.Nothing)},
+    ),
+    "clean": (
+        "Removes the captured logs of old runs, once a day. Runs and materializations stay.",
+        {"out": dg.Out(dg.Nothing)},
+    ),
+}
+"""What the ops of retention do, and their inputs and outputs."""
+
+
 def build_retention_job(runtime: Runtime, cluster: str) -> dg.JobDefinition:
     """Build the job that plans and runs the sweeps of a cluster, empties its trash, and cleans up after old runs."""
-    plan, sweep, purge = _plan_op(runtime, cluster), _sweep_op(runtime, cluster), _purge_op(runtime, cluster)
-    clean = _clean_op(runtime, cluster)
+    plan, sweep, purge, clean = (_retention_op(runtime, cluster, step) for step in _RETENTION)
 
     @dg.job(
         name=names.OfCluster.RETENTION_JOB.of(cluster),
@@ -120,68 +127,22 @@ def build_retention_job(runtime: Runtime, cluster: str) -> dg.JobDefinition:
     return retention
 
 
-def _plan_op(runtime: Runtime, cluster: str) -> dg.OpDefinition:
+def _retention_op(runtime: Runtime, cluster: str, step: str) -> dg.OpDefinition:
+    description, ends = _RETENTION[step]
+
     @dg.op(
-        name=names.retention_op("plan", cluster),
-        out=dg.Out(list[str]),
+        name=names.retention_op(step, cluster),
         required_resource_keys={names.OfCluster.SPARK.of(cluster)},
-        description="Plans sweeps of the feeds for which retention is due, and stores them. Removes nothing.",
+        description=description,
+        **ends,
     )
-    def plan_op(context: dg.OpExecutionContext) -> list[str]:
-        from feed_assets.orchestration.runs.retention import plan_due_feeds
+    def work(context: dg.OpExecutionContext, **given: list[str]) -> list[str] | None:
+        from feed_assets.orchestration.runs.retention import STEPS
 
         with masked_errors():
-            return plan_due_feeds(runtime, cluster, context)
+            return STEPS[step](runtime, cluster, context, **given)
 
-    return plan_op
-
-
-def _sweep_op(runtime: Runtime, cluster: str) -> dg.OpDefinition:
-    @dg.op(
-        name=names.retention_op("sweep", cluster),
-        out=dg.Out(dg.Nothing),
-        required_resource_keys={names.OfCluster.SPARK.of(cluster)},
-        description="Moves expired instances to the trash or archive: small sweeps on the driver, "
-        "large ones on Spark's executors.",
-    )
-    def sweep_op(context: dg.OpExecutionContext, sweeps: list[str]) -> None:
-        from feed_assets.orchestration.runs.retention import run_sweeps
-
-        with masked_errors():
-            run_sweeps(runtime, cluster, context, sweeps)
-
-    return sweep_op
-
-
-def _purge_op(runtime: Runtime, cluster: str) -> dg.OpDefinition:
-    @dg.op(
-        name=names.retention_op("purge", cluster),
-        ins={"after": dg.In(dg.Nothing)},
-        out=dg.Out(dg.Nothing),
-        description="Removes expired trash for good.",
-    )
-    def purge_op(context: dg.OpExecutionContext) -> None:
-        from feed_assets.orchestration.runs.retention import purge_trash
-
-        with masked_errors():
-            purge_trash(runtime, cluster, context)
-
-    return purge_op
-
-
-def _clean_op(runtime: Runtime, cluster: str) -> dg.OpDefinition:
-    @dg.op(
-        name=names.retention_op("clean", cluster),
-        out=dg.Out(dg.Nothing),
-        description="Removes the captured logs of old runs, once a day. Runs and materializations stay.",
-    )
-    def clean_op(context: dg.OpExecutionContext) -> None:
-        from feed_assets.orchestration.runs.retention import run_cleanup
-
-        with masked_errors():
-            run_cleanup(runtime, cluster, context)
-
-    return clean_op
+    return work
 
 
 def build_outside_checks(runtime: Runtime, layout: AssetLayout, cluster: str) -> list[dg.AssetChecksDefinition]:

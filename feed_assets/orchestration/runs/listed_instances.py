@@ -14,7 +14,6 @@ import dagster as dg
 
 from feed_assets.context.bulkheads import TickStep
 from feed_assets.context.operation import AttemptContext
-from feed_assets.context.safe_mode import HELD
 from feed_assets.context.tick import Tick
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.errors import describe_error, shorten
@@ -26,7 +25,7 @@ from feed_assets.masking import mask
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout, FindAsset
 from feed_assets.orchestration.location.health import describe_failing
-from feed_assets.orchestration.location.reloading import build_tick, follow_definitions, follow_plan
+from feed_assets.orchestration.location.reloading import begin_tick, find_hold, follow_plan
 from feed_assets.orchestration.location.runtime import ActiveDefinitions, Runtime
 from feed_assets.orchestration.runs.feed_checks import build_quality_evaluation
 from feed_assets.orchestration.runs.instance_runs import InstanceRun, open_session
@@ -117,16 +116,12 @@ def run_replication_tick(
     runtime: Runtime, layout: AssetLayout, cluster: str, instance: dg.DagsterInstance
 ) -> list[dg.RunRequest] | dg.SkipReason:
     """Request runs of ready copies; one query if there are none."""
-    database, as_of = runtime.database(instance), runtime.clock.now()
-    active = follow_definitions(runtime, layout, database)
-    if active.is_safe_mode:
-        return dg.SkipReason("safe mode is on")
-    if active.is_restored:
-        return dg.SkipReason(HELD)
-    tick = build_tick(runtime, active, cluster, database, as_of)
+    active, tick = begin_tick(runtime, layout, cluster, instance)
+    if (hold := find_hold(active)) is not None:
+        return dg.SkipReason(hold)
     requests = _request_runs(runtime, active, tick, LaunchMode.COPIES, COPIES_A_TICK)
     if not requests:
-        failing = describe_failing(database, cluster, TickStep.REQUESTS, TickStep.REPLICATION)
+        failing = describe_failing(tick.database, cluster, TickStep.REQUESTS, TickStep.REPLICATION)
         return dg.SkipReason("no copy is ready, or the limit of concurrent copies is reached" + failing)
     return requests
 
@@ -137,9 +132,7 @@ def run_instances_tick(
     """Request runs of ready instances that are not partitions of the current definitions, and of what is to be
     judged.
     """
-    database, as_of = runtime.database(instance), runtime.clock.now()
-    active = follow_definitions(runtime, layout, database)
-    tick = build_tick(runtime, active, cluster, database, as_of)
+    active, tick = begin_tick(runtime, layout, cluster, instance)
     requests = _request_checks(active, tick, instance)
     requests += _request_runs(runtime, active, tick, LaunchMode.INSTANCES, INSTANCES_A_TICK)
     if not requests:

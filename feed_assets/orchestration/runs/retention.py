@@ -23,7 +23,7 @@ from feed_assets.clock import TimeBudget
 from feed_assets.context.bulkheads import LONGEST_PAUSE, Bulkheads, TickStep
 from feed_assets.context.errors import SafeModeError
 from feed_assets.context.operation import ChangeContext, note_target
-from feed_assets.context.safe_mode import HELD, is_safe_mode, require_mode
+from feed_assets.context.safe_mode import is_safe_mode, require_mode
 from feed_assets.context.tick import Tick, open_tick, tick_step
 from feed_assets.errors import SettingsError, describe_error
 from feed_assets.log.definitions.schedules import load_schedules
@@ -35,7 +35,7 @@ from feed_assets.masking import get_logger
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout
 from feed_assets.orchestration.location.health import describe_failing
-from feed_assets.orchestration.location.reloading import build_context, build_tick, follow_definitions
+from feed_assets.orchestration.location.reloading import begin_tick, build_context, find_hold
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import Plan
@@ -90,17 +90,13 @@ def run_retention_tick(
     runtime: Runtime, layout: AssetLayout, cluster: str, instance: dg.DagsterInstance
 ) -> dg.RunRequest | dg.SkipReason:
     """Request a run if there is work for it; a few queries if not."""
-    database, as_of = runtime.database(instance), runtime.clock.now()
-    active = follow_definitions(runtime, layout, database)
-    if active.is_safe_mode:
-        return dg.SkipReason("safe mode is on")
-    if active.is_restored:
-        return dg.SkipReason(HELD)
-    tick = build_tick(runtime, active, cluster, database, as_of)
+    active, tick = begin_tick(runtime, layout, cluster, instance)
+    if (hold := find_hold(active)) is not None:
+        return dg.SkipReason(hold)
     work = _find_work(tick, runtime)
-    tick.bulkheads.save(database)
+    tick.bulkheads.save(tick.database)
     if not work:
-        failing = describe_failing(database, cluster, TickStep.RETENTION)
+        failing = describe_failing(tick.database, cluster, TickStep.RETENTION)
         return dg.SkipReason("retention is not due for any feed" + failing)
     unended = dg.RunsFilter(job_name=names.OfCluster.RETENTION_JOB.of(cluster), statuses=_UNENDED)
     if instance.get_runs_count(unended):
@@ -372,6 +368,15 @@ def run_cleanup(runtime: Runtime, cluster: str, context: dg.OpExecutionContext) 
     for each in [*done, *of_state]:
         if each.count or not each.is_complete:
             context.log.info(describe_cleaned(each))
+
+
+STEPS: Mapping[str, Callable[..., list[str] | None]] = {
+    "plan": plan_due_feeds,
+    "sweep": run_sweeps,
+    "purge": purge_trash,
+    "clean": run_cleanup,
+}
+"""What the ops of the job do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

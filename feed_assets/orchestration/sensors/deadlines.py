@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 
 import dagster as dg
@@ -35,13 +35,12 @@ from feed_assets.masking import get_logger, mask
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout
 from feed_assets.orchestration.location.health import describe_failing
-from feed_assets.orchestration.location.reloading import build_tick, follow_definitions
+from feed_assets.orchestration.location.reloading import begin_tick
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.runs.feed_checks import build_evaluation, feeds_on_time
 from feed_assets.orchestration.sensors.overdue_notices import NO_INSTANCE
 from feed_assets.plan.rendering import counted
 from feed_assets.releases.timeline import BEGINNING
-from feed_assets.sql.database import Database
 from feed_assets.timing.dates import render_datetime
 
 FORECAST_SECONDS_A_TICK = 10.0
@@ -55,23 +54,17 @@ _TOLD_VERSION = 1
 
 def run_sla_tick(runtime: Runtime, layout: AssetLayout, cluster: str, instance: dg.DagsterInstance) -> dg.SkipReason:
     """Do the work of one tick. If no deadline has passed and nothing is late, this takes a handful of queries."""
-    database, as_of = runtime.database(instance), runtime.clock.now()
+    database = runtime.database(instance)
     with runtime.alone(names.OfCluster.SLA_SENSOR.of(cluster)) as is_alone:
-        said = _work(runtime, layout, cluster, instance, database, as_of) if is_alone else "an earlier tick is at work"
+        said = _work(runtime, layout, cluster, instance) if is_alone else "an earlier tick is at work"
     return dg.SkipReason(
         said + describe_failing(database, cluster, TickStep.DEADLINES, TickStep.FORECASTS, TickStep.REPORTS)
     )
 
 
-def _work(
-    runtime: Runtime,
-    loaded: AssetLayout,
-    cluster: str,
-    instance: dg.DagsterInstance,
-    database: Database,
-    as_of: datetime,
-) -> str:
-    active = follow_definitions(runtime, loaded, database)
+def _work(runtime: Runtime, loaded: AssetLayout, cluster: str, instance: dg.DagsterInstance) -> str:
+    active, tick = begin_tick(runtime, loaded, cluster, instance)
+    database, as_of = tick.database, tick.as_of
     if cluster not in active.plan.clusters:
         closed = close_all(database, cluster, as_of, Recovery.DELETED)
         return f"cluster {cluster} is no longer declared; {counted(closed, 'deadline')} closed"
@@ -80,7 +73,6 @@ def _work(
     present = find_present(database, cluster, as_of, runtime.real_clock.now())
     if present == BEGINNING:
         return "arrivals have not been looked for yet, so that nobody knows what is late"
-    tick = build_tick(runtime, active, cluster, database, as_of)
     looking = replace(tick, context=replace(tick.context, as_of=present))
     found, watched = apply_deadlines(looking, partial(find_causes, tick.context)), WatchResult()
     if as_of - present <= TOLD_BEHIND:  # what has come since is not known, and would be forecast as late
@@ -217,21 +209,20 @@ def run_late_tick(runtime: Runtime, layout: AssetLayout, cluster: str, instance:
 
     Reading contents can take longer than Dagster waits for a tick; the checks then go on, and other ticks leave them.
     """
-    database, as_of = runtime.database(instance), runtime.clock.now()
+    database = runtime.database(instance)
     with runtime.alone(names.OfCluster.LATE_SENSOR.of(cluster)) as is_alone:
-        said = _check(runtime, layout, cluster, database, as_of) if is_alone else "an earlier tick is still at work"
+        said = _check(runtime, layout, cluster, instance) if is_alone else "an earlier tick is still at work"
     return dg.SkipReason(said + describe_failing(database, cluster, TickStep.LATE_DATA))
 
 
-def _check(runtime: Runtime, layout: AssetLayout, cluster: str, database: Database, as_of: datetime) -> str:
-    with database.read() as connection:
-        if not LateChecks(connection).due(LATE_DATA, cluster, as_of, 1):
+def _check(runtime: Runtime, layout: AssetLayout, cluster: str, instance: dg.DagsterInstance) -> str:
+    with runtime.database(instance).read() as connection:
+        if not LateChecks(connection).due(LATE_DATA, cluster, runtime.clock.now(), 1):
             return "no check for late data is due"
-    active = follow_definitions(runtime, layout, database)
-    tick = build_tick(runtime, active, cluster, database, as_of)
+    active, tick = begin_tick(runtime, layout, cluster, instance)
     checked = apply_late_checks(tick)
     record_gone(tick, checked.gone)
-    tick.bulkheads.save(database)
+    tick.bulkheads.save(tick.database)
     for feed, _, nominal_time in sorted(checked.changed):
         _logger.info("late data: %s %s on %s has changed", feed, render_datetime(nominal_time), cluster)
     for key, reason in checked.refused.items():

@@ -48,7 +48,7 @@ from feed_assets.orchestration.graph.layout import AssetLayout
 from feed_assets.orchestration.graph.partitions import Grid
 from feed_assets.orchestration.location.dead_runs import RunHeartbeats, fail_dead_runs
 from feed_assets.orchestration.location.health import find_health, tell_health
-from feed_assets.orchestration.location.reloading import build_tick, follow_definitions, follow_plan
+from feed_assets.orchestration.location.reloading import begin_tick, follow_plan
 from feed_assets.orchestration.location.runtime import ActiveDefinitions, Runtime
 from feed_assets.orchestration.location.spark import LocationServers
 from feed_assets.orchestration.runs.feed_checks import evaluate_changed
@@ -159,16 +159,13 @@ def run_tick(
     newer.
     """
     cursor = parse_cursor(cursor_text)
-    database = runtime.database(instance)
-    as_of = runtime.clock.now()
-    rebuilds = notice_restore(database, cursor)
-    active = follow_definitions(runtime, layout, database)
+    rebuilds = notice_restore(runtime.database(instance), cursor)
+    active, tick = begin_tick(runtime, layout, cluster, instance)
     if cluster not in active.plan.clusters:
         return dg.SensorResult(
             skip_reason=dg.SkipReason(f"cluster {cluster} is no longer declared"), cursor=cursor_text
         )
-    tick = build_tick(runtime, active, cluster, database, as_of)
-    follow_plan(runtime, active.location, database, as_of, tick.bulkheads)
+    follow_plan(runtime, active.location, tick.database, tick.as_of, tick.bulkheads)
     sensor_tick = _SensorTick(runtime=runtime, active=active, instance=instance, graph=graph, tick=tick)
     return sensor_tick.report(sensor_tick.advance(), cursor, rebuilds)
 
