@@ -318,7 +318,7 @@ def explain_remakes(
     context: OperationContext, connection: Connection, record: FeedRecord, key: FeedKey
 ) -> Iterator[Reason]:
     """Yield what was to make an instance anew that is there, and has not. Of copies, `explain_behind` tells that."""
-    writers = [each.key for each in find_writers(context.timeline, connection, record, key.nominal_time)]
+    writers = [writer for _, writer in find_writers(context.timeline, connection, record, key.nominal_time)]
     for row in ProcessInstances(connection).get_many(writers).values():
         if row.status in _UNDONE and not is_flow(row.process):
             yield Reason(

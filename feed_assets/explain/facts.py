@@ -302,4 +302,4 @@ def _writers(
 ) -> tuple[ProcessKey, ...]:
     if row is not None and row.status is FeedInstanceStatus.AVAILABLE:
         return ()
-    return tuple(each.key for each in find_writers(context.timeline, connection, record, key.nominal_time))
+    return tuple(writer for _, writer in find_writers(context.timeline, connection, record, key.nominal_time))

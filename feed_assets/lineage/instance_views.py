@@ -29,7 +29,8 @@ from feed_assets.log.records import (
     ProcessInstanceStatus,
     ProcessKey,
 )
-from feed_assets.releases.left_out import Reader, find_readers, find_writers
+from feed_assets.plan.edges import InputEdge
+from feed_assets.releases.left_out import find_readers, find_writers
 from feed_assets.releases.timeline import ActiveRelease
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.sequence import InstanceSequence
@@ -107,26 +108,28 @@ def _of_feed(
 ) -> Iterator[NeighbourInstance]:
     record, nominal_time = context.feed_on(key.feed, key.cluster), key.nominal_time
     record.sequence.index(nominal_time)
-    for writer in find_writers(context.timeline, connection, record, nominal_time):
-        yield _neighbour(Kind.PROCESS, writer.key, OUTPUT, writer.edge.name)
+    for out, writer in find_writers(context.timeline, connection, record, nominal_time):
+        yield _neighbour(Kind.PROCESS, writer, OUTPUT, out.name)
     found = {(each.attempt.key, each.input) for each in port.find_readers([key])}
     planned = find_readers(context.timeline, connection, record, nominal_time)
     taken = Batches(connection).takers([key])
-    ran = ProcessInstances(connection).get_many({*(each.key for each in planned), *(each.batch for each in taken)})
+    ran = ProcessInstances(connection).get_many({*(reader for _, reader in planned), *(each.batch for each in taken)})
     has_read = {(row.key, frozen.name) for row in ran.values() for frozen in row.inputs}
     found |= {(each.batch, each.input) for each in taken if (each.batch, each.input) not in has_read}
     found |= {
-        (each.key, each.edge.name)
-        for each in planned
-        if (each.key not in ran or not ran[each.key].inputs) and _will_read(context, connection, each, nominal_time)
+        (reader, edge.name)
+        for edge, reader in planned
+        if (reader not in ran or not ran[reader].inputs)
+        and _will_read(context, connection, edge, reader.nominal_time, nominal_time)
     }
     for process, by in sorted(found):
         yield _neighbour(Kind.PROCESS, process, INPUT, by)
 
 
-def _will_read(context: OperationContext, connection: Connection, reader: Reader, feed_time: datetime) -> bool:
+def _will_read(
+    context: OperationContext, connection: Connection, edge: InputEdge, time: datetime, feed_time: datetime
+) -> bool:
     """Return whether an instance that has not run would read what its window names, or what it finds now."""
-    edge, time = reader.edge, reader.key.nominal_time
     if not edge.is_data_driven:
         return True
     active = context.active_release(connection, edge.process, edge.cluster, time)
@@ -303,5 +306,5 @@ def _upstream(
                 yield (Kind.FEED, *state.edge.feed_key, each), (Kind.PROCESS, *key), EdgeKind.READ
     for kind, name, cluster, time in instances:
         record = context.plan.feeds.get((name, cluster)) if kind is Kind.FEED else None
-        for writer in find_writers(context.timeline, connection, record, time) if record is not None else ():
-            yield (Kind.PROCESS, *writer.key), (kind, name, cluster, time), EdgeKind.MADE
+        for _, writer in find_writers(context.timeline, connection, record, time) if record is not None else ():
+            yield (Kind.PROCESS, *writer), (kind, name, cluster, time), EdgeKind.MADE

@@ -131,20 +131,17 @@ def decide_release(
         return None
     succession = _succession(declared, history, newest, as_of, policy)
     begins, step = succession.effective_from, succession.step
-    match step:
-        case Step.IN_PLACE:
-            rows = [_with_definition(declared, newest, newest.effective_from)]
-        case Step.CORRECTED if not history.has_begun:
-            assert begins is not None
-            rows = [_with_definition(declared, newest, begins)]
-        case Step.EXTENDED if len(history.releases) == 1:
-            assert begins is not None
-            rows = [_with_definition(declared, newest, begins)]
-        case Step.EXTENDED:
-            assert begins is not None
-            rows = _spliced(declared, history, newest, begins, as_of)
-        case _:
-            rows = [_next_release(declared, newest, begins or as_of + SETTLING, as_of, step.value)]
+    replaces = (
+        step is Step.IN_PLACE
+        or (step is Step.CORRECTED and not history.has_begun)
+        or (step is Step.EXTENDED and len(history.releases) == 1)
+    )
+    if replaces and begins is not None:
+        rows = [_with_definition(declared, newest, begins)]
+    elif step is Step.EXTENDED and begins is not None:
+        rows = _spliced(declared, history, newest, begins, as_of)
+    else:
+        rows = [_next_release(declared, newest, begins or as_of + SETTLING, as_of, step.value)]
     return _decision(declared, history, step, begins, rows)
 
 

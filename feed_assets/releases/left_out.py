@@ -201,24 +201,12 @@ def _find_same_table(table: TableRecord, feeds: Iterable[Feed]) -> Iterator[_Ove
 _ALL = frozenset(ProcessInstanceStatus)
 
 
-class Writer(NamedTuple):
-    """A process instance that writes the instance of a feed."""
-
-    edge: OutputEdge
-    key: ProcessKey
-
-
-class Reader(NamedTuple):
-    """A process instance that reads the instance of a feed. With `latest` and `future` it may."""
-
-    edge: InputEdge
-    key: ProcessKey
-
-
-def find_writers(timeline: ReleaseTimeline, connection: Connection, record: FeedRecord, time: datetime) -> list[Writer]:
-    """Return the process instances that write an instance of a feed."""
+def find_writers(
+    timeline: ReleaseTimeline, connection: Connection, record: FeedRecord, time: datetime
+) -> list[tuple[OutputEdge, ProcessKey]]:
+    """Return the process instances that write an instance of a feed, each with the output."""
     return [
-        Writer(edge, key)
+        (edge, key)
         for active in iter_spans(timeline, connection, record, [edge.process_key for edge in record.outputs_of])
         for edge in active.record.outputs
         if edge.feed_key == record.key
@@ -226,10 +214,14 @@ def find_writers(timeline: ReleaseTimeline, connection: Connection, record: Feed
     ]
 
 
-def find_readers(timeline: ReleaseTimeline, connection: Connection, record: FeedRecord, time: datetime) -> list[Reader]:
-    """Return the process instances that read an instance of a feed by a window."""
+def find_readers(
+    timeline: ReleaseTimeline, connection: Connection, record: FeedRecord, time: datetime
+) -> list[tuple[InputEdge, ProcessKey]]:
+    """Return the process instances that read an instance of a feed by a window, or may with `latest` and `future`, each
+    with the input.
+    """
     return [
-        Reader(edge, key)
+        (edge, key)
         for active in iter_spans(timeline, connection, record, [edge.process_key for edge in record.inputs_of])
         for edge in active.record.inputs
         if edge.feed_key == record.key and edge.window is not None
