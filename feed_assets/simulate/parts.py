@@ -68,7 +68,7 @@ class QueueShare:
     pending: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LogLine:
     """An event of a simulation, with its instance if it has one; `note` has details for people. `at` is the true
     time. `event` is the number in the log of what somebody gave notice of, and `queue` what a batch does to it.
@@ -133,7 +133,7 @@ _FILE = "part-0"
 _MEMORY = Path("/dev/shm")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Arrival:
     """An external write of an instance at a given time; it replaces existing content. `content` distinguishes
     writes.
@@ -176,23 +176,17 @@ def iter_arrivals(
             is_late = source.random() < pattern.late
             delay = step * (source.uniform(0.5, pattern.latest) if is_late else source.uniform(0, 0.1))
             at = _whole_minute(nominal_time + delay)
-            arrival = Arrival(at=at, feed=record.feed, cluster=record.cluster, nominal_time=nominal_time, content="1")
-            yield arrival
+            yield Arrival(at, *record.key, nominal_time, "1")
             if source.random() < pattern.again:
                 later = _whole_minute(at + step * source.uniform(0.1, pattern.latest))
-                yield Arrival(
-                    at=later, feed=record.feed, cluster=record.cluster, nominal_time=nominal_time, content="2"
-                )
+                yield Arrival(later, *record.key, nominal_time, "2")
 
 
 def _iter_versions(record: FeedRecord, start: datetime, end: datetime, source: random.Random) -> Iterator[Arrival]:
     """Yield the versions of a current instance: about one a day."""
     at, number, time = max(start, record.sequence.start), 1, record.sequence.start
     while at < end:
-        content = str(number)
-        yield Arrival(
-            at=_whole_minute(at), feed=record.feed, cluster=record.cluster, nominal_time=time, content=content
-        )
+        yield Arrival(_whole_minute(at), *record.key, time, str(number))
         at, number = at + timedelta(days=source.uniform(0.5, 1.5)), number + 1
 
 
@@ -238,7 +232,7 @@ def _arrival(file: Path, line: int, row: Mapping[str, str | None], plan: Plan) -
         raise ArrivalsFileError(file=str(file), line=line, reason=str(exc)) from exc
     if not record.sequence.contains(nominal_time):
         raise ArrivalsFileError(file=str(file), line=line, reason=f"{instance} is not an instance of feed {feed!r}")
-    return Arrival(at=moment, feed=feed, cluster=cluster, nominal_time=nominal_time, content=row.get("content") or "1")
+    return Arrival(moment, feed, cluster, nominal_time, row.get("content") or "1")
 
 
 def _whole_minute(moment: datetime) -> datetime:

@@ -135,15 +135,7 @@ def _line(
         )
         for each in (trigger.inputs if trigger else ())
     )
-    return LogLine(
-        at=at,
-        what=what,
-        entity=consumer.entity,
-        cluster=consumer.cluster,
-        nominal_time=nominal_time,
-        note=_note(what, shares, content.queue),
-        queue=shares,
-    )
+    return LogLine(at, what, *consumer, nominal_time, _note(what, shares, content.queue), queue=shares)
 
 
 def _numbers(found: Sequence[BatchEvents], name: str) -> tuple[int, ...]:
@@ -192,14 +184,8 @@ def land(context: OperationContext, stores: SimulatedStores, arrival: Arrival) -
         )
         return tell(context, stores, ToldArrival(at=arrival.at, notice=notice, content=arrival.content, record=record))
     stores.write(record, arrival.nominal_time, arrival.content)
-    return LogLine(
-        at=arrival.at,
-        what=SimulatedEvent.ARRIVED,
-        entity=arrival.feed,
-        cluster=arrival.cluster,
-        nominal_time=arrival.nominal_time,
-        note="" if arrival.content == "1" else f"content {arrival.content}",
-    )
+    note = "" if arrival.content == "1" else f"content {arrival.content}"
+    return LogLine(arrival.at, SimulatedEvent.ARRIVED, *record.key, arrival.nominal_time, note)
 
 
 def tell(context: OperationContext, stores: SimulatedStores, arrival: ToldArrival) -> LogLine:
@@ -218,15 +204,8 @@ def tell(context: OperationContext, stores: SimulatedStores, arrival: ToldArriva
         texts.append("other content")
     if notice.marking is not None:
         texts.append(f"marked {notice.marking}")
-    return LogLine(
-        at=arrival.at,
-        what=SimulatedEvent.ARRIVED,
-        entity=done.feed,
-        cluster=done.cluster,
-        nominal_time=done.nominal_time,
-        note=", ".join(texts),
-        event=event,
-    )
+    key = (done.feed, done.cluster, done.nominal_time)
+    return LogLine(arrival.at, SimulatedEvent.ARRIVED, *key, ", ".join(texts), event=event)
 
 
 def give(context: OperationContext, command: GivenCommand) -> Iterator[LogLine]:
@@ -244,7 +223,7 @@ def give(context: OperationContext, command: GivenCommand) -> Iterator[LogLine]:
         )
         apply_schedules(connection, view, rows, context.as_of)
     for cluster in command.clusters:
-        yield LogLine(at=command.at, what=_COMMANDS[command.command], entity=command.process, cluster=cluster)
+        yield LogLine(command.at, _COMMANDS[command.command], command.process, cluster)
 
 
 _REQUESTS_A_TICK = 50
@@ -407,8 +386,7 @@ class Simulation:
             context = self._context(f"run-{next(self._numbers)}", tick.as_of, self.plan, None)
             for time in request.nominal_times:
                 conclude_unread(context, record, time)
-                what = SimulatedEvent.JUDGED
-                yield LogLine(at=now, what=what, entity=record.feed, cluster=record.cluster, nominal_time=time)
+                yield LogLine(now, SimulatedEvent.JUDGED, *record.key, time)
 
     def _queue_lines(self, cluster: str, done: TriggerResult, now: datetime) -> Iterator[LogLine]:
         suspended = [consumer for consumer in self._suspended if consumer.cluster == cluster]
@@ -427,9 +405,8 @@ class Simulation:
         duration = self.settings.run_time * self._source.uniform(0.5, 1.5)
         self.in_flight[run_id] = request
         heapq.heappush(self._runs, (now + duration, next(self._numbers), request, run_id))
-        yield self._about(
-            now, SimulatedEvent.ASKED_FOR, request, request.first, counted(len(request.nominal_times), "instance")
-        )
+        note = counted(len(request.nominal_times), "instance")
+        yield LogLine(now, SimulatedEvent.ASKED_FOR, *request.process.key, request.first, note)
         if fate < faults.loss + faults.death:
             self._dead[request.key] = self._dead[run_id] = run_id
 
@@ -448,7 +425,7 @@ class Simulation:
                 continue
             if run_id in self._dead:
                 self._die(request, time, run_id, self._clock.read(at))
-                yield self._about(at, SimulatedEvent.DIED, request, time)
+                yield LogLine(at, SimulatedEvent.DIED, *request.process.key, time)
                 return
             yield self._run_one(request, row, run_id, at)
 
@@ -469,17 +446,13 @@ class Simulation:
                 )
                 runner.run(process, row.nominal_time, published.append)
         except FeedAssetsError as exc:
-            return self._about(at, SimulatedEvent.FAILED, request, row.nominal_time, str(exc))
+            return LogLine(at, SimulatedEvent.FAILED, *row.key, str(exc))
         is_again = row.attempt > 0 and row.cause in (Cause.LATE_DATA, Cause.UPDATED)
         note = row.reason if is_again and row.reason else ""
         missing = {name: times for done in published for name, times in done.missing.items()}
-        if missing:
-            note = "; ".join([note, *(f"without {len(times)} of {name}" for name, times in missing.items())]).strip(
-                "; "
-            )
-        return self._about(
-            at, SimulatedEvent.LATE_RUN if is_again else SimulatedEvent.RUN, request, row.nominal_time, note
-        )
+        lacks = (f"without {len(times)} of {name}" for name, times in missing.items())
+        note = "; ".join(filter(None, (note, *lacks)))
+        return LogLine(at, SimulatedEvent.LATE_RUN if is_again else SimulatedEvent.RUN, *row.key, note)
 
     def _copy(
         self, flow: ProcessRecord, nominal_time: datetime, context: AttemptContext, published: list[Published]
@@ -550,25 +523,13 @@ class Simulation:
                 end = (row.key, row.ended_at or now)
                 if end not in self._known_ends:
                     self._known_ends.add(end)
-                    yield LogLine(at=now, what=what, entity=row.process, cluster=cluster, nominal_time=row.nominal_time)
+                    yield LogLine(now, what, *row.key)
 
     def _missed(self, now: datetime) -> Iterator[LogLine]:
         with self.database.read() as connection:
             rows = [row for status in _OPEN for row in ProcessInstances(connection).with_status(status, limit=100_000)]
         for row in sorted(rows, key=attrgetter("key")):
-            yield LogLine(
-                at=now,
-                what=SimulatedEvent.MISSED,
-                entity=row.process,
-                cluster=row.cluster,
-                nominal_time=row.nominal_time,
-                note=row.status.value,
-            )
-
-    @staticmethod
-    def _about(at: datetime, what: SimulatedEvent, request: LaunchRequest, time: datetime, note: str = "") -> LogLine:
-        process = request.process
-        return LogLine(at=at, what=what, entity=process.process, cluster=process.cluster, nominal_time=time, note=note)
+            yield LogLine(now, SimulatedEvent.MISSED, *row.key, row.status.value)
 
 
 def simulate(

@@ -141,6 +141,4 @@ def _arrivals_of(location: Location, arrivals: Mapping[str, Iterable[str]]) -> I
         for record in records:
             for text in instances:
                 time: datetime = parse_datetime(text, seconds=True)
-                yield Arrival(
-                    at=time + timedelta(hours=1), feed=name, cluster=record.cluster, nominal_time=time, content="1"
-                )
+                yield Arrival(time + timedelta(hours=1), *record.key, time, "1")
