@@ -139,20 +139,27 @@ def compile_flow(bundle: Bundle, feed: Feed, source: str, target: str, facts: En
 
 def copy_options(policy: Replication, part: str) -> CopyOptions:
     """Return the options of each copy."""
-    return CopyOptions(
-        verification=policy.verification or Verification.TRANSFERRED,
-        on_error=OnError.REPORT if policy.ignore_errors else OnError.STOP,
+    return replace(
+        _options(policy, OnError.REPORT),
         sub_path=part,
-        include=policy.include,
-        exclude=policy.exclude,
-        hidden=policy.hidden,
         allow_empty=policy.allow_empty,
-        overwrite=bool(policy.overwrite),
         removed_files=policy.removed_files or RemovedFiles.BY_MANIFEST,
-        preserve=policy.preserve or frozenset(),
-        bandwidth=policy.bandwidth.bytes if policy.bandwidth else None,
-        task_bandwidth=policy.task_bandwidth.bytes if policy.task_bandwidth else None,
-        max_tasks=policy.max_tasks or 5,
+    )
+
+
+def _options(declared: Replication | Mirror, on_error: OnError) -> CopyOptions:
+    """Return what copies and mirrors say alike; `on_error` is what happens with `ignore_errors`."""
+    return CopyOptions(
+        verification=declared.verification or Verification.TRANSFERRED,
+        on_error=on_error if declared.ignore_errors else OnError.STOP,
+        include=declared.include,
+        exclude=declared.exclude,
+        hidden=declared.hidden,
+        overwrite=bool(declared.overwrite),
+        preserve=declared.preserve or frozenset(),
+        bandwidth=declared.bandwidth.bytes if declared.bandwidth else None,
+        task_bandwidth=declared.task_bandwidth.bytes if declared.task_bandwidth else None,
+        max_tasks=declared.max_tasks or 5,
     )
 
 
@@ -167,11 +174,18 @@ def compile_mirror(bundle: Bundle, mirror: Mirror, own: str) -> MirrorRecord:
         EntityNotFoundError: the bundle lacks the cluster of a side.
     """
     source, target = (bundle.get_cluster(name) for name in mirror.clusters(own))
+    options = replace(
+        _options(mirror, OnError.PUBLISH),
+        exclude=mirror.exclude if mirror.hidden else (*mirror.exclude, _HIDDEN),
+        removed_files=RemovedFiles.REMOVE if mirror.removes else RemovedFiles.KEEP,
+        allow_emptying=True,  # whether a source may be empty is decided earlier
+        allow_empty=mirror.allow_emptying,
+        by_name=True,
+    )
     return MirrorRecord(
         directories=tuple((_place(source, read), _place(target, written)) for read, written in mirror.directories()),
-        options=_options(mirror),
-        share=mirror.limits.share,
-        files=mirror.limits.files,
+        options=options,
+        limits=mirror.limits,
         allow_emptying=mirror.allow_emptying,
         snapshots=mirror.snapshots,
     )
@@ -180,26 +194,6 @@ def compile_mirror(bundle: Bundle, mirror: Mirror, own: str) -> MirrorRecord:
 def _place(cluster: Cluster, directory: str) -> Directory:
     store, template = locate(cluster, directory)
     return Directory(store=store, path="/".join(part for part in template.text.split("/") if part))
-
-
-def _options(mirror: Mirror) -> CopyOptions:
-    """Return the options of each copy. Whether a source may be empty is decided earlier."""
-    return CopyOptions(
-        verification=mirror.verification,
-        on_error=OnError.PUBLISH if mirror.ignore_errors else OnError.STOP,
-        include=mirror.include,
-        exclude=mirror.exclude if mirror.hidden else (*mirror.exclude, _HIDDEN),
-        hidden=mirror.hidden,
-        overwrite=mirror.overwrite,
-        removed_files=RemovedFiles.REMOVE if mirror.removes else RemovedFiles.KEEP,
-        allow_emptying=True,
-        allow_empty=mirror.allow_emptying,
-        preserve=mirror.preserve,
-        bandwidth=mirror.bandwidth.bytes if mirror.bandwidth else None,
-        task_bandwidth=mirror.task_bandwidth.bytes if mirror.task_bandwidth else None,
-        max_tasks=mirror.max_tasks,
-        by_name=True,
-    )
 
 
 def compile_plan(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
-from feed_assets.entities.copies.mirror import MirrorSnapshots
+from feed_assets.entities.copies.mirror import MirrorSnapshots, RemovalLimits
 from feed_assets.entities.copies.options import Preserve, RemovedFiles, Verification
 from feed_assets.entities.maps import EMPTY, FrozenMap
 from feed_assets.entities.workflow import WorkflowEngine
@@ -105,13 +105,12 @@ class Directory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorRecord:
-    """The directories of a mirror, each (source, target) separately. `share` and `files` limit what one run removes."""
+    """The directories of a mirror, each (source, target) separately. `limits` are of what one run removes."""
 
     engine: ClassVar[WorkflowEngine] = WorkflowEngine.DIRECTORY_MIRROR
     directories: tuple[tuple[Directory, Directory], ...]
     options: CopyOptions
-    share: float
-    files: int
+    limits: RemovalLimits
     allow_emptying: bool
     snapshots: MirrorSnapshots | None
 

@@ -306,9 +306,9 @@ def check_plan(stores: StorePool, mirror: MirrorRecord, approved: int | None, pl
 
 def find_limit(mirror: MirrorRecord, removed: int, standing: int) -> str | None:
     """Return the limit that a removal exceeds, as a clause for a message; None if it exceeds none."""
-    if removed > mirror.share * standing:
-        return f"more than the share {mirror.share:g}"
-    return f"more than {mirror.files:,}" if removed > mirror.files else None
+    if removed > mirror.limits.share * standing:
+        return f"more than the share {mirror.limits.share:g}"
+    return f"more than {mirror.limits.files:,}" if removed > mirror.limits.files else None
 
 
 def count_standing(plan: CopyPlan) -> int:
