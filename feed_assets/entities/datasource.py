@@ -229,6 +229,15 @@ class Fields(EntityModel):
             raise refuse("fields", f"{wrong} written", "Write one of them.")
         return self
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that are named."""
+        return self.includes or self.excludes
+
+    def take(self, column: str) -> bool:
+        """Return whether a column is read or written, in any case of its name."""
+        return (column.lower() in map(str.lower, self.names)) is bool(self.includes)
+
 
 class ImportSource(EntityModel):
     """What is read, with the name of its datasource: a table, or the rows of a `query`, as far as `where` holds."""

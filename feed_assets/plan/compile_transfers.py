@@ -25,9 +25,9 @@ from feed_assets.entities.feed import Feed
 from feed_assets.entities.flow_names import Transfer, transfer_name
 from feed_assets.entities.process import CatchUp, Order, effective_timeout
 from feed_assets.plan.facts import EntityFacts
-from feed_assets.plan.feed_work import choose_columns, feed_process, read_edge, written_edge
+from feed_assets.plan.feed_work import feed_process, read_edge, written_edge
 from feed_assets.plan.records import ProcessRecord
-from feed_assets.plan.transfers import ExportRecord, ImportRecord, IncrementRecord
+from feed_assets.plan.transfers import ExportRecord, ImportRecord
 from feed_assets.timing.sequence import InstanceSequence
 
 ROWS = "rows"
@@ -36,17 +36,16 @@ ROWS = "rows"
 
 def compile_import(bundle: Bundle, feed: Feed, cluster: str, declared: Import, facts: EntityFacts) -> ProcessRecord:
     """Compile the import of a feed on a cluster."""
-    work = _source(declared)
-    name, content = transfer_name(feed.name, Transfer.IMPORT), ("import", _meant(declared))
-    made = feed_process(bundle, feed, name, work, facts, clusters=[cluster], content=content)
+    extract, content = declared.source.extract, ("import", _meant(declared))
+    name = transfer_name(feed.name, Transfer.IMPORT)
+    made = feed_process(bundle, feed, name, _source(declared), facts, clusters=[cluster], content=content)
     written, quarantine = written_edge(made, ROWS), bundle.find_quarantine(feed.name)
-    is_whole = work.increment is None and not work.history
     return replace(
         made,
-        delay=_delay(work, made.sequence),
+        delay=_delay(extract, made.sequence),
         outputs=(written, *([written.to_quarantine(quarantine)] if quarantine is not None else ())),
         parallel=1,
-        order=Order.LAST_ONLY if is_whole else Order.FIFO,
+        order=Order.LAST_ONLY if extract.is_whole else Order.FIFO,
         catch_up=CatchUp.ALL,
         timeout=effective_timeout(None, feed.frequency),
     )
@@ -60,39 +59,22 @@ def _meant(declared: Import) -> object:
     return source
 
 
-def _delay(work: ImportRecord, sequence: InstanceSequence) -> timedelta:
+def _delay(extract: Extract, sequence: InstanceSequence) -> timedelta:
     """Return the time until an instance is created: when its period is over, if the increment is told by that. A day
     may have 25 hours.
     """
-    if work.increment is None or work.increment.by is not IncrementBy.WINDOW:
+    if extract.increment is not IncrementBy.WINDOW:
         return timedelta(0)
     return sequence.frequency.as_duration() + timedelta(hours=0 if sequence.is_elapsed else 1)
 
 
 def _source(declared: Import) -> ImportRecord:
-    source, (columns, excluded) = declared.source, choose_columns(declared.source.fields)
     return ImportRecord(
-        datasource=source.name,
-        table=source.table,
-        query=source.query,
-        where=source.where,
-        columns=columns,
-        excluded=excluded,
+        source=declared.source,
         parts=int(find_argument(declared, MAPPERS) or 1),
         split_by=find_argument(declared, SPLIT_BY),
         fetch_size=int(find_argument(declared, FETCH_SIZE) or 10_000),
         null_text=find_argument(declared, NULL_STRING),
-        consistent=source.extract.consistent,
-        history=source.extract.history,
-        increment=_increment(source.extract),
-    )
-
-
-def _increment(extract: Extract) -> IncrementRecord | None:
-    if extract.increment is None:
-        return None
-    return IncrementRecord(
-        column=extract.delta_column or "", by=extract.increment, overlap=extract.overlap, key=extract.key
     )
 
 
@@ -112,17 +94,11 @@ def _written(declared: Export) -> object:
 
 def compile_target(feed: Feed, declared: Export) -> ExportRecord:
     """Compile what an export writes, and how."""
-    target, (columns, excluded) = declared.target, choose_columns(declared.target.fields)
     key, connections = find_argument(declared, UPDATE_KEY) or "", find_argument(declared, MAPPERS)
     pace = None if feed.frequency.is_calendar else feed.frequency.as_duration()
     return ExportRecord(
-        datasource=target.name,
-        table=target.table,
-        load=target.load.type,
+        target=declared.target,
         key=tuple(each.strip() for each in key.split(",") if each.strip()),
-        instance_column=target.load.instance_column,
-        columns=columns,
-        excluded=excluded,
         null_string=find_argument(declared, INPUT_NULL_STRING),
         null_other=find_argument(declared, INPUT_NULL_OTHER),
         pace=pace if feed.is_expected else timedelta(0),

@@ -6,7 +6,6 @@ from datetime import timedelta
 
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.common import JobPriority, Kind, find_priority, find_queue
-from feed_assets.entities.datasource import Fields
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Order, effective_timeout
 from feed_assets.entities.replication import LATE_DELAY, LATE_POLICY, RETRY, complete_replication
@@ -91,8 +90,3 @@ def written_edge(made: ProcessRecord, name: str) -> OutputEdge:
     return OutputEdge(
         name=name, feed=made.entity[1], process=made.process, cluster=made.cluster, window=window, shift=0
     )
-
-
-def choose_columns(fields: Fields | None) -> tuple[tuple[str, ...], bool]:
-    """Return the named columns, and whether they are left out; none are all."""
-    return ((), False) if fields is None else (fields.includes or fields.excludes, bool(fields.excludes))

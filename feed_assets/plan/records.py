@@ -14,7 +14,7 @@ from zlib import crc32
 from feed_assets.entities.common import Kind, LocationKind, RetentionAction, SweepLimits
 from feed_assets.entities.content.quality import Quality
 from feed_assets.entities.copies.options import Columns, Existing
-from feed_assets.entities.datasource import TABLE, Datasource, IncrementBy
+from feed_assets.entities.datasource import TABLE, Datasource, ExportTarget, ImportSource, IncrementBy
 from feed_assets.entities.feed import ClusterRole, FeedFormat
 from feed_assets.entities.maps import EMPTY
 from feed_assets.entities.process import CatchUp, OnTimeout, Order, Retry, RetryPolicy
@@ -360,8 +360,7 @@ class ProcessRecord:
     @property
     def reads_in_turn(self) -> bool:
         """Whether each instance reads after the one before it: an increment by mark."""
-        increment = self.work.increment if isinstance(self.work, ImportRecord) else None
-        return increment is not None and increment.by is IncrementBy.MARK
+        return isinstance(self.work, ImportRecord) and self.work.source.extract.increment is IncrementBy.MARK
 
     @property
     def superseded(self) -> str | None:
@@ -391,9 +390,9 @@ class ProcessRecord:
         match self.work:
             case MirrorRecord(directories=directories):
                 return [source.url for source, _ in directories], [target.url for _, target in directories]
-            case ImportRecord(datasource=name, table=str(table)):
+            case ImportRecord(source=ImportSource(name=name, table=str(table))):
                 return [f"{TABLE}/{name}/{table}"], []
-            case ExportRecord(datasource=name, table=table):
+            case ExportRecord(target=ExportTarget(name=name, table=table)):
                 return [], [f"{TABLE}/{name}/{table}"]
             case _:
                 return [], []

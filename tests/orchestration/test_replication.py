@@ -23,7 +23,7 @@ from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.orchestration import names
 from feed_assets.orchestration.definitions import build_definitions
 from feed_assets.orchestration.location.reloading import build_context
-from feed_assets.orchestration.runs.jobs import build_replication_job
+from feed_assets.orchestration.runs.jobs import build_listed_job
 from feed_assets.orchestration.runs.listed_instances import run_replication_tick
 from feed_assets.orchestration.sensors.ticks import run_tick
 from feed_assets.settings import load_settings
@@ -94,7 +94,7 @@ def test_row_132_replicas_of_a_range_are_made_by_one_run_and_tell_what_they_were
 
 
 def copy(harness: LocationHarness, request: RunRequest) -> ExecuteInProcessResult:
-    job = build_replication_job(harness.runtime, harness.layout.find_asset, "there")
+    job = build_listed_job(harness.runtime, harness.layout.find_asset, "there", names.OfCluster.REPLICATION_JOB)
     return job.execute_in_process(
         run_config=dict(request.run_config),
         tags=dict(request.tags),

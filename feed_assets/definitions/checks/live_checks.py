@@ -291,7 +291,7 @@ def _ask_export(outside: Outside, feed: Feed, export: ExportRecord, datasource: 
     with open_interface(datasource, datasource.write, outside.root, outside.java) as connection:
         columns = ExportColumns.of(connection, export, ZoneInfo(datasource.timezone))
         columns.find_instance(NEVER, ZoneInfo(feed.timezone))
-        columns.find_key(connection.unique_keys(export.table), [each.name for each in columns.table])
+        columns.find_key(connection.unique_keys(export.target.table), [each.name for each in columns.table])
 
 
 def check_registered_tables(outside: Outside, feed: Feed) -> Iterator[Probe]:

@@ -81,7 +81,7 @@ def foresee_import(context: OperationContext, name: str, cluster: str | None) ->
     assert isinstance(work, ImportRecord), "an import has one"
     with context.database.read() as connection:
         rows = ProcessInstances(connection).unended(*record.key)
-        waiting = rows[-1 if work.increment is None and not work.history else 0].nominal_time if rows else None
+        waiting = rows[-1 if work.source.extract.is_whole else 0].nominal_time if rows else None
         time = waiting or record.sequence.ceil(context.as_of)
         if time is None:
             raise InstanceQueryError(subject=subject, reason="it has no further instance", next_step="Move its end.")
@@ -101,9 +101,9 @@ def foresee_import(context: OperationContext, name: str, cluster: str | None) ->
         cluster=record.cluster,
         nominal_time=time,
         datasource=work.datasource,
-        table=work.table,
-        query=work.query,
-        where=work.where,
+        table=work.source.table,
+        query=work.source.query,
+        where=work.source.where,
         condition=found.condition,
         above=None if found.stretch is None else found.stretch.low,
         upto=None if found.stretch is None else found.stretch.high,

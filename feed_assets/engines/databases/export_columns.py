@@ -43,7 +43,7 @@ class ExportColumns:
 
     @classmethod
     def of(cls, connection: DatabaseConnection, export: ExportRecord, timezone: ZoneInfo) -> "ExportColumns":
-        table = connection.columns(export.table)
+        table = connection.columns(export.target.table)
         return cls(export=export, dialect=connection.dialect, table=table, timezone=timezone)
 
     def find_instance(self, nominal_time: datetime, timezone: ZoneInfo) -> InstanceValue | None:
@@ -52,12 +52,12 @@ class ExportColumns:
         Raises:
             ExportRefusedError: the table lacks the column, or it has no times.
         """
-        if self.export.instance_column is None:
+        if self.export.target.load.instance_column is None:
             return None
         remedy = "Name a column of days, times or texts in load.instance_column."
-        column = self.find(self.export.instance_column)
+        column = self.find(self.export.target.load.instance_column)
         if column is None:
-            raise self.refused(f"it has no column {self.export.instance_column}", remedy)
+            raise self.refused(f"it has no column {self.export.target.load.instance_column}", remedy)
         value: date | str
         match (column.ddl or "").upper():
             case "DATE" if self.export.pace is not None:
@@ -96,11 +96,12 @@ class ExportColumns:
         lists = () if self.dialect.has_arrays else (ArrayType,)
         strange = (StructType, MapType, VariantType, AnsiIntervalType, *lists)
         there = {each.lower() for each in frame.columns}
-        if missing := [each for each in self.export.columns if each.lower() not in there]:
+        fields = self.export.target.fields
+        if missing := [each for each in (fields.names if fields else ()) if each.lower() not in there]:
             raise self.refused(f"the feed has no column {missing[0]}", "Correct fields of the export.")
         made: dict[str, Column] = {}
         for field in frame.schema.fields:
-            if not self.export.takes(field.name):
+            if fields is not None and not fields.take(field.name):
                 continue
             column = self.find(field.name)
             if column is None or column.name in made:
@@ -126,10 +127,10 @@ class ExportColumns:
         if unknown is not None:
             raise self.refused(f"{unknown} of --update-key is not written", "Name columns of the feed.")
         key, known = tuple(found.name for _, found in asked if found is not None), [each.columns for each in unique]
-        if self.export.load is LoadType.REPLACE or (key and any(set(key) == set(each) for each in known)):
+        if self.export.target.load.type is LoadType.REPLACE or (key and any(set(key) == set(each) for each in known)):
             return key
         fitting = next((each for each in known if set(each) <= set(written)), None)
-        if not key and self.export.load is LoadType.INSERT and fitting is not None:
+        if not key and self.export.target.load.type is LoadType.INSERT and fitting is not None:
             return fitting
         told = "; ".join(", ".join(each) for each in known) or "none"
         what = f"{', '.join(key)} is no unique key of it" if key else "the feed has no unique key of it"
@@ -143,7 +144,7 @@ class ExportColumns:
 
     def refused(self, reason: str, next_step: str) -> ExportRefusedError:
         """Return the error that says why the rows do not fit the table."""
-        table = f"{self.export.table} of {self.export.datasource}"
+        table = f"{self.export.target.table} of {self.export.datasource}"
         return ExportRefusedError(table=table, reason=reason, next_step=next_step)
 
     def _is_zoned(self, column: DatabaseColumn) -> bool:

@@ -26,8 +26,8 @@ from feed_assets.engines.port import STRETCH, Engine, InputData, OutputReport, O
 from feed_assets.engines.spark.sessions import open_session
 from feed_assets.entities.content.column_lineage import ColumnLineage
 from feed_assets.entities.content.event_messages import NO_ROWS, EventMessage
-from feed_assets.entities.datasource import Datasource, DatasourceType
-from feed_assets.plan.transfers import ImportRecord, IncrementRecord
+from feed_assets.entities.datasource import Datasource, DatasourceType, Extract
+from feed_assets.plan.transfers import ImportRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -91,7 +91,7 @@ class ImportEngine(Engine):
         if read != written:
             reason = f"{read:,} rows were read of {self.record.name}, and {written or 0:,} written"
             raise target.mismatch(reason, "Run it again.")
-        if self.record.increment is not None and not read:
+        if self.record.source.extract.increment is not None and not read:
             report = replace(report, message=EventMessage(marking=NO_ROWS))
         if stretch is not None:
             report = replace(report, notes={STRETCH: json.dumps(stretch)})
@@ -128,15 +128,15 @@ class ImportEngine(Engine):
     ) -> "DataFrame":
         """Leave out the rows that other instances have, which may have some of this stretch."""
         others = [each for each, other in known.others.items() if self._meets(stretch, other)]
-        if not others or self.marks is None or self.record.increment is None:
+        if not others or self.marks is None:
             return frame
-        return _without_known(frame, target, self.marks.rows_of(others), self.record.increment)
+        return _without_known(frame, target, self.marks.rows_of(others), self.record.source.extract)
 
     @property
     def overlap(self) -> timedelta:
         """What is read again below a mark."""
-        increment = self.record.increment
-        return timedelta(0) if increment is None or increment.overlap is None else increment.overlap.as_duration()
+        overlap = self.record.source.extract.overlap
+        return timedelta(0) if overlap is None else overlap.as_duration()
 
     def _meets(self, one: Stretch, other: Stretch) -> bool:
         """Return whether two instances read rows of one time."""
@@ -158,10 +158,10 @@ class _Asking:
         self._record = engine.record
         self._subject = subject
         self._start = start
-        query = (engine.record.query or "").rstrip().removesuffix(";")
-        table = engine.record.table
-        rows = f"({query}\n) asked" if table is None else connection.quote(table)  # after a comment, too
-        self.source = f"SELECT * FROM {rows} WHERE ({engine.record.where or ALL}\n)"
+        source = engine.record.source
+        query = (source.query or "").rstrip().removesuffix(";")
+        rows = f"({query}\n) asked" if source.table is None else connection.quote(source.table)  # after a comment, too
+        self.source = f"SELECT * FROM {rows} WHERE ({source.where or ALL}\n)"
 
     def typed(self, spark: "SparkSession") -> Sequence[DatabaseColumn]:
         """Return the columns with the types as which this session reads them."""
@@ -177,9 +177,10 @@ class _Asking:
 
     def increment(self, known: KnownStretches | None) -> tuple[str, Stretch | None]:
         """Return the condition that a row is one of the increment, and its stretch if that is told by marks."""
-        if self._record.increment is None:
+        extract = self._record.source.extract
+        if extract.increment is None:
             return ALL, None
-        (column,) = self._find([self._record.increment.column])
+        (column,) = self._find([extract.delta_column or ""])
         if known is None:
             return self._window(column), None
         stretch = known.own or self._stretch(column, known)
@@ -192,8 +193,11 @@ class _Asking:
 
     def chosen(self) -> list[DatabaseColumn]:
         """Return the columns that are read. Raises OutputMismatchError if one of `fields` is not there."""
-        self._find(self._record.columns)
-        return [each for each in self.columns if self._record.takes(each.name)]
+        fields = self._record.source.fields
+        if fields is None:
+            return [*self.columns]
+        self._find(fields.names)
+        return [each for each in self.columns if fields.take(each.name)]
 
     def reads(self, target: OutputTarget) -> "list[_Read]":
         """Return how each column is read.
@@ -398,13 +402,11 @@ def _moment(zone: str, clock: "Column") -> "Column":
     return sf.concat(clock.cast("string"), sf.lit(zone)).try_cast("timestamp")
 
 
-def _without_known(
-    frame: "DataFrame", target: OutputTarget, known: InputData, increment: IncrementRecord
-) -> "DataFrame":
+def _without_known(frame: "DataFrame", target: OutputTarget, known: InputData, extract: Extract) -> "DataFrame":
     """Leave out rows that other instances have: with the same key, and the same value of the column."""
     fitted, there = fit_to_schema(frame, target), read_input(frame.sparkSession, known)
     names = {name.lower(): name for name in fitted.columns}
-    wanted = [name.lower() for name in dict.fromkeys((*increment.key, increment.column))]
+    wanted = [name.lower() for name in dict.fromkeys((*extract.key, extract.delta_column or ""))]
     if lacking := [name for name in wanted if name not in names]:
         reason = f"rows are known by {', '.join(lacking)}, which the import leaves out"
         raise target.mismatch(reason, "Import these columns, too.")

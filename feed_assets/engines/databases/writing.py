@@ -92,8 +92,8 @@ class ExportEngine(Engine):
                 add_driver(spark, connection.address)
                 frame = columns.fit(read_input(spark, work.inputs[0]), instance)
             staging = self._staging_table(work)
-            key = columns.find_key(connection.unique_keys(self.export.table), frame.columns)
-            move = MOVES[connection.address.type](connection, self.export.table, staging, frame.columns, key)
+            key = columns.find_key(connection.unique_keys(self.export.target.table), frame.columns)
+            move = MOVES[connection.address.type](connection, self.export.target.table, staging, frame.columns, key)
             move.begin()
             if (obstacle := move.find_obstacle()) is not None:
                 raise columns.refused(obstacle, "Export to a table whose engine has some.")
@@ -132,7 +132,7 @@ class ExportEngine(Engine):
         move.lock()
         self.guard()
         done: dict[str, int] = {}
-        match self.export.load:
+        match self.export.target.load.type:
             case LoadType.UPDATE_ONLY:
                 done["updated"] = move.update()
             case LoadType.ALLOW_INSERT:
@@ -147,12 +147,12 @@ class ExportEngine(Engine):
                 done["deleted"] = move.delete(instance.column, instance.value)
                 done["inserted"] = move.insert(lacking=None)
             case _:
-                assert_never(self.export.load)
+                assert_never(self.export.target.load.type)
         self.guard()
         return done
 
     def _staging_table(self, work: Work) -> str:
-        schema = self.staging_schema or self.export.table.rpartition(".")[0]
+        schema = self.staging_schema or self.export.target.table.rpartition(".")[0]
         name = staging_name(work.process, work.nominal_time, self.token, work.run_id)
         return f"{schema}.{name}" if schema else name
 

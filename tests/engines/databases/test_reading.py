@@ -20,14 +20,24 @@ from feed_assets.engines.errors import OutputMismatchError, ServiceAwayError, Se
 from feed_assets.engines.java.machine import JavaMachine
 from feed_assets.engines.port import OutputTarget, Work, WorkReport
 from feed_assets.entities.content.event_messages import NO_ROWS
-from feed_assets.entities.datasource import Credential, Datasource, Driver, IncrementBy, Interface, Interfaces
-from feed_assets.plan.transfers import ImportRecord, IncrementRecord
+from feed_assets.entities.datasource import (
+    Credential,
+    Datasource,
+    Driver,
+    Extract,
+    ExtractType,
+    Fields,
+    ImportSource,
+    Interface,
+    Interfaces,
+)
+from feed_assets.plan.transfers import ImportRecord
 from tests.shops import PASSWORD, Shop, run_postgres
 from tests.spark_session import spark
 
 __all__ = ["spark"]
 NIGHT, NEXT = datetime(2024, 3, 30, 23, tzinfo=UTC), datetime(2024, 3, 31, 22, tzinfo=UTC)
-WINDOW = IncrementRecord(column="at", by=IncrementBy.WINDOW)
+WINDOW = Extract(type=ExtractType.INCREMENTAL, delta_column="at")
 Read = Callable[..., WorkReport]
 
 
@@ -86,8 +96,9 @@ def read(spark: SparkSession, machine: JavaMachine, tmp_path: Path) -> Read:
             path="",
             root=tmp_path,
         )
-        what = {"table": "orders"} if "query" not in record else {"table": None}
-        meant = ImportRecord(datasource="shop", **{**what, **record})
+        told = {name: record.pop(name) for name in ("parts", "split_by", "null_text") if name in record}
+        what = {"table": "orders"} if "query" not in record else {}
+        meant = ImportRecord(source=ImportSource(name="shop", **{**what, **record}), **told)
         period, java = (NIGHT, NEXT), lambda: nullcontext(machine)
         engine = ImportEngine(record=meant, datasource=datasource, root=tmp_path, period=period, java=java)
         return engine.run(work, lambda: (meanwhile(), spark)[1])
@@ -147,7 +158,7 @@ def test_values_have_the_types_of_the_schema_and_times_their_moment(
     flag = "boolean" if shop.type == "postgres" else "int"
     read(
         shop,
-        columns=chosen,
+        fields=Fields(includes=tuple(chosen)),
         schema="id long, big string, exact double, clock timestamp, moment timestamp, day date, hour string, "
         f"flag {flag}, document string, price string, yr int",
     )
@@ -166,7 +177,7 @@ def test_values_have_the_types_of_the_schema_and_times_their_moment(
         "flag": True if shop.type == "postgres" else 7,
         "yr": 2024,
     }
-    read(shop, columns=("big",), excluded=True)  # which has more digits than a decimal of Spark
+    read(shop, fields=Fields(excludes=("big",)))  # which has more digits than a decimal of Spark
     assert dict(rows().dtypes)["clock"] == "timestamp"
 
 
@@ -183,7 +194,7 @@ def test_of_the_hour_that_comes_twice_the_first_counts_also_in_arrays(
             for time in ("10-27 02:30", "10-27 03:00", "10-28 02:30", "03-31 03:00")
         ),
     )
-    read(shop, columns=("at",))
+    read(shop, fields=Fields(includes=("at",)))
     first, *others = ("10-27 00:30", "10-27 02:00", "10-28 01:30", "03-31 01:00")
     moments = [datetime.fromisoformat(f"2024-{time}") for time in (first, *others)]
     assert {row.at for row in rows().collect()} == set(moments)
@@ -219,16 +230,16 @@ def test_a_window_has_the_rows_of_its_day_on_the_clock_of_the_database(
         *(f"INSERT INTO orders VALUES ({number}, '2024-{time}')" for number, time in enumerate(times)),
         "INSERT INTO orders VALUES (9, NULL)",
     )
-    report = read(shop, increment=WINDOW)
+    report = read(shop, extract=WINDOW)
     assert sorted(row.id for row in rows().collect()) == [1, 2]
     assert report.outputs[0].message.marking is None
     shop.run("DELETE FROM orders")
-    report = read(shop, increment=WINDOW)
+    report = read(shop, extract=WINDOW)
     assert (report.outputs[0].rows, report.outputs[0].message.marking, rows().count()) == (0, NO_ROWS, 0)
     with pytest.raises(
         OutputMismatchError, match=r"column id of table orders of shop is \w+, and no time lies in a period"
     ):
-        read(shop, increment=IncrementRecord(column="id", by=IncrementBy.WINDOW))
+        read(shop, extract=Extract(type=ExtractType.INCREMENTAL, delta_column="id"))
 
 
 @pytest.mark.spark
@@ -242,7 +253,7 @@ def test_a_query_with_a_condition_and_a_text_for_nulls(shop: Shop, read: Read, r
     where = "twice < 6 OR id IS NULL -- or both"
     read(shop, query=f"{query};\n", where=where, null_text="none", split_by="TWICE", parts=3)
     assert sorted(map(tuple, rows().collect())) == [(1, "none", 2), (2, "b", 4)]
-    read(shop, columns=("OF",), excluded=True)
+    read(shop, fields=Fields(excludes=("OF",)))
     assert rows().columns == ["id"]
 
 
@@ -259,7 +270,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(shop: Shop, rea
     assert "missing: total; not declared: name" in refusal(OutputMismatchError, schema="id int, total int")
     assert "column `name`" in refusal(OutputMismatchError, schema="id int, name int")
     assert "no column total, which the import names. Name some of id, name" in refusal(
-        OutputMismatchError, columns=("total",)
+        OutputMismatchError, fields=Fields(includes=("total",))
     )
     assert "its column name splits nothing: it has neither numbers nor times" in refusal(
         ServiceError, split_by="name", parts=2

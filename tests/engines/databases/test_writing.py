@@ -20,7 +20,7 @@ from feed_assets.engines.databases.writing import ExportEngine
 from feed_assets.engines.errors import ExportRefusedError, ServiceError
 from feed_assets.engines.java.machine import JavaMachine
 from feed_assets.engines.port import InputData, InputInstance
-from feed_assets.entities.datasource import LoadType
+from feed_assets.entities.datasource import ExportTarget, Fields, Load, LoadType
 from feed_assets.plan.transfers import ExportRecord
 from feed_assets.timing.dates import parse_datetime
 from tests.engines.works import NOMINAL_TIME, work
@@ -43,6 +43,10 @@ class _Tables(list[str]):
         self.remove(table)
 
 
+def orders(load: LoadType, fields: Fields | None = None, **more: Any) -> ExportTarget:
+    return ExportTarget(name="shop", table="orders", load=Load(type=load, **more), fields=fields)
+
+
 class _Export:
     """Exports rows of CSV to a table `orders`."""
 
@@ -60,8 +64,9 @@ class _Export:
         instance = InputInstance(nominal_time=NOMINAL_TIME, url=folder.as_uri())
         data = InputData(name="source", feed="orders", instances=(instance,), format="csv", columns=schema)
         keys = tuple(filter(None, key.split(",")))
+        told = {name: more.pop(name) for name in ("null_string", "null_other", "connections") if name in more}
         engine = ExportEngine(
-            export=ExportRecord(datasource="shop", table="orders", load=load, key=keys, pace=None, **more),
+            export=ExportRecord(target=orders(load, **more), key=keys, pace=None, **told),
             connect=lambda: open_connection(self._machine, self.shop.address),
             timezone=ZoneInfo(zone),
             staging_schema=self.staging,
@@ -167,14 +172,16 @@ def test_what_the_table_refuses_leaves_it_as_it_was(export: _Export) -> None:
     with pytest.raises(ExportRefusedError, match="it has no column comment"):
         export.run(LoadType.ALLOW_INSERT, "id,comment\n3,a\n", "id int, comment string")
     with pytest.raises(ExportRefusedError, match=r"the feed has no column Nam\. Correct fields of the export"):
-        export.run(LoadType.ALLOW_INSERT, "id,name\n3,a\n", "id int, name string", columns=("id", "Nam"))
+        export.run(
+            LoadType.ALLOW_INSERT, "id,name\n3,a\n", "id int, name string", fields=Fields(includes=("id", "Nam"))
+        )
     export.staging = "nowhere"
     with pytest.raises(ServiceError, match="nowhere"):
         export.run(LoadType.ALLOW_INSERT, "id,name,amount\n3,a,1\n")
     export.staging = None
     assert (export.rows(), export.left(), export.tables) == (before, [], [])
     done = export.run(
-        LoadType.ALLOW_INSERT, "id,comment\n3,a\n", "id int, comment string", columns=("Comment",), excluded=True
+        LoadType.ALLOW_INSERT, "id,comment\n3,a\n", "id int, comment string", fields=Fields(excludes=("Comment",))
     )
     assert done["inserted"] == 1
 
@@ -182,7 +189,7 @@ def test_what_the_table_refuses_leaves_it_as_it_was(export: _Export) -> None:
 def test_a_column_of_a_type_that_no_table_has_is_named(spark: SparkSession) -> None:
     frame = spark.sql("SELECT 1 AS id, array(1) AS list, struct(1 AS a) AS pair")
     table = [DatabaseColumn(name, "text", "STRING", True) for name in frame.columns]
-    export = ExportRecord(datasource="shop", table="orders", load=LoadType.INSERT)
+    export = ExportRecord(target=orders(LoadType.INSERT))
     for type_, named in {"mysql": "list, which is array<int>", "postgres": "pair, which is struct<a:int>"}.items():
         columns = ExportColumns(export=export, dialect=DIALECTS[type_], table=table, timezone=ZoneInfo("UTC"))
         with pytest.raises(ExportRefusedError, match=rf"no column takes {named}\. Leave it out by fields"):
@@ -191,13 +198,7 @@ def test_a_column_of_a_type_that_no_table_has_is_named(spark: SparkSession) -> N
 
 def test_an_hour_that_comes_twice_is_the_time_of_two_instances() -> None:
     def find(at: str, kind: str = "timestamp", hours: int = 1) -> str:
-        export = ExportRecord(
-            datasource="shop",
-            table="orders",
-            load=LoadType.REPLACE,
-            instance_column="at",
-            pace=timedelta(hours=hours),
-        )
+        export = ExportRecord(target=orders(LoadType.REPLACE, instance_column="at"), pace=timedelta(hours=hours))
         table, zone = [DatabaseColumn("at", kind, "TIMESTAMP", True)], ZoneInfo("Europe/Berlin")
         columns = ExportColumns(export=export, dialect=DIALECTS["postgres"], table=table, timezone=zone)
         found = columns.find_instance(parse_datetime(at), ZoneInfo("UTC"))
