@@ -22,7 +22,6 @@ from sqlalchemy import text
 
 from feed_assets.context.operation import open_context, resolve_subject
 from feed_assets.explain.explanations import explain
-from feed_assets.instances.gates.retries import RetryResult
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances
@@ -409,7 +408,7 @@ def test_a_cursor_goes_both_ways_and_a_strange_one_is_refused() -> None:
 def test_row_79_used_up_retries_are_an_error_in_the_log_of_the_sensor(caplog: pytest.LogCaptureFixture) -> None:
     failed = tuple(ProcessKey("summing", "here", NOON + timedelta(hours=n)) for n in range(2))
     plan = Plan(digest="", clusters={}, feeds={}, processes={})
-    log_exhausted(plan, RetryResult(again=(), exhausted=failed))
+    log_exhausted(plan, failed)
     (record,) = caplog.records
     assert record.levelname == "ERROR"
     expected = ", ".join(render_datetime(key.nominal_time) for key in failed)

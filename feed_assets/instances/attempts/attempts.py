@@ -77,13 +77,6 @@ class Begun(NamedTuple):
     inputs: tuple[InputState, ...] | None
 
 
-class Opened(NamedTuple):
-    """The inputs of an attempt, and what is recorded of them as read."""
-
-    states: tuple[InputState, ...]
-    frozen: tuple[FrozenInput, ...]
-
-
 _T = TypeVar("_T")
 
 
@@ -322,8 +315,11 @@ class HeldInstance:
             row = begin_attempt(connection, process, nominal_time, context.run_id, now, context.release)
         return Begun(row, inputs)
 
-    def open_gate(self, states: tuple[InputState, ...] | None) -> Opened:
+    def open_gate(
+        self, states: tuple[InputState, ...] | None
+    ) -> tuple[tuple[InputState, ...], tuple[FrozenInput, ...]]:
         """Freeze the inputs of an attempt: those that were found before it began, or else what `find_inputs` finds.
+        Return them, and what is recorded of them as read.
 
         Raises:
             InputsMissingError: a mandatory instance is missing.
@@ -345,7 +341,7 @@ class HeldInstance:
                 frozen = freeze_inputs(connection, key, states, scanned, now)
         if row is not None and held:
             raise _inputs_missing(context, process, row, held, {}, None)
-        return Opened(states, frozen)
+        return states, frozen
 
     def require_same_versions(self, states: Sequence[InputState], frozen: Sequence[FrozenInput]) -> None:
         """Require that the current instances that an attempt has read have still the content that was frozen.

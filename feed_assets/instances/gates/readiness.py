@@ -7,7 +7,7 @@ declaration.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
@@ -274,7 +274,9 @@ def decide_materialization(
     if not of_past:
         watermark = part_due(spans, watermark, as_of)
     first, until = watermark.ahead[0 if of_past else -1]
-    due = list(islice(_iter_due(spans, first, until, as_of), INSTANCES_A_STEP + 1))
+    indices = ((each, each.between(first, min(until, as_of - each.record.delay + _MOMENT))) for each in spans)
+    times = ((active, active.record.sequence.at(index)) for active, found in indices for index in found)
+    due = list(islice(times, INSTANCES_A_STEP + 1))
     taken = due[:INSTANCES_A_STEP]
     rows = [
         _new_instance(active.record, nominal_time, as_of, on_time, has_successor=of_past or position + 1 < len(due))
@@ -296,14 +298,6 @@ def part_due(spans: Sequence[ActiveRelease], watermark: Watermark, as_of: dateti
     stops = [min(each.stop, as_of - each.record.delay + _MOMENT) for each in spans]
     parts = [(each.record.sequence, each.start, stop) for each, stop in zip(spans, stops, strict=True)]
     return part_past(watermark, parts)
-
-
-def _iter_due(
-    spans: Sequence[ActiveRelease], first: datetime, until: datetime, as_of: datetime
-) -> Iterator[tuple[ActiveRelease, datetime]]:
-    for active in spans:
-        for index in active.between(first, min(until, as_of - active.record.delay + _MOMENT)):
-            yield active, active.record.sequence.at(index)
 
 
 def _new_instance(

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
@@ -25,23 +24,16 @@ from feed_assets.triggers.input_windows import runs_incomplete
 RETRIES_A_STEP = 1_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryResult:
-    """The result of one tick: the instances that are retried, and those without attempts left."""
-
-    again: tuple[ProcessKey, ...] = ()
-    exhausted: tuple[ProcessKey, ...] = ()
-
-
-@tick_step(TickStep.RETRIES, otherwise=RetryResult())
-def apply_retries(tick: Tick) -> RetryResult:
-    """Decide on the instances that failed since the last tick, and start the due retries.
+@tick_step(TickStep.RETRIES, otherwise=())
+def apply_retries(tick: Tick) -> Sequence[ProcessKey]:
+    """Decide on the instances that failed since the last tick, and start the due retries. Return the instances without
+    attempts left.
 
     The release that governs the instance now gives the policy, so a changed policy applies to running instances too.
     """
     exhausted, _ = work_off(tick, _Undecided())
-    again, _ = work_off(tick, _Retries())
-    return RetryResult(again=tuple(again), exhausted=tuple(exhausted))
+    work_off(tick, _Retries())
+    return exhausted
 
 
 class _Ended(Handler[ProcessInstance, ProcessKey]):
@@ -83,7 +75,7 @@ class _Undecided(_Ended):
 
 
 class _Retries(_Ended):
-    """Starts the due retries; the results are the instances that are retried."""
+    """Starts the due retries; without results."""
 
     def find_due(self, connection: Connection, tick: Tick, limit: int) -> list[ProcessInstance]:
         return ProcessInstances(connection).due_retries(tick.cluster, tick.as_of, limit)
@@ -93,7 +85,7 @@ class _Retries(_Ended):
             lock_log(connection)
             again = [row.key for row in entries if _restart(connection, tick, row)]
             note_changed(connection, [(key.process, key.cluster) for key in again])
-        return again
+        return []
 
 
 def _decide_for(connection: Connection, tick: Tick, row: ProcessInstance) -> RetryDecision:

@@ -1,7 +1,7 @@
 """Remove the abandoned stagings of a cluster once a day."""
 
-from collections.abc import Collection, Iterator
-from datetime import datetime, timedelta
+from collections.abc import Iterator
+from datetime import timedelta
 
 from feed_assets.context.bulkheads import TickStep
 from feed_assets.context.tick import Tick, ask_stores, tick_step
@@ -31,8 +31,19 @@ def apply_staging_sweep(tick: Tick) -> int | None:
     if is_time:
         with tick.database.begin() as connection:
             Cursors(connection).put(name, render_datetime(tick.real_now.replace(second=0, microsecond=0)))
-    addresses = {address for address in _written_stores(tick.plan, tick.cluster) if is_time or address.url in again}
-    return _sweep(tick, addresses, tick.real_now - ABANDONED_AFTER)
+    addresses = [*{each for each in _written_stores(tick.plan, tick.cluster) if is_time or each.url in again}]
+    before, removed = tick.real_now - ABANDONED_AFTER, 0
+    answers = ask_stores(
+        addresses, lambda each: each, lambda each: tick.stores.get(each).sweep_staging(before), tick.bulkheads
+    )
+    for address, answer in zip(addresses, answers, strict=True):
+        is_told = tick.bulkheads.has_failed(TickStep.STORAGE, endpoint_of(address))
+        if isinstance(answer, Exception) and not is_told:
+            tick.bulkheads.fail(TickStep.STAGING_SWEEP, address.url, answer)
+        else:
+            tick.bulkheads.succeed(TickStep.STAGING_SWEEP, address.url)
+            removed += answer if isinstance(answer, int) else 0
+    return removed
 
 
 def _written_stores(plan: Plan, cluster: str) -> Iterator[StoreAddress]:
@@ -48,19 +59,3 @@ def _written_stores(plan: Plan, cluster: str) -> Iterator[StoreAddress]:
         yield from (target.store for _, target in process.directories)
         if process.has_steps:
             yield plan.clusters[cluster].store
-
-
-def _sweep(tick: Tick, addresses: Collection[StoreAddress], before: datetime) -> int:
-    """Sweep stores, all endpoints at once; what fails slowly, or is away, is told by its own failure."""
-    asked, removed = list(addresses), 0
-    answers = ask_stores(
-        asked, lambda address: address, lambda address: tick.stores.get(address).sweep_staging(before), tick.bulkheads
-    )
-    for address, answer in zip(asked, answers, strict=True):
-        is_told = tick.bulkheads.has_failed(TickStep.STORAGE, endpoint_of(address))
-        if isinstance(answer, Exception) and not is_told:
-            tick.bulkheads.fail(TickStep.STAGING_SWEEP, address.url, answer)
-        else:
-            tick.bulkheads.succeed(TickStep.STAGING_SWEEP, address.url)
-            removed += answer if isinstance(answer, int) else 0
-    return removed

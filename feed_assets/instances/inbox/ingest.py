@@ -338,7 +338,8 @@ class _Inbox:
         earlier = [file for file in taken if file not in gone and (not self._leaves or file.name in self._taken)]
         events = EventLog(connection).of_numbers({each.event for each in earlier})
         held = tell_held(connection, self._record, events)
-        by = {(each.checksum, each.name): each.event for each in earlier if self._is_present(each)}
+        present = (each for each in earlier if not self._leaves or self._taken[each.name].event == each.event)
+        by = {(each.checksum, each.name): each.event for each in present}  # where files are left, the last of its name
         first = {each.checksum: each.name for each in reversed(earlier)}
         for file, checksum in contents:
             each = DeliveredFile(file.name, file.version, file.size, checksum)
@@ -356,10 +357,6 @@ class _Inbox:
                 claimed.append(each)
                 first.setdefault(checksum, file.name)
         return claimed, known
-
-    def _is_present(self, file: TakenFile) -> bool:
-        """Return whether a taken file is the last of its name, if an inbox leaves its files: after others it is new."""
-        return not self._leaves or self._taken[file.name].event == file.event
 
     def _remember(self, found: Mapping[str, InboxFile]) -> dict[str, LeftFile]:
         """Return what is remembered of files that stay; say once of each why it does."""

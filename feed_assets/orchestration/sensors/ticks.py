@@ -35,7 +35,7 @@ from feed_assets.instances.gates.reconciliation import (
     suspend_command,
 )
 from feed_assets.instances.gates.requests import LaunchMode, LaunchRequest, apply_requests
-from feed_assets.instances.gates.retries import RetryResult, apply_retries
+from feed_assets.instances.gates.retries import apply_retries
 from feed_assets.instances.gates.staging_sweep import apply_staging_sweep
 from feed_assets.instances.inbox.ingest import apply_inboxes
 from feed_assets.instances.late.detection import apply_updates
@@ -278,10 +278,10 @@ class _SensorTick:
         self.instance.report_runless_asset_event(made)
 
 
-def log_exhausted(plan: Plan, retried: RetryResult) -> None:
+def log_exhausted(plan: Plan, exhausted: Sequence[ProcessKey]) -> None:
     """Log an error about the instances of each process that have no retries left."""
     times: dict[Key, list[datetime]] = {}
-    for key in retried.exhausted:
+    for key in exhausted:
         times.setdefault((key.process, key.cluster), []).append(key.nominal_time)
     for (name, cluster), failed in times.items():
         record = plan.processes.get((name, cluster))

@@ -113,9 +113,9 @@ def test_row_79_when_all_retries_have_failed_the_instance_says_so(tmp_path: Path
     run_due(lifecycle, START + timedelta(minutes=1))
     run_due(lifecycle, START + timedelta(minutes=10))
 
-    retried = apply_retries(lifecycle.open_tick(START + timedelta(minutes=11)))
+    exhausted = apply_retries(lifecycle.open_tick(START + timedelta(minutes=11)))
 
-    assert [key.nominal_time for key in retried.exhausted] == [START]
+    assert [key.nominal_time for key in exhausted] == [START]
     assert lifecycle.instances("count")[START].reason == "RuntimeError: no luck; all 1 retries have been made"
     assert run_due(lifecycle, START + timedelta(days=9)) == 0
 
