@@ -9,10 +9,8 @@ from sqlalchemy import Connection
 from feed_assets.catalog.describing import mend_descriptions
 from feed_assets.catalog.search.tokens import index_entity
 from feed_assets.catalog.store import MetadataStore
-from feed_assets.context.operation import ChangeContext
+from feed_assets.context.operation import ChangeContext, note_target
 from feed_assets.json_form import shown
-from feed_assets.log.audit import Audit
-from feed_assets.log.definitions.records import AuditEntry
 from feed_assets.releases.timeline import is_applied
 from feed_assets.sql.database import lock_definitions, lock_log
 
@@ -86,9 +84,7 @@ def reindex(context: ChangeContext, *, progress: Callable[..., None] = lambda *_
     )
     if not context.dry_run and not result.is_sound:
         details = {"missing": missing, "extra": extra, "orphans": orphans, "descriptions": descriptions}
-        entry = AuditEntry(recorded_at=context.as_of, author=context.author, action="metadata reindex", details=details)
-        with context.database.begin() as connection:
-            Audit(connection).append(entry)
+        note_target(context, "metadata reindex", None, **details)
     return result
 
 

@@ -370,8 +370,8 @@ def note(context: ChangeContext, action: str, sweep: Sweep, **details: object) -
     note_target(context, action, f"sweep {sweep.sweep_id}", cluster=sweep.cluster, **details)
 
 
-def note_target(context: ChangeContext, action: str, target: str, **details: object) -> None:
-    """Write an audit entry about any target."""
+def note_target(context: ChangeContext, action: str, target: str | None, **details: object) -> None:
+    """Write an audit entry about any target, or about none."""
     entry = AuditEntry(recorded_at=context.as_of, author=context.author, action=action, target=target, details=details)
     with context.database.begin() as connection:
         Audit(connection).append(entry)

@@ -110,6 +110,10 @@ class Contents:
                 found.append(Quarantined(file=file.parsed.name, keys=keys, issues=tuple(issues[file.parsed.name])))
         return tuple(found)
 
+    def text_of(self, name: str) -> str | None:
+        """Return the text of a file; None without one."""
+        return self.files[name].text if name in self.files else None
+
     def files_of(self, key: EntityKey) -> list[str]:
         """Return the files that declare an entity; a file that declares it twice appears twice."""
         return [file.name for file in self.files.values() for declared in file.declared if declared == key]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias, assert_never
 
-from feed_assets.definitions.contents import Contents, StoredFile
+from feed_assets.definitions.contents import Contents
 from feed_assets.definitions.errors import DefinitionStoreError
 from feed_assets.definitions.folder import Splice, edit_text, find_documents, format_of, only_document
 from feed_assets.entities.bundle import AnyEntity
@@ -125,7 +125,7 @@ def apply_edits(
         for name, splice in _splices_of(contents, key, put, only_file):
             splices[name].append(splice)
     texts = {name: _edited(contents, name, found) for name, found in splices.items()}
-    return {name: text for name, text in texts.items() if text != _text_of(contents.files.get(name))}
+    return {name: text for name, text in texts.items() if text != contents.text_of(name)}
 
 
 def _splices_of(
@@ -169,11 +169,7 @@ def _edited(contents: Contents, name: str, splices: list[Splice]) -> str | None:
         raise DefinitionsError(location=name, issues=issues, next_step="Correct the file by hand first.")
     if format_of(name) is DocumentFormat.XML:
         return next((splice.body for splice in reversed(splices) if splice.body is not None), None)
-    return edit_text(_text_of(file), splices)
-
-
-def _text_of(file: StoredFile | None) -> str | None:
-    return file.text if file else None
+    return edit_text(contents.text_of(name), splices)
 
 
 def _key_of(body: str, edit: Put, values: Values) -> EntityKey:

@@ -341,9 +341,9 @@ def split_documents(text: str) -> tuple[DocumentSpan, ...]:
     >>> [(span.line, text[span.body_start:span.body_end]) for span in split_documents(text)]
     [(3, 'kind: feed\n'), (5, 'kind: process\n')]
     """
-    lines = _LineNumbers(text)
+    ends = [found.end() for found in _BREAKS.finditer(text)]
     return tuple(
-        DocumentSpan(start=start, body_start=body, body_end=body_end, end=end, line=lines.at(body))
+        DocumentSpan(start=start, body_start=body, body_end=body_end, end=end, line=bisect_right(ends, body) + 1)
         for start, body, body_end, end in _spans(text)
     )
 
@@ -467,14 +467,6 @@ def _says_something(text: str, *, markers: bool = False) -> bool:
     if markers:
         return bool(_MARKER.sub("", text).strip("\ufeff \t" + _BREAK))
     return any(_SAYS_NOTHING.fullmatch(line) is None for line in _BREAKS.split(text))
-
-
-class _LineNumbers:
-    def __init__(self, text: str) -> None:
-        self._ends = [found.end() for found in _BREAKS.finditer(text)]
-
-    def at(self, place: int) -> int:
-        return bisect_right(self._ends, place) + 1
 
 
 def digest_as_written(entity: AnyEntity, text: str, format: DocumentFormat) -> str:  # noqa: A002

@@ -263,7 +263,7 @@ class DefinitionStore:
         puts = resolve_edits(edits, self.values)
         texts = apply_edits(contents, puts, self.folder.only_file)
         whole = {edit.name: edit.text for edit in edits if isinstance(edit, PutFile)}
-        texts |= {name: text for name, text in whole.items() if text != _text_of(contents, name)}
+        texts |= {name: text for name, text in whole.items() if text != contents.text_of(name)}
         after = self._reader.with_texts(contents, texts) if texts else contents
         puts |= _puts_of(whole, contents, after)
         edited = {*puts, *(put.replaces for put in puts.values() if put is not None and put.replaces is not None)}
@@ -271,7 +271,7 @@ class DefinitionStore:
         _refuse_unreadable(after, puts)
         require_declares(contents.bundle, {key: after.bundle.bundle.find(key) for key in edited})
         _refuse_side_effects(self.folder.location, contents, after, texts, edited)
-        files = tuple(FileChange.of(name, _text_of(contents, name), texts[name]) for name in sorted(texts))
+        files = tuple(FileChange.of(name, contents.text_of(name), texts[name]) for name in sorted(texts))
         return after, puts.keys(), files
 
     def _record(
@@ -346,10 +346,6 @@ class DefinitionStore:
         with self._database.read() as connection:
             changes = Changes(connection)
             return None if changes.has_prepared() else (changes.last_number(), Definitions(connection).revision())
-
-
-def _text_of(contents: Contents, name: str) -> str | None:
-    return contents.files[name].text if name in contents.files else None
 
 
 def _puts_of(whole: Mapping[str, str | None], before: Contents, after: Contents) -> dict[EntityKey, Put | None]:

@@ -251,8 +251,8 @@ def export_bundle(context: EntityContext, names: Sequence[str], *, with_dependen
         each = each.model_copy(update={"file": each.place(f".{document.format.value}")})
         bundled.append(each)
         texts[each.file] = document.text.encode()
-    said = json.dumps(render_document(mutations=described), indent=2, ensure_ascii=False)
-    archive = BundleArchive(entities=tuple(bundled), texts=texts, files=files, metadata=f"{said}\n".encode())
+    said = _render_json(render_document(mutations=described))
+    archive = BundleArchive(entities=tuple(bundled), texts=texts, files=files, metadata=said)
     return BundleExport(
         entities=tuple(keys),
         files=tuple(sorted(files)),
