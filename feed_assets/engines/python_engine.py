@@ -20,7 +20,6 @@ from feed_assets.engines.port import (
     OUTPUT_REMEDY,
     Context,
     Engine,
-    OutputTarget,
     Work,
     WorkReport,
     find_output_fault,
@@ -61,7 +60,9 @@ class PythonEngine(Engine):
                 known |= {name: inputs[data.name] for name, data in taken.items()}
                 result = function(**{name: known[name] for name in names})
                 frames = _match_frames(work, result)
-                targets = _targets_of(work, frames)
+                targets = tuple(target for target in work.outputs if target.name in frames)
+                if work.step is not None:
+                    targets = frame_targets(work, work.step, tuple(frames))
                 messages = match_messages(context, [target.name for target in targets])
                 reports = []
                 for target in targets:
@@ -160,12 +161,6 @@ def bind_names(work: Work, function: Callable[..., Any]) -> tuple[str, ...]:
     if found.faults:
         raise work.not_fitting(found.faults, found.next_step)
     return found.names
-
-
-def _targets_of(work: Work, frames: Mapping[str, "DataFrame"]) -> tuple[OutputTarget, ...]:
-    if work.step is not None:
-        return frame_targets(work, work.step, tuple(frames))
-    return tuple(target for target in work.outputs if target.name in frames)
 
 
 def _match_frames(work: Work, result: object) -> Mapping[str, "DataFrame"]:

@@ -113,12 +113,15 @@ def check_fact(facts: Mapping[str, FactValue], name: str, value: object) -> Fact
 
 
 def parse_reported(text: str | bytes, check: CheckReported) -> ReportedMetadata:
-    """Parse what a program has said: `{"facts": {…}, "metadata": {"feed/flights": {"properties": {…}, "tags": […]}}}`.
+    """Parse what a program has said: `{"facts": {…}, "metadata": {"feed/flights": {"properties": {…}, "tags": […]}}}`;
+    nothing, if that is empty.
 
     Raises:
         MetadataRefusedError: it is not JSON of this form, or cannot be kept.
         EntityNotFoundError: there is no such entity.
     """
+    if not text.strip():
+        return ReportedMetadata()
     try:
         content = parse_json(text)
     except ValueError as exc:

@@ -13,7 +13,7 @@ from feed_assets.engines.errors import WorkflowFailedError
 from feed_assets.engines.failures import last_lines, reporting_failures
 from feed_assets.engines.partition_filters import render_filter
 from feed_assets.engines.port import Engine, InputData, OutputReport, SubmitOptions, Work, WorkReport
-from feed_assets.engines.run_metadata import ReportedMetadata, parse_reported
+from feed_assets.engines.run_metadata import parse_reported
 from feed_assets.engines.spark.sessions import YARN_QUEUE, catalog_conf, open_session, spark_environment, spark_home
 from feed_assets.engines.spark.supervised import SupervisedProcess
 from feed_assets.engines.workflow.files import PYTHON_SUFFIXES, place_file
@@ -70,7 +70,9 @@ class SparkSubmitEngine(Engine):
             command = render_command(work, properties_file)
             _logger.info("submitting %s", work.path)
             environment = spark_environment() | environment | {FACTS: str(said_file)}
-            code, tail = _run_to_end(command, environment, work.root)
+            with SupervisedProcess(command, env=environment, cwd=work.root, output=None) as process:
+                tail = last_lines(_logged(process.lines))
+                code = process.wait()
             content = said_file.read_bytes() if code == 0 and said_file.exists() else b""
         if code != 0:
             raise WorkflowFailedError(
@@ -81,7 +83,7 @@ class SparkSubmitEngine(Engine):
                 last_lines=tail,
             )
         with reporting_failures(work):
-            reported = parse_reported(content, work.check_reported) if content.strip() else ReportedMetadata()
+            reported = parse_reported(content, work.check_reported)
             reports = tuple(
                 judge_output(open_session(session, work.run_id), target, work.nominal_time)
                 if target.quality is not None
@@ -91,13 +93,6 @@ class SparkSubmitEngine(Engine):
         untold = ColumnLineage(unknown="an application that is submitted does not tell its plans")
         reports = tuple(replace(report, lineage=untold) for report in reports)
         return WorkReport(outputs=reports, details={"application": work.path}, reported=reported)
-
-
-def _run_to_end(command: list[str], env: Mapping[str, str], cwd: Path) -> tuple[int, tuple[str, ...]]:
-    """Run the command, and return its exit code and its last lines."""
-    with SupervisedProcess(command, env=env, cwd=cwd, output=None) as process:
-        tail = last_lines(_logged(process.lines))
-        return process.wait(), tail
 
 
 def _logged(lines: Iterable[bytes]) -> Iterator[str]:

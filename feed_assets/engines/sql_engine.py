@@ -46,7 +46,12 @@ class SqlEngine(Engine):
                     if work.step is not None and statement.output is None and not result.columns:
                         continue  # a step may end with a command, and yield nothing
                     for target in makers.get(statement, ()):
-                        report = _write_result(result, target, work, statement)
+                        if not result.columns:
+                            reason = f"the statement of {target.subject} is a command and has no result"
+                            place = f"process {work.process!r}, {work.path}:{statement.line}"
+                            next_step = "Use a query as the statement of the output."
+                            raise OutputMismatchError(subject=place, reason=reason, next_step=next_step)
+                        report = write_output(result, target)
                         if not (target.optional and _is_empty(report, result)):
                             reports[target.name] = with_lineage(report, result, work, inputs)
         ordered = reports if work.step is not None else [each.name for each in work.outputs if each.name in reports]
@@ -125,13 +130,3 @@ def _is_empty(report: OutputReport, result: "DataFrame") -> bool:
     if report.judged is not None:
         return report.judged.rows == 0
     return result.isEmpty() if report.rows is None else report.rows == 0
-
-
-def _write_result(result: "DataFrame", target: OutputTarget, work: Work, statement: Statement) -> OutputReport:
-    if not result.columns:
-        raise OutputMismatchError(
-            subject=f"process {work.process!r}, {work.path}:{statement.line}",
-            reason=f"the statement of {target.subject} is a command and has no result",
-            next_step="Use a query as the statement of the output.",
-        )
-    return write_output(result, target)

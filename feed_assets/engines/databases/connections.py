@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from feed_assets.engines.databases.dialects import Dialect, Value, dialect_of, spark_url
+from feed_assets.engines.databases.dialects import DIALECTS, Dialect, Value, spark_url
 from feed_assets.engines.errors import ServiceAwayError, ServiceError
 from feed_assets.engines.java.machine import JavaMachine, explain_java, iter_causes
 from feed_assets.masking import remember_unnamed
@@ -153,7 +153,7 @@ class DatabaseConnection(AbstractContextManager["DatabaseConnection", None]):
 
     def __init__(self, address: DatabaseAddress, calls: "_Calls", connection: Any) -> None:
         self.address = address
-        self.dialect: Dialect = dialect_of(address.type)
+        self.dialect = DIALECTS.get(address.type, Dialect())  # of the standard, without one of its own
         self._calls = calls
         self._connection = connection
 

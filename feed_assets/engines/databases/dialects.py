@@ -101,12 +101,6 @@ DIALECTS: Mapping[str, Dialect] = MappingProxyType(
         ),
     }
 )
-_OTHER = Dialect()
-
-
-def dialect_of(type: str) -> Dialect:  # noqa: A002 - as the field is called
-    """Return the dialect of a type of datasource; a database without one of its own is one of the standard."""
-    return DIALECTS.get(type, _OTHER)
 
 
 def spark_url(url: str) -> str:

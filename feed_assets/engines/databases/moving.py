@@ -29,6 +29,10 @@ class Move(ABC):
     """What makes a table that need not outlive a crash of the server."""
     same: str
     """Whether values `{t}` and `{s}` are equal, or both null."""
+    change: str
+    """How rows of the target `{t}` that match those of `{s}` are `{set}`."""
+    changed = ""
+    """What stands before the columns that are set."""
 
     def __init__(
         self, connection: DatabaseConnection, target: str, staging: str, columns: Sequence[str], key: Sequence[str]
@@ -52,10 +56,6 @@ class Move(ABC):
         Raises:
             ServiceError: somebody has it for too long; it is named if the database tells.
         """
-
-    @abstractmethod
-    def update(self) -> int:
-        """Change the rows of the target that have the key of a staged one; return how many have it."""
 
     def find_obstacle(self) -> str | None:
         """Return why the target cannot change at one moment, as a clause; None if it can."""
@@ -93,6 +93,16 @@ class Move(ABC):
         name = self._connection.dialect.quoted(column)
         return self._find(f"SELECT {name} FROM {self._staging} WHERE {name} IS NULL OR {name} <> ?", value)
 
+    def update(self) -> int:
+        """Change the rows of the target that have the key of a staged one; return how many have it. A key that is all
+        there is, is set to itself.
+        """
+        rest = [each for each in self._names if each not in self.key]
+        values = ", ".join(f"{self.changed}{each} = s.{each}" for each in rest or self.key)
+        return self._connection.execute(
+            self.change.format(t=self._target, s=self._staging, matches=self._matches, set=values)
+        )
+
     def insert(self, lacking: Literal["key", "row"] | None) -> int:
         """Insert the staged rows, or those whose key or whose row the target lacks; return how many."""
         names, columns = ", ".join(self._names), ", ".join(f"s.{each}" for each in self._names)
@@ -106,11 +116,6 @@ class Move(ABC):
         """Delete the rows of the target that have a value in a column; return how many."""
         name = self._connection.dialect.quoted(column)
         return self._connection.execute(f"DELETE FROM {self._target} WHERE {name} = ?", value)
-
-    def _assignments(self, target: str = "") -> str:
-        """Return what an update sets; a key that is all there is, is set to itself."""
-        rest = [each for each in self._names if each not in self.key]
-        return ", ".join(f"{target}{each} = s.{each}" for each in rest or self.key)
 
     def _number(self, sql: str, *values: Value) -> int:
         ((found,),) = self._connection.query(sql, *values)
@@ -133,6 +138,7 @@ class _PostgresMove(Move):
 
     unlogged = "UNLOGGED "
     same = "CAST({t} AS text) IS NOT DISTINCT FROM CAST({s} AS text)"  # not every type can be compared
+    change = "UPDATE {t} AS t SET {set} FROM {s} AS s WHERE {matches}"
 
     def begin(self) -> None:
         settings = {"lock_timeout": LOCK_SECONDS, "idle_in_transaction_session_timeout": LOCK_SECONDS}
@@ -161,11 +167,6 @@ class _PostgresMove(Move):
         told = (f"process {pid} of {user} ({', '.join(filter(None, facts))})" for pid, user, *facts in found)
         return f" by {' and '.join(told)}" if found else ""
 
-    def update(self) -> int:
-        return self._connection.execute(
-            f"UPDATE {self._target} AS t SET {self._assignments()} FROM {self._staging} AS s WHERE {self._matches}"
-        )
-
 
 class _MariaMove(Move):
     """A named lock keeps other exports waiting. `LOCK TABLES` would keep readers waiting, too, and end the transaction;
@@ -173,6 +174,7 @@ class _MariaMove(Move):
     """
 
     same = "BINARY {t} <=> BINARY {s}"  # else letters of both cases are the same
+    change, changed = "UPDATE {t} t JOIN {s} s ON {matches} SET {set}", "t."
 
     def begin(self) -> None:
         for setting in ("lock_wait_timeout", "innodb_lock_wait_timeout"):
@@ -203,11 +205,6 @@ class _MariaMove(Move):
         schema, _, name = self._table.rpartition(".")
         place = f"{schema or self._connection.schema()}.{name}".lower()
         return f"feed-assets:{hashlib.sha256(place.encode()).hexdigest()[:40]}"
-
-    def update(self) -> int:
-        return self._connection.execute(
-            f"UPDATE {self._target} t JOIN {self._staging} s ON {self._matches} SET {self._assignments('t.')}"
-        )
 
 
 MOVES: Mapping[str, type[Move]] = {"postgres": _PostgresMove, "mysql": _MariaMove}

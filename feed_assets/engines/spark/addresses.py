@@ -43,40 +43,33 @@ def check_spark_master(master: str, environ: Mapping[str, str], resource_manager
 
 
 def check_spark_remote(url: str) -> None:
-    """Ask a Spark Connect server for a setting.
+    """Ask a Spark Connect server at a URL such as `sc://127.0.0.1:15002` for a setting.
 
     Raises:
         ServiceError: nothing listens there, or it is not a Spark Connect server.
     """
-    address = urlsplit(url)
-    _reach_one(f"Spark Connect at {bare_url(url)}", [(address.hostname or "", address.port or _CONNECT_PORT)])
-    if not probe(url):
-        raise ServiceAwayError(
-            service=f"Spark Connect at {bare_url(url)}",
-            reason="it does not answer as a Spark Connect server does",
-            next_step="Check the address, and the server's log.",
-        )
-
-
-def probe(url: str) -> bool:
-    """Return whether a Spark Connect server accepts a connection within a second at a URL such as
-    `sc://127.0.0.1:15002`.
-    """
     from pyspark.errors import PySparkException
 
-    address = urlsplit(url)
-    try:
-        socket.create_connection((address.hostname, address.port or _CONNECT_PORT), timeout=1).close()
-    except OSError:
-        return False
+    address, service = urlsplit(url), f"Spark Connect at {bare_url(url)}"
+    _reach_one(service, [(address.hostname or "", address.port or _CONNECT_PORT)])
     client = open_client(url)
     try:
         client.get_configs("spark.app.name")
         client.release_session()
-    except PySparkException:
-        return False
+    except PySparkException as exc:
+        reason = "it does not answer as a Spark Connect server does"
+        next_step = "Check the address, and the server's log."
+        raise ServiceAwayError(service=service, reason=reason, next_step=next_step) from exc
     finally:
         client.close()
+
+
+def probe(url: str) -> bool:
+    """Return whether a Spark Connect server answers at a URL."""
+    try:
+        check_spark_remote(url)
+    except ServiceError:
+        return False
     return True
 
 

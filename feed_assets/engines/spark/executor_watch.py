@@ -62,7 +62,8 @@ class ExecutorWatch(AbstractContextManager["ExecutorWatch", None]):
                     continue
                 waiting = waiting or Stopwatch()
                 if waiting.seconds >= patience:
-                    _cancel(context, jobs, _describe(context, waiting.seconds))
+                    for job in jobs:
+                        context._jsc.sc().cancelJob(job, f"because {_describe(context, waiting.seconds)}")
                 elif waiting.seconds >= say_at:
                     say_at = waiting.seconds + _EVERY_SECONDS
                     self._say(f"{_describe(context, waiting.seconds)} The jobs are cancelled after {patience:.0f} s.")
@@ -74,11 +75,6 @@ def _jobs_without_executor(context: "SparkContext") -> list[int]:
     tracker = context.statusTracker()
     jobs = tracker.getActiveJobsIds()
     return jobs if jobs and len(tracker.getExecutorInfos()) <= 1 else []  # one is the driver
-
-
-def _cancel(context: "SparkContext", jobs: list[int], reason: str) -> None:
-    for job in jobs:
-        context._jsc.sc().cancelJob(job, f"because {reason}")
 
 
 def _describe(context: "SparkContext", seconds: float) -> str:

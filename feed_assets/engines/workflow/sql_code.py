@@ -128,14 +128,21 @@ def find_columns(condition: str) -> list[str]:
     >>> find_columns("temp > -40 AND exists(stops, s -> s.code = wind)")
     ['temp', 'stops', 'wind']
     """
-    from sqlglot import exp, parse_one
+    from sqlglot import exp
+
+    tree = _parse(condition)
+    found = () if tree is None else tree.find_all(exp.Column, bfs=False)
+    return list(dict.fromkeys(each.parts[0].name for each in found))
+
+
+def _parse(expression: str) -> "Expr | None":
+    from sqlglot import parse_one
     from sqlglot.errors import SqlglotError
 
     try:
-        found = parse_one(condition, dialect="spark").find_all(exp.Column, bfs=False)
+        return parse_one(expression, dialect="spark")
     except SqlglotError:
-        return []
-    return list(dict.fromkeys(each.parts[0].name for each in found))
+        return None
 
 
 def is_about_rows(expression: str) -> bool | None:
@@ -145,14 +152,10 @@ def is_about_rows(expression: str) -> bool | None:
     >>> is_about_rows("max(temp) > 0"), is_about_rows("abs(temp) > 0"), is_about_rows("my_mean(temp) > 0")
     (True, False, None)
     """
-    from sqlglot import exp, parse_one
-    from sqlglot.errors import SqlglotError
+    from sqlglot import exp
 
-    try:
-        tree = parse_one(expression, dialect="spark")
-    except SqlglotError:
-        return None
-    if tree.find(exp.Query):
+    tree = _parse(expression)
+    if tree is None or tree.find(exp.Query):
         return None
     return True if tree.find(exp.AggFunc, exp.Any) else (None if tree.find(exp.Anonymous) else False)
 
