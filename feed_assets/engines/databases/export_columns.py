@@ -5,8 +5,11 @@ of a machine or driver has a say.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql import types as st
 
 from feed_assets.engines.data.quality import column_named
 from feed_assets.engines.databases.connections import DatabaseColumn, DatabaseConnection, UniqueKey
@@ -15,10 +18,6 @@ from feed_assets.engines.errors import ExportRefusedError
 from feed_assets.entities.datasource import LoadType
 from feed_assets.plan.transfers import ExportRecord
 from feed_assets.timing.dates import render_datetime
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType
 
 _TIME, _TEXTS = "TIMESTAMP", ("STRING", "VARCHAR", "CHAR")
 
@@ -84,17 +83,14 @@ class ExportColumns:
         first, second = (clock.replace(fold=fold).utcoffset() or timedelta(0) for fold in (0, 1))
         return first > second and self.export.pace is not None and self.export.pace <= first - second
 
-    def fit(self, frame: "DataFrame", instance: InstanceValue | None) -> "DataFrame":
+    def fit(self, frame: DataFrame, instance: InstanceValue | None) -> DataFrame:
         """Return the chosen columns of a feed as those of the table, and the instance, if the feed has no such column.
 
         Raises:
             ExportRefusedError: the table or the feed lacks one of them, two are the same, or one is of no type of it.
         """
-        from pyspark.sql import functions as sf
-        from pyspark.sql.types import AnsiIntervalType, ArrayType, MapType, StructType, VariantType
-
-        lists = () if self.dialect.has_arrays else (ArrayType,)
-        strange = (StructType, MapType, VariantType, AnsiIntervalType, *lists)
+        lists = () if self.dialect.has_arrays else (st.ArrayType,)
+        strange = (st.StructType, st.MapType, st.VariantType, st.AnsiIntervalType, *lists)
         there = {each.lower() for each in frame.columns}
         fields = self.export.target.fields
         if missing := [each for each in (fields.names if fields else ()) if each.lower() not in there]:
@@ -150,38 +146,31 @@ class ExportColumns:
     def _is_zoned(self, column: DatabaseColumn) -> bool:
         return column.type.lower() in self.dialect.zoned
 
-    def _convert(self, value: "Column", kind: "DataType", column: DatabaseColumn) -> "Column":
-        from pyspark.sql import functions as sf
-        from pyspark.sql.types import DateType, StringType, TimestampNTZType, TimestampType
-
+    def _convert(self, value: Column, kind: st.DataType, column: DatabaseColumn) -> Column:
         match kind:
-            case StringType():
+            case st.StringType():
                 is_text = (column.ddl or "").upper().startswith(_TEXTS)
                 null = self.export.null_string if is_text else self.export.null_other
                 return value if null is None else sf.when(value != sf.lit(null), value)
-            case DateType():
+            case st.DateType():
                 return value.cast("string")
-            case TimestampType():
+            case st.TimestampType():
                 return self._time(_in_utc(value), UTC.tzname(None), column)
-            case TimestampNTZType():
+            case st.TimestampNTZType():
                 return self._time(value, self.timezone.key, column)
             case _:
                 return value
 
-    def _time(self, clock: "Column", zone: str, column: DatabaseColumn) -> "Column":
+    def _time(self, clock: Column, zone: str, column: DatabaseColumn) -> Column:
         """Return times of a clock in a zone as texts of the clock of a column."""
-        from pyspark.sql import functions as sf
-
         is_zoned = self._is_zoned(column)
         own = UTC.tzname(None) if is_zoned else self.timezone.key
         text = (clock if zone == own else sf.convert_timezone(sf.lit(zone), sf.lit(own), clock)).cast("string")
         return sf.concat(text, sf.lit(self.dialect.utc)) if is_zoned else text
 
 
-def _in_utc(moment: "Column") -> "Column":
+def _in_utc(moment: Column) -> Column:
     """Return moments as times of a clock in UTC, whatever the time zone of the session is."""
-    from pyspark.sql import functions as sf
-
     seconds = (sf.unix_micros(moment).cast("decimal(20,0)") / sf.lit(1_000_000)).cast("decimal(18,6)")
     zero = sf.lit(0)
     return sf.lit("1970-01-01").cast("timestamp_ntz") + sf.make_dt_interval(zero, zero, zero, seconds)

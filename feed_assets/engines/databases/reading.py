@@ -7,8 +7,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql import types as st
 
 from feed_assets.engines.data.fitting import find_differences
 from feed_assets.engines.data.frames import fit_to_schema, parse_schema, read_input, write_output
@@ -28,10 +32,6 @@ from feed_assets.entities.content.column_lineage import ColumnLineage
 from feed_assets.entities.content.event_messages import NO_ROWS, EventMessage
 from feed_assets.entities.datasource import Datasource, DatasourceType, Extract
 from feed_assets.plan.transfers import ImportRecord
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import DataType
 
 _CLOCK, _MOMENT = "timestamp_ntz", "timestamp"
 
@@ -62,7 +62,7 @@ class ImportEngine(Engine):
     marks: Marks | None = None
     java: Callable[[], AbstractContextManager[JavaMachine]] = JavaMachine
 
-    def run(self, work: Work, session: "Callable[[], SparkSession]") -> WorkReport:
+    def run(self, work: Work, session: Callable[[], SparkSession]) -> WorkReport:
         (target,) = work.outputs
         with self._open(target.subject) as asking, reporting_failures(work):
             connection = asking.connection
@@ -124,8 +124,8 @@ class ImportEngine(Engine):
             yield _Asking(engine=self, connection=connection, subject=subject, start=begin_moment(connection))
 
     def _without_others(
-        self, frame: "DataFrame", target: OutputTarget, known: KnownStretches, stretch: Stretch
-    ) -> "DataFrame":
+        self, frame: DataFrame, target: OutputTarget, known: KnownStretches, stretch: Stretch
+    ) -> DataFrame:
         """Leave out the rows that other instances have, which may have some of this stretch."""
         others = [each for each, other in known.others.items() if self._meets(stretch, other)]
         if not others or self.marks is None:
@@ -163,10 +163,8 @@ class _Asking:
         rows = f"({query}\n) asked" if source.table is None else connection.quote(source.table)  # after a comment, too
         self.source = f"SELECT * FROM {rows} WHERE ({source.where or ALL}\n)"
 
-    def typed(self, spark: "SparkSession") -> Sequence[DatabaseColumn]:
+    def typed(self, spark: SparkSession) -> Sequence[DatabaseColumn]:
         """Return the columns with the types as which this session reads them."""
-        from pyspark.errors import PySparkException
-
         rows, options = f"({self.source}) meant", self._options()
         try:
             fields = spark.read.jdbc(options["url"], rows, properties=options).schema.fields
@@ -228,10 +226,8 @@ class _Asking:
         selected += [f"{quoted(each.name)} AS {SPLIT}" for each in self._split()]
         return f"(SELECT {', '.join(selected)} FROM ({self.source}) meant) imported"
 
-    def frame(self, spark: "SparkSession", rows: str, reads: "Sequence[_Read]", parts: Sequence[str]) -> "DataFrame":
+    def frame(self, spark: SparkSession, rows: str, reads: "Sequence[_Read]", parts: Sequence[str]) -> DataFrame:
         """Return the rows in Spark, which reads them when they are written."""
-        from pyspark.sql import functions as sf
-
         options = self._options() | ({} if self._start is None else {"sessionInitStatement": self._start})
         frame = spark.read.jdbc(options["url"], rows, predicates=list(parts), properties=options)
         made = (each.made(column_named(frame, each.name)).alias(each.name) for each in reads)
@@ -331,13 +327,11 @@ class _Read:
 
     name: str
     sql: str
-    made: "Callable[[Column], Column]" = lambda column: column
+    made: Callable[[Column], Column] = lambda column: column
 
 
-def _read_of(dialect: Dialect, column: DatabaseColumn, wanted: "DataType | None", zone: str) -> _Read:
+def _read_of(dialect: Dialect, column: DatabaseColumn, wanted: st.DataType | None, zone: str) -> _Read:
     """Return how a column is read, so that it can be stored in the type that the feed wants, if it wants one."""
-    from pyspark.sql import types as st
-
     name, ddl, kind = dialect.quoted(column.name), (column.ddl or "").lower(), column.type.lower()
     as_text = f"CAST({name} AS {dialect.text})"
     read_as = (column.read_as or "").lower()
@@ -382,27 +376,22 @@ def _first_moment(name: str, zone: str) -> str:
     return f"LEAST({name} {at}, CASE WHEN {first} {at} = {name} THEN {first} END)"
 
 
-def _is_of_clocks(kind: "DataType | None") -> bool:
-    from pyspark.sql.types import ArrayType, StringType, TimestampNTZType
+def _is_of_clocks(kind: st.DataType | None) -> bool:
+    is_array = isinstance(kind, st.ArrayType) and kind.elementType == st.TimestampNTZType()
+    return is_array or isinstance(kind, st.StringType)
 
-    return isinstance(kind, StringType) or (isinstance(kind, ArrayType) and kind.elementType == TimestampNTZType())
 
-
-def _each_moment(zone: str, clocks: "Column") -> "Column":
+def _each_moment(zone: str, clocks: Column) -> Column:
     """Return the moments of an array of times that were read on a clock."""
-    from pyspark.sql import functions as sf
-
     return sf.transform(clocks, partial(_moment, zone))
 
 
-def _moment(zone: str, clock: "Column") -> "Column":
+def _moment(zone: str, clock: Column) -> Column:
     """Return the moment of a time that was read on a clock; null for one that is no time, such as a zero date."""
-    from pyspark.sql import functions as sf
-
     return sf.concat(clock.cast("string"), sf.lit(zone)).try_cast("timestamp")
 
 
-def _without_known(frame: "DataFrame", target: OutputTarget, known: InputData, extract: Extract) -> "DataFrame":
+def _without_known(frame: DataFrame, target: OutputTarget, known: InputData, extract: Extract) -> DataFrame:
     """Leave out rows that other instances have: with the same key, and the same value of the column."""
     fitted, there = fit_to_schema(frame, target), read_input(frame.sparkSession, known)
     names = {name.lower(): name for name in fitted.columns}
@@ -419,25 +408,20 @@ def _without_constraints(target: OutputTarget) -> tuple[OutputTarget, list[str]]
     """Return an output whose schema has no NOT NULL, and the columns that had it: Spark takes each column of a database
     for one that may be null.
     """
-    from pyspark.sql.types import StructField, StructType
-
     fields = [] if target.columns is None else parse_schema(target.columns).fields
     required = [each.name for each in fields if not each.nullable]
     if not required:
         return target, []
-    plain = StructType([StructField(each.name, each.dataType, metadata=each.metadata) for each in fields])
+    plain = st.StructType([st.StructField(each.name, each.dataType, metadata=each.metadata) for each in fields])
     return replace(target, columns=plain.toDDL()), required
 
 
-def _write_counted(frame: "DataFrame", target: OutputTarget, required: Sequence[str]) -> tuple[OutputReport, int]:
+def _write_counted(frame: DataFrame, target: OutputTarget, required: Sequence[str]) -> tuple[OutputReport, int]:
     """Write rows, and return also how many were read, as the job that wrote them has counted.
 
     Raises:
         OutputMismatchError: a required column is null in one of them.
     """
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as sf
-
     observation, there = Observation(), {name.lower(): column_named(frame, name) for name in frame.columns}
     nulls = (sf.count_if(there.get(name.lower(), sf.lit(None)).isNull()) for name in required)
     counts = (each.alias(f"null_{n}") for n, each in enumerate(nulls))

@@ -6,19 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from feed_assets.engines.databases.connections import DatabaseAddress, DatabaseConnection
 from feed_assets.engines.databases.dialects import spark_url
 from feed_assets.engines.errors import ServiceError
 from feed_assets.errors import shorten
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _NOT_FOUND, _NOT_CONNECTED = "ClassNotFoundException", "FAILED_JDBC"
 _VARIABLES = "sessionVariables"  # of MariaDB and MySQL
@@ -53,7 +50,7 @@ def jdbc_options(address: DatabaseAddress, own: Mapping[str, str]) -> dict[str, 
     }
 
 
-def add_driver(spark: "SparkSession", address: DatabaseAddress) -> None:
+def add_driver(spark: SparkSession, address: DatabaseAddress) -> None:
     """Let a session read and write a database by its driver, also on executors. All sessions of a process, or of a
     Spark Connect server, share the jars, so that they have one version of a class.
 
@@ -108,9 +105,9 @@ def _find_words(exc: Exception) -> str | None:
 
 def check_remote_driver(url: str, address: DatabaseAddress) -> None:
     """Ask a Spark Connect server, in a session of its own, whether it can have a driver. Raises as `add_driver`."""
-    from pyspark.sql.connect.session import SparkSession
+    from pyspark.sql.connect.session import SparkSession as RemoteSession
 
-    session = SparkSession(connection=url)  # not by a builder, which would make this process one of Spark Connect
+    session = RemoteSession(connection=url)  # not by a builder, which would make this process one of Spark Connect
     try:
         add_driver(session, address)  # type: ignore[arg-type]
     finally:
@@ -118,7 +115,7 @@ def check_remote_driver(url: str, address: DatabaseAddress) -> None:
         session.client.close()
 
 
-def _hide_secrets(spark: "SparkSession") -> None:
+def _hide_secrets(spark: SparkSession) -> None:
     """Let a Spark Connect server leave out passwords where it shows and logs what it was asked, as those of other
     sessions do by themselves.
     """
@@ -127,7 +124,7 @@ def _hide_secrets(spark: "SparkSession") -> None:
         spark.conf.set(_REDACTION[0], _SECRETS if known is None else f"(?:{known})|{_SECRETS}")
 
 
-def _add_to_process(spark: "SparkSession", address: DatabaseAddress) -> None:
+def _add_to_process(spark: SparkSession, address: DatabaseAddress) -> None:
     found = _find_jar(spark, address.driver_class)
     if found is None:
         resources = spark._jsparkSession.sessionState().resourceLoader()
@@ -148,7 +145,7 @@ def _add_to_process(spark: "SparkSession", address: DatabaseAddress) -> None:
     thread.setContextClassLoader(spark._jsparkSession.sharedState().jarClassLoader())
 
 
-def _let_errors_be_told(spark: "SparkSession") -> None:
+def _let_errors_be_told(spark: SparkSession) -> None:
     """Let the threads that read results of tasks, and those that make more of them, know classes of drivers: an error
     of a class that they do not know has an unknown reason.
     """
@@ -159,7 +156,7 @@ def _let_errors_be_told(spark: "SparkSession") -> None:
             thread.setContextClassLoader(loader)
 
 
-def _find_jar(spark: "SparkSession", name: str) -> Path | None:
+def _find_jar(spark: SparkSession, name: str) -> Path | None:
     """Return the jar from which a session loads a class; None if it does not have the class."""
     try:
         found = spark._jsparkSession.sharedState().jarClassLoader().loadClass(name)

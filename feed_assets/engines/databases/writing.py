@@ -10,8 +10,11 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol, assert_never
+from typing import Protocol, assert_never
 from zoneinfo import ZoneInfo
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as sf
 
 from feed_assets.engines.data.frames import read_input
 from feed_assets.engines.databases.connections import DatabaseConnection
@@ -27,9 +30,6 @@ from feed_assets.engines.spark.sessions import open_session
 from feed_assets.entities.datasource import LoadType
 from feed_assets.masking import get_logger
 from feed_assets.plan.transfers import ExportRecord
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 _LONGEST = 63
 
@@ -75,7 +75,7 @@ class ExportEngine(Engine):
     token: int
     log: StagingLog
 
-    def run(self, work: Work, session: "Callable[[], SparkSession]") -> WorkReport:
+    def run(self, work: Work, session: Callable[[], SparkSession]) -> WorkReport:
         """Write the rows, and tell as facts how many were read, updated, inserted and deleted.
 
         Raises:
@@ -175,13 +175,10 @@ def _require_none(
         raise columns.refused(reason, next_step)
 
 
-def _write(frame: "DataFrame", connection: DatabaseConnection, table: str, connections: int) -> int:
+def _write(frame: DataFrame, connection: DatabaseConnection, table: str, connections: int) -> int:
     """Append the rows to a table, each task of Spark in a transaction of its own; return how many were read, where a
     task that was repeated counts once.
     """
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as sf
-
     observation = Observation()
     options = jdbc_options(connection.address, connection.dialect.writing) | {"dbtable": connection.quote(table)}
     # with Spark's option `numPartitions` nothing is observed

@@ -16,6 +16,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from py4j.java_gateway import GatewayParameters, JavaGateway
+from py4j.protocol import Py4JError
+
 from feed_assets.engines.errors import ServiceError
 from feed_assets.engines.spark.sessions import spark_home
 
@@ -55,8 +58,6 @@ class JavaMachine(AbstractContextManager["JavaMachine", None]):
         except ServiceError:
             self._errors.close()
             raise
-        from py4j.java_gateway import GatewayParameters, JavaGateway
-
         self._drain = threading.Thread(target=_drain, args=(self._process.stdout,), daemon=True)
         self._drain.start()
         parameters = GatewayParameters(address=_LOOPBACK, port=int(port), auth_token=token)
@@ -215,8 +216,6 @@ _MOST_CAUSES = 4
 
 def _message_of(raised: Any) -> str:
     """Return the first line of the message; empty if the class of the exception is not public."""
-    from py4j.protocol import Py4JError
-
     try:
         return str(raised.getMessage() or "").strip().partition("\n")[0].strip()
     except Py4JError:
