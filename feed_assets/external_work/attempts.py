@@ -5,7 +5,7 @@ A batch is one that is to be done again, with the same events, or a new one, cut
 that a tick cuts. A call out of turn is refused, and moves nothing.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -88,17 +88,19 @@ def take_batch(
         OutputOutsideValidityError: an output's feed has no instance for the batch.
     """
     _require_schedule(connection, record)
-    unended = ProcessInstances(connection).unended(*record.key)
+    instances = ProcessInstances(connection)
+    unended = instances.unended(*record.key)
     at_work = [row for row in unended if row.status in _AT_WORK]
     _require_free(record, at_work)
     again = [row for row in unended if row.status in _TAKEN_AGAIN and row.request_key is None]
-    again += ProcessInstances(connection).with_status(ProcessInstanceStatus.FAILED, *record.key, limit=1)
+    again += instances.with_status(ProcessInstanceStatus.FAILED, *record.key, limit=1)
     closed: list[InputState] = []
     for row in sorted(again, key=lambda row: row.nominal_time):
         active = find_governing(connection, timeline, record, row.nominal_time)
         states, lacking = check_gate(connection, active.plan, active.record, row, as_of)
         closed += lacking
-        if not lacking and _claim(connection, row, as_of):
+        ready = ProcessInstanceStatus.READY  # so that nobody else changes it before the transaction ends
+        if not lacking and instances.transition(row.key, {row.status}, status=ready, updated_at=as_of):
             return _begin(connection, active, row.key, states, run_id, as_of)
     if len(again) + len(at_work) >= record.parallel:
         raise _missing(record, closed)
@@ -152,12 +154,6 @@ def find_governing(
     if active is None or not active.record.is_elsewhere:
         return ActiveRelease.whole(timeline.plan, record.key)
     return active
-
-
-def _claim(connection: Connection, row: ProcessInstance, as_of: datetime) -> bool:
-    """Let nobody else change a batch before the transaction ends; return whether somebody has just done so."""
-    ready = ProcessInstanceStatus.READY
-    return ProcessInstances(connection).transition(row.key, {row.status}, status=ready, updated_at=as_of)
 
 
 def _cut(
@@ -223,6 +219,11 @@ class BatchAtWork:
     def steps(self) -> tuple[StepRun, ...]:
         """The steps of the attempt, in order."""
         return tuple(run for run in self.runs if run.attempt == self.row.attempt)
+
+    @property
+    def next_step(self) -> str | None:
+        """The step that is to be done next; None if all have been done."""
+        return next((run.step for run in self.steps if not run.is_done), None)
 
     def refuse(self, reason: str, next_step: str) -> BatchRefusedError:
         """Return the refusal of a call about this batch."""
@@ -451,11 +452,6 @@ def require_steps_done(batch: BatchAtWork) -> None:
             raise batch.refuse(f"step {run.step!r} has not been done", _next_of(batch))
 
 
-def next_step(steps: Collection[StepRun]) -> str | None:
-    """Return the step that is to be done next; None if all have been done."""
-    return next((run.step for run in steps if not run.is_done), None)
-
-
 def _find(batch: BatchAtWork, name: str) -> StepRun:
     require_step(batch.record, name)
     found = next((run for run in batch.steps if run.step == name), None)
@@ -466,5 +462,5 @@ def _find(batch: BatchAtWork, name: str) -> StepRun:
 
 
 def _next_of(batch: BatchAtWork) -> str:
-    name = next_step(batch.steps)
+    name = batch.next_step
     return f"Go on: {batch.end() if name is None else batch.start(name)}"

@@ -3,14 +3,13 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from feed_assets.context.operation import AttemptContext
-from feed_assets.external_work.attempts import BatchAtWork, OutputStaging, next_step
+from feed_assets.external_work.attempts import BatchAtWork, OutputStaging
 from feed_assets.instances.arrival.store_polls import find_records
 from feed_assets.instances.attempts.attempts import Published
 from feed_assets.instances.steps.records import StepRun
-from feed_assets.json_form import Hidden, NominalTime, shows
+from feed_assets.json_form import Hidden, NominalTime, shown, shows
 from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import counted
@@ -28,25 +27,31 @@ class BatchStep:
     run: Hidden[StepRun]
 
 
+@shows("at", "process=record.process, cluster=record.cluster, batch=row.nominal_time, attempt=row.attempt, next_step")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalledBatch:
-    """A batch after a call: its attempt, how that is, and the step that is to be done next; None if all have been."""
+    """A batch after a call: its attempt, how that is, and the step that is to be done next; None if all have been.
+    `said` is what the call says, if it does not take it.
+    """
 
-    process: str
-    cluster: str
-    batch: NominalTime
-    attempt: int
-    status: ProcessInstanceStatus
-    steps: tuple[BatchStep, ...]
-    next_step: str | None
+    at: Hidden[BatchAtWork]
+    status: ProcessInstanceStatus = ProcessInstanceStatus.RUNNING
     dry_run: bool
-    said: Hidden[str]
+    said: Hidden[str] = ""
+
+    @shown
+    def steps(self) -> tuple[BatchStep, ...]:
+        """The steps of the attempt."""
+        return tuple(map(BatchStep, self.at.steps))
 
     @property
     def lines(self) -> Iterator[str]:
         """What people are told of it."""
-        told = f"batch {render_datetime(self.batch)} of {self.process}, attempt {self.attempt}"
-        yield f"{told}: {self.said}" if self.said else told
+        row, said = self.at.row, self.said
+        if self.dry_run:
+            said = f"{said} (dry run: nothing was changed)" if said else "would be taken"
+        told = f"batch {render_datetime(row.nominal_time)} of {self.at.record.process}, attempt {row.attempt}"
+        yield f"{told}: {said}" if said else told
         yield from self.details
 
     @property
@@ -107,7 +112,7 @@ class InitBatch(CalledBatch):
         yield from (f"output {each.staging.edge.name}: {each.staging.url}" for each in self.outputs)
         if self.steps:
             kept = ", ".join(f"{each.run.step} ({each.run.status.value})" for each in self.steps)
-            yield f"steps: {kept}; next: {self.next_step or 'end'}"
+            yield f"steps: {kept}; next: {self.at.next_step or 'end'}"
 
 
 @shows(
@@ -131,28 +136,6 @@ class EndedBatch(CalledBatch):
     def details(self) -> Iterator[str]:
         """Where each output is."""
         return (f"{each.done.output}: {each.done.url}" for each in self.published)
-
-
-def called_fields(
-    batch: BatchAtWork,
-    said: str = "",
-    status: ProcessInstanceStatus = ProcessInstanceStatus.RUNNING,
-    *,
-    dry_run: bool,
-) -> dict[str, Any]:
-    """Return the fields that the results of all calls have; `said` is what the call says, if it does not take it."""
-    dry = f"{said} (dry run: nothing was changed)" if said else "would be taken"
-    return {
-        "process": batch.record.process,
-        "cluster": batch.record.cluster,
-        "batch": batch.row.nominal_time,
-        "attempt": batch.row.attempt,
-        "status": status,
-        "steps": tuple(map(BatchStep, batch.steps)),
-        "next_step": next_step(batch.steps),
-        "dry_run": dry_run,
-        "said": dry if dry_run else said,
-    }
 
 
 def iter_inputs(context: AttemptContext, batch: BatchAtWork, events: Sequence[BatchEvents]) -> Iterator[TakenInput]:

@@ -42,7 +42,6 @@ from feed_assets.external_work.called_batches import (
     InitBatch,
     PublishedOutput,
     StagedOutput,
-    called_fields,
     iter_inputs,
 )
 from feed_assets.external_work.queries import AtWork
@@ -181,8 +180,6 @@ def _publish(
         rows=None,
         url=staging.store.url(staging.path),
         inputs={each.name: len(each.nominal_times) for each in row.inputs},
-        missing={},
-        late=(),
         details=place.details,
         attempt=row.attempt,
         seconds=(context.real_now - (row.started_at or context.real_now)).total_seconds(),
@@ -259,9 +256,7 @@ def init_batch(
         raise
     if not (context.dry_run or known):
         _note(context, batch, "init")
-    return InitBatch(
-        **called_fields(batch, dry_run=context.dry_run), inputs=inputs, outputs=tuple(map(StagedOutput, stagings))
-    )
+    return InitBatch(at=batch, dry_run=context.dry_run, inputs=inputs, outputs=tuple(map(StagedOutput, stagings)))
 
 
 def call_step(
@@ -292,7 +287,7 @@ def call_step(
         batch = find_at_work(connection, context.timeline, record, at.nominal_time, at.attempt)
         if dry_run:
             connection.rollback()
-    return CalledBatch(**called_fields(batch, f"step {step} {_SAID[status]}", dry_run=dry_run))
+    return CalledBatch(at=batch, said=f"step {step} {_SAID[status]}", dry_run=dry_run)
 
 
 def end_batch(context: ChangeContext, at: AtWork, *, marking: str | None = None, facts: str | bytes = "") -> EndedBatch:
@@ -325,8 +320,13 @@ def end_batch(context: ChangeContext, at: AtWork, *, marking: str | None = None,
     published = () if context.dry_run else publish_batch(attempt, batch, stagings, context.author, message, reported)
     if not context.dry_run:
         _note(context, batch, "end", **({"marking": marking} if marking else {}))
-    called = called_fields(batch, "it has succeeded", ProcessInstanceStatus.SUCCEEDED, dry_run=context.dry_run)
-    return EndedBatch(**called, published=tuple(map(PublishedOutput, published)))
+    return EndedBatch(
+        at=batch,
+        status=ProcessInstanceStatus.SUCCEEDED,
+        said="it has succeeded",
+        dry_run=context.dry_run,
+        published=tuple(map(PublishedOutput, published)),
+    )
 
 
 def terminate_batch(context: ChangeContext, at: AtWork, *, reason: str | None = None) -> CalledBatch:
@@ -350,7 +350,7 @@ def terminate_batch(context: ChangeContext, at: AtWork, *, reason: str | None = 
         )
         _note(context, batch, "fail", **({"reason": reason} if reason else {}))
     said = "it has failed; the next one takes the same events"
-    return CalledBatch(**called_fields(batch, said, ProcessInstanceStatus.FAILED, dry_run=context.dry_run))
+    return CalledBatch(at=batch, status=ProcessInstanceStatus.FAILED, said=said, dry_run=context.dry_run)
 
 
 def _find(context: OperationContext, process: str, cluster: str | None) -> ProcessRecord:

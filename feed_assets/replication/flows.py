@@ -235,7 +235,6 @@ class FlowRunner:
             rows=None,
             url=copied.target_url,
             inputs={state.edge.name: len(state.present) for state in claimed.states},
-            missing={},
             late=claimed.late,
             details={**describe_copy(copied), **claimed.place.details},
             attempt=claimed.attempt,

@@ -374,16 +374,17 @@ def killed(*_: object, **__: object) -> None:
     raise Killed
 
 
-def lose(patch: pytest.MonkeyPatch, *arguments: str, at: str = "called_fields") -> None:
+def lose(patch: pytest.MonkeyPatch, *arguments: str, at: str | None = None) -> None:
     """Give a call that is killed between its effect and its answer."""
+    answer = {"init": "InitBatch", "end": "EndedBatch"}.get(arguments[0], "CalledBatch")
     with patch.context() as context:
-        context.setattr(calls, at, killed)
+        context.setattr(calls, at or answer, killed)
         with pytest.raises(Killed):
             run("batch", *arguments)
 
 
 @on_each
-@pytest.mark.parametrize("at", ["stage_outputs", "called_fields", ""])
+@pytest.mark.parametrize("at", ["stage_outputs", "InitBatch", ""])
 def test_an_init_given_again_with_its_key_takes_nothing_and_has_the_first_answer(
     project: Path, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:

@@ -218,11 +218,11 @@ class Published:
     rows: int | None
     url: str
     inputs: Mapping[str, int]
-    missing: Mapping[str, tuple[datetime, ...]]
-    late: tuple[str, ...]
     details: Mapping[str, str | int | float]
     attempt: int
     seconds: float
+    missing: Mapping[str, tuple[datetime, ...]] = field(default_factory=dict)
+    late: tuple[str, ...] = ()
     columns: tuple[tuple[str, str], ...] | None = None
     events: Mapping[str, tuple[InputEvent, ...]] = field(default_factory=dict)
     message: EventMessage = field(default_factory=EventMessage)
