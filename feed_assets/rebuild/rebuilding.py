@@ -24,7 +24,7 @@ from feed_assets.entities.content.event_messages import MARKING
 from feed_assets.entities.triggers import StartFrom
 from feed_assets.instances.arrival.polling import decide_poll_result, record_poll_results
 from feed_assets.instances.arrival.store_polls import Candidate
-from feed_assets.instances.arrival.stored_data import record_vanished
+from feed_assets.instances.arrival.stored_data import find_standing, record_vanished
 from feed_assets.instances.attempts.attempt_inputs import freeze_inputs, plan_late_check
 from feed_assets.instances.attempts.attempts import begin_attempt, end_attempt
 from feed_assets.instances.attempts.made_from import TakenEvent
@@ -61,7 +61,6 @@ from feed_assets.rebuild.surveying import (
     PROCESS,
     FoundInstance,
     find_finished,
-    find_nominal_times,
     iter_found,
     move_watermark,
 )
@@ -360,7 +359,8 @@ def _rebuild_feed(
     Raises:
         StorageError: the storage cannot be read.
     """
-    times = find_nominal_times(context.stores, record, context.as_of)
+    standing = find_standing(context.stores.get(record.store), record, before=None)
+    times = [time for time in standing if time <= context.as_of or not record.is_external]
     name = f"{record.feed} on {record.cluster}"
     looked = recorded = unknown = delivered = 0
     complete: set[datetime] = set()
@@ -384,8 +384,8 @@ def _rebuild_feed(
         move_watermark(context, record, times[0])
     with context.database.read() as connection:
         is_begun = record.inbox is None or Cursors(connection).get(cursor_of(record)) is not None
-        standing = FeedInstances(connection).available_times(*record.key, record.sequence.start, NEVER)
-    absent = [Candidate(record=record, nominal_time=time) for time in standing if time not in complete]
+        known_times = FeedInstances(connection).available_times(*record.key, record.sequence.start, NEVER)
+    absent = [Candidate(record=record, nominal_time=time) for time in known_times if time not in complete]
     return RebuiltFeed(
         feed=record.feed,
         cluster=record.cluster,

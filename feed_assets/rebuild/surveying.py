@@ -9,7 +9,6 @@ from datetime import datetime
 
 from feed_assets.context.operation import OperationContext
 from feed_assets.instances.arrival.store_polls import Candidate, poll_instances
-from feed_assets.instances.arrival.stored_data import find_standing
 from feed_assets.instances.attempts.made_from import TakenEvent, parse_taken
 from feed_assets.instances.attempts.staged_outputs import INSTANCE
 from feed_assets.instances.inbox.taken import is_taken
@@ -75,16 +74,6 @@ class FoundInstance:
         if self.publication is None or not flow.is_flow:
             return None
         return parse_replica(self.publication.extra.get(replica_key(copy_filter(flow.copied.options).name)))
-
-
-def find_nominal_times(stores: StorePool, record: FeedRecord, as_of: datetime) -> list[datetime]:
-    """Return the nominal times whose paths exist on storage, oldest first; of external feeds only those up to `as_of`.
-
-    Raises:
-        StorageError: the storage cannot be listed.
-    """
-    standing = find_standing(stores.get(record.store), record, before=None)
-    return [time for time in standing if time <= as_of or not record.is_external]
 
 
 def iter_found(

@@ -2,11 +2,11 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
@@ -18,6 +18,7 @@ from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.leases import find_held
 from feed_assets.log.records import FeedKey
+from feed_assets.plan.copy_records import StoreAddress
 from feed_assets.plan.records import FeedRecord
 from feed_assets.registration.registering import (
     UNSETTLED,
@@ -28,6 +29,8 @@ from feed_assets.registration.registering import (
     settle,
 )
 from feed_assets.timing.dates import NEVER
+
+_Answer = TypeVar("_Answer")
 
 _EVENTS_AT_ONCE = 5_000
 _AT_ONCE = 500
@@ -87,9 +90,7 @@ def _drop_former(tick: Tick, feed: str, table: str) -> bool:
     address, call = former.registration.store, partial(drop_former, tick.context, record, former)
 
     def ask() -> bool:
-        answer = ask_by_store({address: call}, tick.bulkheads)[address]
-        if isinstance(answer, Exception):
-            raise answer
+        _ask(tick, address, call)
         return True
 
     return tick.bulkheads.run_unit(TickStep.REGISTRATIONS, table, False, ask)
@@ -136,8 +137,11 @@ def _settle(tick: Tick, record: FeedRecord | None, times: Sequence[datetime]) ->
     """Settle instances of a feed; return why some cannot be registered. One without a table keeps what it has."""
     if record is None or record.registration is None or not times:
         return {}
-    address = record.registration.store
-    answer = ask_by_store({address: partial(settle, tick.context, record, times)}, tick.bulkheads)[address]
+    return _ask(tick, record.registration.store, partial(settle, tick.context, record, times))
+
+
+def _ask(tick: Tick, address: StoreAddress, call: Callable[[], _Answer]) -> _Answer:
+    answer = ask_by_store({address: call}, tick.bulkheads)[address]
     if isinstance(answer, Exception):
         raise answer
     return answer

@@ -1,7 +1,7 @@
 """`registration verify` and `repair`: whether the table of a catalog has what the record has, and let it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -102,9 +102,7 @@ def repair_registrations(context: ChangeContext, query: RegistrationQuery) -> Ve
     """Let the tables of a feed have what the record has. Raises as `verify_registrations`."""
     verified = verify_registrations(context, query)
     if context.dry_run or not verified.differences:
-        return VerifiedRegistrations(
-            feed=query.feed, instances=verified.instances, differences=verified.differences, dry_run=context.dry_run
-        )
+        return replace(verified, dry_run=context.dry_run)
     note_target(context, "registration repair", f"feed {query.feed}", instances=len(verified.differences))
     done: list[Difference] = []
     for record in _find_feeds(context, query):
@@ -113,7 +111,7 @@ def repair_registrations(context: ChangeContext, query: RegistrationQuery) -> Ve
             done += _repair(context, record, due[start : start + _AT_ONCE])
         if due:
             _drop_others(context, record, query)
-    return VerifiedRegistrations(feed=query.feed, instances=verified.instances, differences=tuple(done))
+    return replace(verified, differences=tuple(done))
 
 
 def _repair(context: OperationContext, record: FeedRecord, due: list[Difference]) -> Iterator[Difference]:
@@ -127,13 +125,7 @@ def _repair(context: OperationContext, record: FeedRecord, due: list[Difference]
         Registrations(connection).plan([FeedKey(*record.key, time) for time in times], context.as_of)
     for each in due:
         reason = refused.get(each.nominal_time)
-        yield Difference(
-            cluster=each.cluster,
-            table=each.table,
-            nominal_time=each.nominal_time,
-            reason=each.reason if reason is None else reason,
-            repaired=reason is None,
-        )
+        yield replace(each, reason=reason or each.reason, repaired=reason is None)
 
 
 def _drop_others(context: OperationContext, record: FeedRecord, query: RegistrationQuery) -> None:

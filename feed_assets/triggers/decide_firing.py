@@ -30,11 +30,6 @@ class Pending:
     mark: Mark
     fresh: int
 
-    @property
-    def count(self) -> int:
-        """How many events are pending."""
-        return self.mark.pending
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
@@ -92,7 +87,7 @@ def decide_fire(
     fire: Fire | None = None
     if trigger.or_every is not None and is_every:
         fire = Fire.EVERY
-    elif is_by and any(each.count for each in pending.values()):
+    elif is_by and any(each.mark.pending for each in pending.values()):
         fire = Fire.BY
     elif condition and (trigger.and_every is None or is_every) and (quiet_at is None or quiet_at <= as_of):
         fire = Fire.CONDITION
@@ -134,27 +129,14 @@ def _quiet_from(trigger: TriggerRecord, pending: Mapping[str, Pending]) -> datet
     return max(times) + trigger.quiet if trigger.quiet is not None and times else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lacking:
-    """What a consumer still waits for: `come` of `parts` conditions hold, and what the others lack, in sentences."""
-
-    come: int
-    parts: int
-    lacks: tuple[str, ...]
-
-    def render(self) -> str:
-        """Return it as one sentence: `2 of 3; approval lacks an event`."""
-        return "; ".join((f"{self.come} of {self.parts}", *self.lacks))
-
-
-def find_lacking(trigger: TriggerRecord, pending: Mapping[str, Pending]) -> Lacking:
-    """Return what each name of a condition that does not hold still lacks."""
+def render_lacking(trigger: TriggerRecord, pending: Mapping[str, Pending]) -> str:
+    """Return how many conditions hold, and what those lack that do not: `2 of 3; approval lacks an event`."""
     inputs = {each.name: each for each in trigger.inputs}
     come = {name: has_come(each, pending.get(name)) for name, each in inputs.items()}
     parts = trigger.condition.parts if isinstance(trigger.condition, All) else (trigger.condition,)
     unmet = [part for part in parts if not holds(part, come)]
-    lacks = tuple(" or ".join(_lacks(part, inputs, pending, come)) for part in unmet)
-    return Lacking(come=len(parts) - len(unmet), parts=len(parts), lacks=lacks)
+    lacks = (" or ".join(_lacks(part, inputs, pending, come)) for part in unmet)
+    return "; ".join((f"{len(parts) - len(unmet)} of {len(parts)}", *lacks))
 
 
 def _lacks(
@@ -175,7 +157,7 @@ def _lacks(
 
 def _lack(each: TriggerInput, pending: Pending | None) -> str:
     fresh = 0 if pending is None else pending.fresh
-    old = 0 if pending is None else pending.count - fresh
+    old = 0 if pending is None else pending.mark.pending - fresh
     too_old = f" ({old} pending too old)" if old else ""
     if fresh < each.at_least:
         return (

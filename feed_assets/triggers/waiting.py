@@ -32,7 +32,7 @@ from feed_assets.sql.rows import KEY_ROWS, TableStore, count_rows, key_rows, ren
 from feed_assets.timing.dates import render_datetime
 from feed_assets.triggers.apply_triggers import decide_batch, decide_following, find_routed, is_followed, pending_of
 from feed_assets.triggers.cuts import Cut
-from feed_assets.triggers.decide_firing import Fire, Pending, decide_fire, describe_lacking, find_lacking
+from feed_assets.triggers.decide_firing import Fire, Pending, decide_fire, describe_lacking, render_lacking
 from feed_assets.triggers.input_windows import check_gate
 from feed_assets.triggers.queries import BatchQuery
 from feed_assets.triggers.queue.batches import Batches
@@ -107,8 +107,8 @@ def describe_queues(
         queue = Queue(
             process=record.process,
             cluster=record.cluster,
-            pending=sum(each.count for each in pending.values()),
-            lacks=find_lacking(record.trigger, pending).render(),
+            pending=sum(each.mark.pending for each in pending.values()),
+            lacks=render_lacking(record.trigger, pending),
             waits=tuple(waits),
         )
         found.append((queue, mine))
@@ -231,8 +231,11 @@ def foresee_batches(
     events = PendingEvents(connection, last, consumers)
     found = {}
     for record, consumer in zip(records, consumers, strict=True):
-        state, marks = _follow(record, states.get(consumer), known.get(consumer, {}), events, last, as_of)
-        cuts = list(islice(_iter_cuts(record, state, marks, events, as_of), FORESEEN_AT_MOST))
+        state = states.get(consumer)
+        following = decide_following(record, state, known.get(consumer, {}), events, last, as_of)
+        times = state if state is not None and is_followed(record, state) else following.state
+        marks = {mark.key: mark for mark in (*following.added, *following.kept)}  # once everything is routed
+        cuts = list(islice(_iter_cuts(record, times, marks, events, as_of), FORESEEN_AT_MOST))
         if not cuts:
             continue
         busy = under_way.get(consumer, 0)
@@ -245,20 +248,6 @@ def foresee_batches(
             busy=busy if busy >= record.parallel else 0,
         )
     return found
-
-
-def _follow(
-    record: ProcessRecord,
-    state: TriggerState | None,
-    marks: Mapping[InputKey, Mark],
-    events: PendingEvents,
-    last: int,
-    as_of: datetime,
-) -> tuple[TriggerState, dict[InputKey, Mark]]:
-    """Return the times and marks after the next tick has followed the trigger and routed everything."""
-    following = decide_following(record, state, marks, events, last, as_of)
-    times = state if state is not None and is_followed(record, state) else following.state
-    return times, {mark.key: mark for mark in (*following.added, *following.kept)}
 
 
 def _iter_cuts(
@@ -305,20 +294,18 @@ class TakenCount:
 class BatchPages(TableStore):
     """The batches as one transaction sees them."""
 
-    def find(self, query: BatchQuery, consumers: Collection[EntityKey]) -> list[ProcessInstance]:
-        """Return a page of the batches of some consumers, newest first."""
-        wanted, is_one = self._choose(query)
+    def find(self, query: BatchQuery, consumers: Collection[EntityKey]) -> tuple[list[ProcessInstance], int]:
+        """Return a page of the batches of some consumers, newest first, and how many there are in all (see
+        `count_rows`).
+        """
+        if not consumers:
+            return [], 0
+        given, (wanted, is_one) = {KEY_ROWS: render_rows(consumers)}, self._choose(query)
+        counted = select(_P.nominal_time).join_from(wanted, process_instances, is_one)
+        total = count_rows(self._connection, counted, query.offset + query.results, given)
         statement = select(*ROWS.columns).join_from(wanted, process_instances, is_one)
         statement = statement.order_by(_P.nominal_time.desc(), _P.process, _P.cluster)
-        statement = statement.limit(query.results).offset(query.offset)
-        return ROWS.find(self._connection, statement, {KEY_ROWS: render_rows(consumers)})
-
-    def count(self, query: BatchQuery, consumers: Collection[EntityKey]) -> int:
-        """Return how many there are in all (see `count_rows`)."""
-        wanted, is_one = self._choose(query)
-        statement = select(_P.nominal_time).join_from(wanted, process_instances, is_one)
-        given = {KEY_ROWS: render_rows(consumers)}
-        return count_rows(self._connection, statement, query.offset + query.results, given)
+        return ROWS.find(self._connection, statement.limit(query.results).offset(query.offset), given), total
 
     def taken(self, keys: Collection[ProcessKey]) -> Mapping[ProcessKey, list[TakenCount]]:
         """Return how many events each batch has taken, by input; those without events are left out."""
@@ -398,8 +385,7 @@ def list_batches(context: OperationContext, query: BatchQuery) -> Page[ListedBat
     consumers = [EntityKey(*record.key) for record in _records(context, query)]
     with context.read() as connection:
         pages = BatchPages(connection)
-        rows = pages.find(query, consumers) if consumers else []
-        total = pages.count(query, consumers) if consumers else 0
+        rows, total = pages.find(query, consumers)
         taken = pages.taken([row.key for row in rows])
         ends = {key: QueueEnds(connection).find(key) for key in {EntityKey(*row.key[:2]) for row in rows}}
 

@@ -14,7 +14,7 @@ from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import EntityKey, ProcessInstanceStatus
 from feed_assets.sql.database import Database
 from feed_assets.triggers.apply_triggers import pending_of
-from feed_assets.triggers.decide_firing import find_lacking
+from feed_assets.triggers.decide_firing import render_lacking
 from feed_assets.triggers.queue.batches import Batches
 from feed_assets.triggers.queue.inputs import PendingEvents, TriggerInputs
 from feed_assets.triggers.queue.records import QueueAction
@@ -130,7 +130,7 @@ def lacking(queues: Queues) -> str:
     with queues.database.read() as connection:
         events = PendingEvents(connection, EventLog(connection).last_seq(), [PROCESS])
         marks = TriggerInputs(connection).of([PROCESS])[PROCESS]
-        return find_lacking(record.trigger, pending_of(record, marks, events, queues.now)).render()
+        return render_lacking(record.trigger, pending_of(record, marks, events, queues.now))
 
 
 def test_a_name_that_disappears_is_false_and_its_place_in_the_log_is_kept(database: Database) -> None:
