@@ -4,12 +4,15 @@ The command, its table, CSV and JSON, the reference, the list of operations, rou
 declaration. The function stays the plain function that it is: the declaration hides no call.
 """
 
+import ast
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import KW_ONLY, dataclass, is_dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from types import NoneType, UnionType
+from importlib import import_module
+from textwrap import dedent
+from types import ModuleType, NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 GIVEN = frozenset({"author", "dry_run", "progress", "confirm"})
@@ -247,3 +250,21 @@ class Operation:
 
 
 operation = Operation
+
+
+class _Later(ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self.__name__), name)
+
+
+def later(names: dict[str, Any]) -> None:
+    """Let a module use the modules that it imports under `if TYPE_CHECKING`, which stands above: each is imported when
+    something of it is asked for. So help and completion load no database, and a command only what it needs.
+
+    Args:
+        names: the names of the module, `globals()`.
+    """
+    source = names["__loader__"].get_source(names["__name__"])
+    block = ast.parse(dedent(source.partition("\nif TYPE_CHECKING:\n")[2].partition("\nlater(")[0])).body
+    modules = ((line.module, each) for line in block if isinstance(line, ast.ImportFrom) for each in line.names)
+    names |= {each.asname or each.name: _Later(f"{of}.{each.name}") for of, each in modules if each.name.islower()}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import import_module
-from types import MappingProxyType
+from types import FunctionType, MappingProxyType
 
 from feed_assets.operation import DECLARATION, Operation, Parameter, operation
 
@@ -60,7 +60,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 """The modules with the operations of each group, or of a command without one. They import what is light, and the rest
-inside their functions. `GROUPS` of one of them has the text of the group."""
+`later`. `GROUPS` of one of them has the text of the group."""
 
 _TYPES: Mapping[object, str] = MappingProxyType(
     {str: "text", bool: "flag", int: "number", datetime: "time", dict[str, str]: "pair", dict[str, object]: "object"}
@@ -70,9 +70,9 @@ _TYPES: Mapping[object, str] = MappingProxyType(
 def find_operations(group: str) -> tuple[Operation, ...]:
     """Return the operations of a group, in the order in which they are declared; none without such a group."""
     modules = [import_module(name) for name in MODULES.get(group, ())]
-    found = [(module, getattr(each, DECLARATION, None)) for module in modules for each in vars(module).values()]
-    declared = [each for module, each in found if each is not None and each.function.__module__ == module.__name__]
-    return tuple(each for each in declared if each.group == group)
+    functions = [(module, each) for module in modules for each in vars(module).values() if type(each) is FunctionType]
+    own = (getattr(each, DECLARATION, None) for module, each in functions if each.__module__ == module.__name__)
+    return tuple(each for each in own if each is not None and each.group == group)
 
 
 def find_operation(name: str) -> Operation:

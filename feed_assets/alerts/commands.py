@@ -4,14 +4,16 @@ from typing import TYPE_CHECKING, Annotated
 
 from feed_assets.alerts.deadlines.queries import LateQuery, SlaQuery
 from feed_assets.entities.common import Kind
-from feed_assets.operation import Does, Param, operation
+from feed_assets.operation import Does, Param, later, operation
 from feed_assets.parameters import Clusters, OnlyKind, OnlyName
 from feed_assets.timing.sequence import Frequency
 
 if TYPE_CHECKING:
-    from feed_assets.alerts.deadlines.alerts import Backlog, SlaList
-    from feed_assets.alerts.forecasting.forecasts import Forecasts
+    from feed_assets.alerts.deadlines import alerts as deadline_alerts
+    from feed_assets.alerts.forecasting import forecasts
     from feed_assets.context.operation import ChangeContext, OperationContext
+
+later(globals())
 
 GROUPS = {
     "sla": """Show which instances are late, which were, and how far processes are behind.
@@ -31,11 +33,11 @@ Within = Annotated[Frequency, Param("Deadlines up to so long from now.", default
 
 
 @operation("sla alerts", none="nothing is late", table=_MISSES, rows="rows", spare=_SPARE, example="--level high")
-def alerts(context: "OperationContext", *, query: LateQuery, acknowledged: Acknowledged = False) -> "SlaList":
+def alerts(
+    context: "OperationContext", *, query: LateQuery, acknowledged: Acknowledged = False
+) -> "deadline_alerts.SlaList":
     """List the instances that are late now, each with the highest deadline that it has missed."""
-    from feed_assets.alerts.deadlines.alerts import find_alerts
-
-    return find_alerts(context, query, with_acknowledged=acknowledged)
+    return deadline_alerts.find_alerts(context, query, with_acknowledged=acknowledged)
 
 
 @operation(
@@ -46,11 +48,9 @@ def alerts(context: "OperationContext", *, query: LateQuery, acknowledged: Ackno
     spare=_SPARE,
     example="--start 2013-11-01T00:00Z --name weather",
 )
-def history(context: "OperationContext", *, query: SlaQuery) -> "SlaList":
+def history(context: "OperationContext", *, query: SlaQuery) -> "deadline_alerts.SlaList":
     """List every deadline that was missed: when it was due, found and told, and how and when the instance came."""
-    from feed_assets.alerts.deadlines.alerts import find_history
-
-    return find_history(context, query)
+    return deadline_alerts.find_history(context, query)
 
 
 @operation(
@@ -58,14 +58,12 @@ def history(context: "OperationContext", *, query: SlaQuery) -> "SlaList":
 )
 def backlog(
     context: "OperationContext", *, process: OnlyProcess = None, clusters: Clusters = ()
-) -> "tuple[Backlog, ...]":
+) -> "tuple[deadline_alerts.Backlog, ...]":
     """Show how many minutes the instances of PROCESS are behind, or those of each process with an SLA.
 
     It is the sum over all instances that have missed their end, from their nominal times until now.
     """
-    from feed_assets.alerts.deadlines.alerts import find_backlog
-
-    return find_backlog(context, process, clusters)
+    return deadline_alerts.find_backlog(context, process, clusters)
 
 
 @operation(
@@ -77,11 +75,9 @@ def backlog(
     spare=_SPARE,
     example="--name weather --start 2013-11-07T05:00Z --end 2013-11-07T05:00Z",
 )
-def ack(context: "ChangeContext", *, query: SlaQuery) -> "SlaList":
+def ack(context: "ChangeContext", *, query: SlaQuery) -> "deadline_alerts.SlaList":
     """Acknowledge late instances: they are shown as late no more until they miss their next deadline."""
-    from feed_assets.alerts.deadlines.alerts import acknowledge
-
-    return acknowledge(context, query)
+    return deadline_alerts.acknowledge(context, query)
 
 
 @operation(
@@ -99,12 +95,10 @@ def forecast(
     name: OnlyName = None,
     clusters: Clusters = (),
     within: Within,
-) -> "Forecasts":
+) -> "forecasts.Forecasts":
     """Forecast which instances will miss their deadlines, the most probable first, and say why.
 
     A probability is counted: of up to 60 earlier instances, those of the same hour and weekday and the last few, how
     many that were as late by now missed. A process waits for what is missing upstream, in the queue, and for its work.
     """
-    from feed_assets.alerts.forecasting.forecasts import forecast_deadlines
-
-    return forecast_deadlines(context, within.as_duration(), kind=kind, name=name, clusters=clusters)
+    return forecasts.forecast_deadlines(context, within.as_duration(), kind=kind, name=name, clusters=clusters)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from feed_assets.definitions.lists.query_fields import Form, ListField, ListQuery
 from feed_assets.entities.common import Kind
 from feed_assets.errors import WrongUsageError
-from feed_assets.operation import Confirm, Does, Param, operation
+from feed_assets.operation import Confirm, Does, Param, later, operation
 from feed_assets.parameters import (
     AnyKindFirst,
     AnyName,
@@ -24,20 +24,28 @@ from feed_assets.parameters import (
 )
 
 if TYPE_CHECKING:
-    from feed_assets.context.settings_in_force import SettingsInForce
-    from feed_assets.definitions.checks.declared_definitions import ValidationReport
-    from feed_assets.definitions.lists.history import Blame, Governing, HistoryEntry
-    from feed_assets.definitions.lists.listing import EntityPage
-    from feed_assets.definitions.lists.lookup import FoundFeeds
-    from feed_assets.definitions.lists.reading import EntitySummary, Neighbour
+    from feed_assets.context import errors, settings_in_force
+    from feed_assets.definitions import verification
+    from feed_assets.definitions.checks import declared_definitions
+    from feed_assets.definitions.lists import history as entity_history
+    from feed_assets.definitions.lists import listing, reading
+    from feed_assets.definitions.lists import lookup as feed_lookup
+    from feed_assets.definitions.verbs import (
+        changes,
+        cloning,
+        plan_effects,
+        planning,
+        renaming,
+        schedules,
+        states,
+        verb_results,
+    )
+    from feed_assets.definitions.verbs import context as verb_context
     from feed_assets.definitions.verbs.context import EntityContext
-    from feed_assets.definitions.verbs.plan_effects import UnseenFeed
-    from feed_assets.definitions.verbs.planning import PlannedChanges
-    from feed_assets.definitions.verbs.renaming import Renamed
-    from feed_assets.definitions.verbs.states import EntityStatus
-    from feed_assets.definitions.verbs.verb_results import VerbResult
-    from feed_assets.definitions.verification import StoreReport
+    from feed_assets.plan import rendering
     from feed_assets.settings import Settings
+
+later(globals())
 
 GROUPS = {
     "entity": """Declare, schedule and inspect clusters, datasources, feeds and processes.
@@ -57,16 +65,14 @@ def plan(
     files: MaybeFiles = None,
     prune: Prune = False,
     detailed_exitcode: Annotated[bool, Param("Exit with 4 if something would change.")] = False,
-) -> "PlannedChanges":
+) -> "planning.PlannedChanges":
     """Show what would change if FILES were applied, and change nothing.
 
     FILES are files, folders or URLs. Without FILES it shows the unrecorded edits of the entities folder.
 
     Exits with 0, with 1 if the change would be refused, and with --detailed-exitcode with 4 if something would change.
     """
-    from feed_assets.definitions.verbs.planning import plan_files
-
-    planned = plan_files(context, files, prune=prune)
+    planned = planning.plan_files(context, files, prune=prune)
     return replaced(planned, tells_difference=detailed_exitcode and not planned.difference.is_empty)
 
 
@@ -90,7 +96,7 @@ def apply(
     yes: Annotated[bool, Param("Do not ask for confirmation.")] = False,
     delete_all: Annotated[bool, Param("Confirm that most of the declared entities are deleted.")] = False,
     confirm: Confirm,
-) -> "VerbResult | PlannedChanges":
+) -> "verb_results.VerbResult | planning.PlannedChanges":
     """Apply FILES as one change, completely or not at all.
 
     FILES are files, folders or URLs. Without FILES it records the edits of the entities folder. The change takes effect
@@ -100,73 +106,53 @@ def apply(
     declared entities at once needs --digest or --delete-all instead of --yes. With --yes alone, a change that another
     one comes before is planned anew.
     """
-    from feed_assets.context.errors import PlanOutdatedError
-    from feed_assets.definitions.verbs.planning import (
-        OUTDATED_PLANS,
-        apply_planned,
-        check_planned,
-        plan_files,
-        require_digest,
-    )
-    from feed_assets.plan.rendering import render_difference
-
-    for is_last in (*(False,) * OUTDATED_PLANS, True):
-        planned = plan_files(context, files, prune=prune)
+    for is_last in (*(False,) * planning.OUTDATED_PLANS, True):
+        planned = planning.plan_files(context, files, prune=prune)
         if digest is not None and not planned.difference.is_empty:
-            require_digest(planned.digest, digest)
+            planning.require_digest(planned.digest, digest)
         if context.dry_run:
-            check_planned(context, planned)
+            planning.check_planned(context, planned)
             break
         is_confirmed = delete_all or digest is not None
         if not (is_confirmed or yes or planned.difference.is_empty or planned.errors):
-            confirm(f"{render_difference(planned.difference)}\nApply this?")
+            confirm(f"{rendering.render_difference(planned.difference)}\nApply this?")
             is_confirmed = True
         try:
-            return apply_planned(context, planned, may_delete_all=is_confirmed)
-        except PlanOutdatedError:  # with --yes alone nobody has seen the plan
+            return planning.apply_planned(context, planned, may_delete_all=is_confirmed)
+        except errors.PlanOutdatedError:  # with --yes alone nobody has seen the plan
             if is_last or is_confirmed:
                 raise
     return planned
 
 
 @operation("entity validate", checks=True, text="lines")
-def validate(context: "EntityContext", *, files: Files) -> "VerbResult":
+def validate(context: "EntityContext", *, files: Files) -> "verb_results.VerbResult":
     """Check FILES as `submit` or `update` would, together with all declared entities."""
-    from feed_assets.definitions.verbs.changes import validate
-
-    return validate(context, files)
+    return changes.validate(context, files)
 
 
 @operation("entity submit", does=Does.DECLARES, checks=True, text="lines", answers=201)
-def submit(context: "EntityContext", *, files: Files) -> "VerbResult":
+def submit(context: "EntityContext", *, files: Files) -> "verb_results.VerbResult":
     """Declare all entities in FILES, or none. Feeds and processes then wait for `schedule`."""
-    from feed_assets.definitions.verbs.changes import submit
-
-    return submit(context, files)
+    return changes.submit(context, files)
 
 
 @operation("entity submit-and-schedule", does=Does.DECLARES, checks=True, text="lines", answers=201)
-def submit_and_schedule(context: "EntityContext", *, files: Files) -> "VerbResult":
+def submit_and_schedule(context: "EntityContext", *, files: Files) -> "verb_results.VerbResult":
     """Declare the entities in FILES and schedule them; if scheduling is refused, they stay submitted."""
-    from feed_assets.definitions.verbs.changes import submit
-
-    return submit(context, files, and_schedule=True)
+    return changes.submit(context, files, and_schedule=True)
 
 
 @operation("entity update", does=Does.DECLARES, safe=True, checks=True, text="lines")
-def update(context: "EntityContext", *, files: Files) -> "VerbResult":
+def update(context: "EntityContext", *, files: Files) -> "verb_results.VerbResult":
     """Update all declared entities in FILES, or none."""
-    from feed_assets.definitions.verbs.changes import update
-
-    return update(context, files)
+    return changes.update(context, files)
 
 
 @operation("entity delete", does=Does.DECLARES, text="lines")
-def delete(context: "EntityContext", *, kind: AnyKindFirst = None, names: Names) -> "VerbResult":
+def delete(context: "EntityContext", *, kind: AnyKindFirst = None, names: Names) -> "verb_results.VerbResult":
     """Delete the entities NAMES. This kills their unfinished instances and ends their runs."""
-    from feed_assets.definitions.verbs.changes import delete
-
-    return delete(context, kind, names)
+    return changes.delete(context, kind, names)
 
 
 @operation(
@@ -187,11 +173,9 @@ def clone(
         dict[str, str] | None,
         Param("A text of the definition, and what the clone has instead. May be repeated.", metavar="OLD=NEW"),
     ] = None,
-) -> "VerbResult":
+) -> "verb_results.VerbResult":
     """Declare entity NEW as NAME is defined, with its comments. Metadata, schedules and instances are not copied."""
-    from feed_assets.definitions.verbs.cloning import clone
-
-    return clone(context, kind, name, new, [*(replace or {}).items()])
+    return cloning.clone(context, kind, name, new, [*(replace or {}).items()])
 
 
 @operation("entity rename", does=Does.DECLARES, text="lines", example="clicks page-views --dry-run")
@@ -204,57 +188,44 @@ def rename(
     digest: Annotated[
         str | None, Param("Only the change that --dry-run shows with this digest, or one that begins so.")
     ] = None,
-) -> "Renamed":
+) -> "renaming.Renamed":
     """Call feed or process NAME by NEW: in its definition, in all that refer to it, and in everything that is recorded.
 
     Comments stay, and its data stay where they are. Refused while a run works on it, or on what reads or writes it.
     """
-    from feed_assets.definitions.verbs.renaming import rename
-
-    return rename(context, kind, name, new, digest)
+    return renaming.rename(context, kind, name, new, digest)
 
 
 @operation("entity update-cluster-dependents", does=Does.DECLARES, checks=True, text="lines")
 def update_cluster_dependents(
     context: "EntityContext", *, cluster: Annotated[str, Param("The cluster.", argument=True, of=(Kind.CLUSTER,))]
-) -> "VerbResult":
+) -> "verb_results.VerbResult":
     """Move the feeds and processes that refer to another version of CLUSTER to its current one."""
-    from feed_assets.definitions.verbs.changes import update_cluster_dependents
-
-    return update_cluster_dependents(context, cluster)
+    return changes.update_cluster_dependents(context, cluster)
 
 
 @operation("entity schedule", does=Does.ACTS, checks=True, text="lines")
 def schedule(
     context: "EntityContext", *, kind: AnyKindFirst = None, names: Names, clusters: Clusters = ()
-) -> "VerbResult":
+) -> "verb_results.VerbResult":
     """Schedule the feeds or processes NAMES, from the start of their validity."""
-    from feed_assets.definitions.verbs.schedules import change_work
-    from feed_assets.definitions.verbs.verb_results import EntityVerb
-
-    return change_work(context, EntityVerb.SCHEDULE, kind, names, clusters or None)
+    return schedules.change_work(context, verb_results.EntityVerb.SCHEDULE, kind, names, clusters or None)
 
 
 @operation("entity suspend", does=Does.ACTS, safe=True, text="lines")
 def suspend(
     context: "EntityContext", *, kind: AnyKindFirst = None, names: Names, clusters: Clusters = ()
-) -> "VerbResult":
+) -> "verb_results.VerbResult":
     """Suspend the feeds or processes NAMES: nothing new starts until they are resumed; running instances finish."""
-    from feed_assets.definitions.verbs.schedules import change_work
-    from feed_assets.definitions.verbs.verb_results import EntityVerb
-
-    return change_work(context, EntityVerb.SUSPEND, kind, names, clusters or None)
+    return schedules.change_work(context, verb_results.EntityVerb.SUSPEND, kind, names, clusters or None)
 
 
 @operation("entity resume", does=Does.ACTS, text="lines")
 def resume(
     context: "EntityContext", *, kind: AnyKindFirst = None, names: Names, clusters: Clusters = ()
-) -> "VerbResult":
+) -> "verb_results.VerbResult":
     """Resume the feeds or processes NAMES where `suspend` stopped them."""
-    from feed_assets.definitions.verbs.schedules import change_work
-    from feed_assets.definitions.verbs.verb_results import EntityVerb
-
-    return change_work(context, EntityVerb.RESUME, kind, names, clusters or None)
+    return schedules.change_work(context, verb_results.EntityVerb.RESUME, kind, names, clusters or None)
 
 
 @operation("entity touch", does=Does.ACTS, text="lines", answers=201)
@@ -265,19 +236,15 @@ def touch(
     name: Name,
     clusters: Clusters = (),
     effective_from: Annotated[datetime | None, Param("The effective time, such as 2015-02-28T06:30Z.")] = None,
-) -> "VerbResult":
+) -> "verb_results.VerbResult":
     """Start a new release of process NAME with unchanged definitions."""
-    from feed_assets.definitions.verbs.schedules import touch
-
-    return touch(context, kind, name, clusters or None, effective_from)
+    return schedules.touch(context, kind, name, clusters or None, effective_from)
 
 
 @operation("entity status", table="cluster, status", rows="rows")
-def status(context: "EntityContext", *, kind: AnyKindFirst = None, name: AnyName) -> "EntityStatus":
+def status(context: "EntityContext", *, kind: AnyKindFirst = None, name: AnyName) -> "states.EntityStatus":
     """Show the status of an entity: SUBMITTED, RUNNING, SUSPENDED or COMPLETED, overall and on each cluster."""
-    from feed_assets.definitions.lists.reading import find_status
-
-    return find_status(context, kind, name)
+    return reading.find_status(context, kind, name)
 
 
 @operation("entity definition", rows="definition", plain=True)
@@ -290,9 +257,7 @@ def definition(
     form: Annotated[Form, Param("As it was written, or converted.", option="format")] = Form.WRITTEN,
 ) -> str:
     """Print the definition of an entity."""
-    from feed_assets.definitions.lists.reading import show_definition
-
-    return show_definition(context, kind, name, version=version, form=form).rstrip("\n")
+    return reading.show_definition(context, kind, name, version=version, form=form).rstrip("\n")
 
 
 @operation(
@@ -312,11 +277,9 @@ def list_entities(
         tuple[ListField, ...], Param(f"Also show these fields: {', '.join(ListField)}.", commas=True)
     ] = (),
     query: ListQuery,
-) -> "EntityPage":
+) -> "listing.EntityPage":
     """List entities by name. All conditions must hold; several filters by one field are alternatives."""
-    from feed_assets.definitions.lists.reading import find_page
-
-    return find_page(context, query, kinds, fields)
+    return reading.find_page(context, query, kinds, fields)
 
 
 @operation(
@@ -325,13 +288,12 @@ def list_entities(
     table="kind, name, tags:commas",
     rows="dependencies",
 )
-def dependency(context: "EntityContext", *, kind: AnyKindFirst = None, name: AnyName) -> "tuple[Neighbour, ...]":
+def dependency(
+    context: "EntityContext", *, kind: AnyKindFirst = None, name: AnyName
+) -> "tuple[reading.Neighbour, ...]":
     """Show the entities that an entity depends on, and its dependents; feeds as Input or Output of processes."""
-    from feed_assets.definitions.lists.reading import find_neighbours
-    from feed_assets.definitions.verbs.context import get_declared
-
     loaded = context.load()
-    return find_neighbours(loaded.bundle.bundle, get_declared(loaded, kind, name).key)
+    return reading.find_neighbours(loaded.bundle.bundle, verb_context.get_declared(loaded, kind, name).key)
 
 
 @operation(
@@ -349,11 +311,9 @@ def summary(
     end: Annotated[datetime | None, Param("Before this nominal time; by default up to now.")] = None,
     num_instances: Annotated[int, Param("How many instances for each entity.", least=1)] = 7,
     query: ListQuery,
-) -> "EntitySummary":
+) -> "reading.EntitySummary":
     """Show the feeds or processes on a cluster with their newest instances."""
-    from feed_assets.definitions.lists.reading import summarize
-
-    return summarize(context, kind, cluster, query, start=start, end=end, instances=num_instances)
+    return reading.summarize(context, kind, cluster, query, start=start, end=end, instances=num_instances)
 
 
 @operation(
@@ -364,11 +324,9 @@ def summary(
 )
 def lookup(
     context: "EntityContext", *, path: Annotated[str, Param("The path or the URL.", argument=True)]
-) -> "FoundFeeds":
+) -> "feed_lookup.FoundFeeds":
     """Show the feeds of PATH, the complete path of an instance."""
-    from feed_assets.definitions.lists.lookup import FeedLookup, FoundFeeds
-
-    return FoundFeeds(feeds=FeedLookup(context.load().bundle.bundle).find(path))
+    return feed_lookup.FoundFeeds(feeds=feed_lookup.FeedLookup(context.load().bundle.bundle).find(path))
 
 
 @operation(
@@ -377,28 +335,24 @@ def lookup(
     table="feed, cluster, since, readers:commas, why=reason, next step=remedy",
     rows="feeds",
 )
-def unseen(context: "EntityContext") -> "tuple[UnseenFeed, ...]":
+def unseen(context: "EntityContext") -> "tuple[plan_effects.UnseenFeed, ...]":
     """List the feeds that no process writes, and of which nothing has ever come, though something should have."""
-    from feed_assets.definitions.verbs.plan_effects import list_unseen
-
     with context.database.read() as connection:
-        return list_unseen(connection, context.load().bundle.bundle, context.now)
+        return plan_effects.list_unseen(connection, context.load().bundle.bundle, context.now)
 
 
 def _recorded(context: "EntityContext", kind: Kind | None, name: str) -> Kind:
     """Record the edits of files, and return the kind of an entity."""
-    from feed_assets.definitions.verbs.context import find_kind
-
     replaced(context, dry_run=False).record()
-    return find_kind(context.load(), kind, name)
+    return verb_context.find_kind(context.load(), kind, name)
 
 
 @operation("entity history", table="version, action, at=recorded_at, author, by=origin, changed", rows="history")
-def history(context: "EntityContext", *, kind: AnyKindFirst = None, name: AnyName) -> "tuple[HistoryEntry, ...]":
+def history(
+    context: "EntityContext", *, kind: AnyKindFirst = None, name: AnyName
+) -> "tuple[entity_history.HistoryEntry, ...]":
     """Show all versions of an entity: time, author, command and number of changed fields."""
-    from feed_assets.definitions.lists.history import entity_history
-
-    return entity_history(context.database, _recorded(context, kind, name), name)
+    return entity_history.entity_history(context.database, _recorded(context, kind, name), name)
 
 
 @operation(
@@ -415,14 +369,12 @@ def blame(
         tuple[str, ...],
         Param("The entity; behind it a field.", argument=True, proposes="names", metavar="[KIND] NAME [FIELD]"),
     ],
-) -> "tuple[Blame, ...]":
+) -> "tuple[entity_history.Blame, ...]":
     """Show which version set each field of an entity, or FIELD and the fields below it."""
-    from feed_assets.definitions.lists.history import blame
-
     name, *fields = names
     if len(fields) > 1:
         raise WrongUsageError("Give one KIND, one NAME and one FIELD.")
-    return blame(context.database, _recorded(context, kind, name), name, *fields)
+    return entity_history.blame(context.database, _recorded(context, kind, name), name, *fields)
 
 
 @operation("entity governing", table="kind, name, version, author, at=recorded_at", rows="governing")
@@ -435,21 +387,20 @@ def governing(
         str | None,
         Param("The cluster of the instance; not needed if the process is on one only.", of=(Kind.CLUSTER,)),
     ] = None,
-) -> "Governing":
+) -> "entity_history.Governing":
     """Show the definitions that govern INSTANCE of PROCESS: the release and its versions."""
-    from feed_assets.definitions.lists.history import governing_version
-    from feed_assets.definitions.lists.reading import find_cluster
-
-    return governing_version(context.database, process, find_cluster(context.load(), cluster, process), instance)
+    return entity_history.governing_version(
+        context.database, process, reading.find_cluster(context.load(), cluster, process), instance
+    )
 
 
 @operation("entity verify-store", rows="issues", text="line")
-def verify(context: "EntityContext") -> "StoreReport":
+def verify(context: "EntityContext") -> "verification.StoreReport":
     """Verify that files, journal and history agree. Exits with 1 if they do not."""
-    from feed_assets.definitions.verification import StoreReport, verify_store
-
     store = context.store
-    return StoreReport(items=tuple(verify_store(context.database, store.folder, store.values, context.now)))
+    return verification.StoreReport(
+        items=tuple(verification.verify_store(context.database, store.folder, store.values, context.now))
+    )
 
 
 @operation("validate", rows="issues", text="line")
@@ -465,16 +416,14 @@ def validate_declared(
             local=True,
         ),
     ] = False,
-) -> "ValidationReport":
+) -> "declared_definitions.ValidationReport":
     """Check the entities in PATH, and the code that they name: a folder, a file or an fsspec URL; by default those of
     the settings.
 
     Exits with 0 if the entities are valid, with 1 if they are not, with 2 for wrong usage or settings.
     """
-    from feed_assets.definitions.checks.declared_definitions import validate_location
-
     location = path if path is None or "://" in path else str(Path(path).absolute())
-    return validate_location(settings, location, live=live, strict=strict)
+    return declared_definitions.validate_location(settings, location, live=live, strict=strict)
 
 
 @operation("schema", plain=True)
@@ -484,9 +433,7 @@ def schema(*, kind: Annotated[Kind | None, Param("Only this kind of entity.")] =
     For the YAML language server: `feed-assets schema > entity.schema.json`, and in each file
     `# yaml-language-server: $schema=entity.schema.json`.
     """
-    from feed_assets.definitions.checks.declared_definitions import entity_schema
-
-    return json.dumps(entity_schema(kind), indent=2)
+    return json.dumps(declared_definitions.entity_schema(kind), indent=2)
 
 
 @operation("settings", table="setting=name, value, source", rows="settings")
@@ -494,10 +441,8 @@ def show_settings(
     settings: "Settings",
     *,
     path: Annotated[str | None, Param("Entities of a project.", argument=True, local=True)] = None,  # noqa: ARG001
-) -> "SettingsInForce":
+) -> "settings_in_force.SettingsInForce":
     """Show the settings of the project of the working directory, or else of the project of PATH: each with its value,
     without secrets, and its source.
     """
-    from feed_assets.context.settings_in_force import find_settings_in_force
-
-    return find_settings_in_force(settings)
+    return settings_in_force.find_settings_in_force(settings)

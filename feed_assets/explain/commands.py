@@ -3,12 +3,16 @@
 from typing import TYPE_CHECKING, Annotated
 
 from feed_assets.entities.common import Kind
-from feed_assets.operation import Does, Param, operation
+from feed_assets.operation import Does, Param, later, operation
 from feed_assets.parameters import SCHEDULABLE, Name
 
 if TYPE_CHECKING:
+    from feed_assets.context import operation as contexts
     from feed_assets.context.operation import OperationContext
-    from feed_assets.explain.explanations import Explained, NextBatches
+    from feed_assets.explain import choosing, explanations, versions
+    from feed_assets.triggers import queues
+
+later(globals())
 
 Some = Annotated[
     tuple[str, ...], Param("Only these clusters; by default all.", option="cluster", of=(Kind.CLUSTER,), commas=True)
@@ -34,7 +38,7 @@ def why(
     everything: Everything = False,
     look: Look = False,
     author: str,
-) -> "Explained | NextBatches":
+) -> "explanations.Explained | explanations.NextBatches":
     """Explain the state of INSTANCE of the process or feed NAME: the root causes, and the commands that end them.
 
     For a waiting instance: the missing data and their locations, the next poll, the process that should have produced
@@ -43,16 +47,10 @@ def why(
     newest that waits or has failed; of a process that takes what comes, what its next batch waits for. Of a feed with a
     current instance INSTANCE is the time of a version: what it was, who made it and who has read it.
     """
-    from feed_assets.context.operation import resolve_subject
-    from feed_assets.explain.choosing import choose_instance
-    from feed_assets.explain.explanations import NextBatches, tell_held_back, tell_why
-    from feed_assets.explain.versions import explain_version
-    from feed_assets.triggers.queues import find_queues
-
-    subject = resolve_subject(context, name, kind=kind, preferred=Kind.PROCESS, clusters=clusters)
+    subject = contexts.resolve_subject(context, name, kind=kind, preferred=Kind.PROCESS, clusters=clusters)
     if instance is None and any(getattr(each, "trigger", None) for each in subject.records):
-        return NextBatches.of(tell_held_back(context, find_queues(context, subject)))
-    chosen, remark = choose_instance(context, subject, instance)
+        return explanations.NextBatches.of(explanations.tell_held_back(context, queues.find_queues(context, subject)))
+    chosen, remark = choosing.choose_instance(context, subject, instance)
     if chosen.version is not None:
-        return explain_version(context, chosen)
-    return tell_why(context, chosen, remark, shows_all=everything, look=look, author=author)
+        return versions.explain_version(context, chosen)
+    return explanations.tell_why(context, chosen, remark, shows_all=everything, look=look, author=author)

@@ -4,12 +4,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from feed_assets.external_work.queries import AtWork
 from feed_assets.instances.steps.records import StepStatus
-from feed_assets.operation import Does, Param, operation
+from feed_assets.operation import Does, Param, later, operation
 from feed_assets.parameters import Process, ProcessCluster
 
 if TYPE_CHECKING:
     from feed_assets.context.operation import ChangeContext, OperationContext
-    from feed_assets.external_work.called_batches import CalledBatch, EndedBatch, InitBatch
+    from feed_assets.external_work import called_batches, calls
+
+later(globals())
 
 _FACTS = 'A file with {"facts": {"rows": 12}, "metadata": …}: counted, and said of entities; - is standard input.'
 _MARKING = "A short word for the events of the outputs, by which others may end their batches."
@@ -25,52 +27,46 @@ Step = Annotated[str, Param("The step.", argument=True)]
 @operation("batch init", does=Does.ACTS, text="lines", answers=201, example="load-orders --max 100 --output json")
 def init(
     context: "ChangeContext", *, process: Process, most: Most = None, key: Key = None, cluster: ProcessCluster = None
-) -> "InitBatch":
+) -> "called_batches.InitBatch":
     """Take a batch of PROCESS: the oldest that is to be done again, with the same events, else a new one."""
-    from feed_assets.external_work.calls import init_batch
-
-    return init_batch(context, process, cluster=cluster, most=most, key=key)
+    return calls.init_batch(context, process, cluster=cluster, most=most, key=key)
 
 
 @operation("batch step-start", does=Does.NOTIFIES, text="lines", example="load-orders extract")
-def start_step(context: "OperationContext", *, at: AtWork, step: Step, dry_run: bool = False) -> "CalledBatch":
+def start_step(
+    context: "OperationContext", *, at: AtWork, step: Step, dry_run: bool = False
+) -> "called_batches.CalledBatch":
     """Say that STEP of the batch of PROCESS under way begins."""
-    from feed_assets.external_work.calls import call_step
-
-    return call_step(context, at, step, StepStatus.RUNNING, dry_run=dry_run)
+    return calls.call_step(context, at, step, StepStatus.RUNNING, dry_run=dry_run)
 
 
 @operation("batch step-end", does=Does.NOTIFIES, text="lines", example="load-orders extract")
-def end_step(context: "OperationContext", *, at: AtWork, step: Step, dry_run: bool = False) -> "CalledBatch":
+def end_step(
+    context: "OperationContext", *, at: AtWork, step: Step, dry_run: bool = False
+) -> "called_batches.CalledBatch":
     """Say that STEP of the batch of PROCESS under way has been done."""
-    from feed_assets.external_work.calls import call_step
-
-    return call_step(context, at, step, StepStatus.SUCCEEDED, dry_run=dry_run)
+    return calls.call_step(context, at, step, StepStatus.SUCCEEDED, dry_run=dry_run)
 
 
 @operation("batch step-fail", does=Does.NOTIFIES, text="lines", example="load-orders extract --reason 'no space left'")
 def fail_step(
     context: "OperationContext", *, at: AtWork, step: Step, reason: Reason = None, dry_run: bool = False
-) -> "CalledBatch":
+) -> "called_batches.CalledBatch":
     """Say that STEP of the batch of PROCESS under way has failed: it may begin again, or the batch fails."""
-    from feed_assets.external_work.calls import call_step
-
-    return call_step(context, at, step, StepStatus.FAILED, reason=reason, dry_run=dry_run)
+    return calls.call_step(context, at, step, StepStatus.FAILED, reason=reason, dry_run=dry_run)
 
 
 @operation("batch end", does=Does.ACTS, safe=True, text="lines", example="load-orders --marking 2026-03-01_DAILY_END")
-def end(context: "ChangeContext", *, at: AtWork, marking: Marking = None, facts: Facts = None) -> "EndedBatch":
+def end(
+    context: "ChangeContext", *, at: AtWork, marking: Marking = None, facts: Facts = None
+) -> "called_batches.EndedBatch":
     """Say that the batch of PROCESS under way has been done: its outputs are published."""
-    from feed_assets.external_work.calls import end_batch
-
-    return end_batch(context, at, marking=marking, facts=facts or b"")
+    return calls.end_batch(context, at, marking=marking, facts=facts or b"")
 
 
 @operation(
     "batch fail", does=Does.ACTS, safe=True, text="lines", example="load-orders --reason 'the warehouse is away'"
 )
-def fail(context: "ChangeContext", *, at: AtWork, reason: Reason = None) -> "CalledBatch":
+def fail(context: "ChangeContext", *, at: AtWork, reason: Reason = None) -> "called_batches.CalledBatch":
     """Say that the batch of PROCESS under way has failed: the next init takes the same events."""
-    from feed_assets.external_work.calls import terminate_batch
-
-    return terminate_batch(context, at, reason=reason)
+    return calls.terminate_batch(context, at, reason=reason)

@@ -6,22 +6,23 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 from feed_assets.entities.common import Kind
+from feed_assets.entities.copies.options import EXISTING, Existing
 from feed_assets.errors import WrongUsageError
 from feed_assets.instances.lists.commands import Named
-from feed_assets.operation import RUNS_CODE, WORKS_LONG, Confirm, Does, Param, operation
+from feed_assets.operation import RUNS_CODE, WORKS_LONG, Confirm, Does, Param, later, operation
 from feed_assets.parameters import End, Feed, Limit, MaybeInstance, OnlyCluster, Process, ProcessCluster, Start
 
 if TYPE_CHECKING:
-    from feed_assets.catalog.run_metadata import Fact
+    from feed_assets.catalog import run_metadata
+    from feed_assets.context import consolidation
     from feed_assets.context.operation import ChangeContext, OperationContext
-    from feed_assets.instances.arrival.arrival_notices import NoticeResult
-    from feed_assets.instances.attempts.trying import Tried
-    from feed_assets.instances.inbox.asking import InboxResult
-    from feed_assets.instances.lists.control import Controlled
-    from feed_assets.instances.lists.feed_events import FeedEvents
-    from feed_assets.instances.lists.feed_listings import FileList
-    from feed_assets.instances.lists.polled_ranges import PolledRanges
-    from feed_assets.instances.lists.reruns import RerunPlan
+    from feed_assets.instances.arrival import arrival_notices
+    from feed_assets.instances.attempts import trying
+    from feed_assets.instances.gates import actions
+    from feed_assets.instances.inbox import asking
+    from feed_assets.instances.lists import control, feed_events, feed_listings, polled_ranges, ranges, reruns
+
+later(globals())
 
 GROUPS = {
     "facts": "Show what runs have reported.",
@@ -42,16 +43,12 @@ FactName = Annotated[str | None, Param("Only facts of this name.")]
 )
 def facts_history(
     context: "OperationContext", *, process: Process, start: Start = None, end: End = None, name: FactName = None
-) -> "tuple[Fact, ...]":
+) -> "tuple[run_metadata.Fact, ...]":
     """Show the facts that runs of PROCESS have reported, newest instance first."""
-    from feed_assets.catalog.run_metadata import PROGRAM, Facts
-    from feed_assets.context.consolidation import PAGE
-    from feed_assets.instances.lists.ranges import decide_range
-
     sequences = [record.sequence for record in context.processes_of(process)]
-    first, stop = decide_range(sequences, start=start, end=end, results=PAGE, now=context.as_of)
+    first, stop = ranges.decide_range(sequences, start=start, end=end, results=consolidation.PAGE, now=context.as_of)
     with context.read() as connection:
-        return tuple(Facts(connection).between(process, PROGRAM, first, stop, name))
+        return tuple(run_metadata.Facts(connection).between(process, run_metadata.PROGRAM, first, stop, name))
 
 
 @operation("feed notify", does=Does.NOTIFIES, text="told", long=True, example="flights 2013-11-03 --key delivery-4711")
@@ -79,7 +76,7 @@ def notify(
         str | None, Param("Tell this feed-assets server, of another location.", option="to", metavar="URL", local=True)
     ] = None,
     progress: Callable[..., None],
-) -> "NoticeResult | PolledRanges":
+) -> "arrival_notices.NoticeResult | polled_ranges.PolledRanges":
     """Report that INSTANCE of FEED has arrived, so that it need not be polled.
 
     INSTANCE is a nominal time, 2013-11-03T05:00Z, or a day or a partition key in the feed's time zone. The command
@@ -97,9 +94,6 @@ def notify(
 
     The server of --to is told instead of that of --server, with the same token, and looks for the data there.
     """
-    from feed_assets.instances.arrival.arrival_notices import Notice, record_notice
-    from feed_assets.instances.lists.polled_ranges import poll_range
-
     if start is not None:
         if instance is not None:
             raise WrongUsageError("Give either INSTANCE or --start.")
@@ -107,8 +101,8 @@ def notify(
             of_one = "--key, --path, --bytes, --trust, --payload, --marking, --again and --accept"
             raise WrongUsageError(f"{of_one} are of one INSTANCE.")
         end = end or context.as_of
-        return poll_range(context, feed, start, end, cluster=cluster, progress=progress)
-    notice = Notice(
+        return polled_ranges.poll_range(context, feed, start, end, cluster=cluster, progress=progress)
+    notice = arrival_notices.Notice(
         feed=feed,
         nominal_time=instance,
         cluster=cluster,
@@ -121,7 +115,7 @@ def notify(
         is_again=again,
         accept=accept,
     )
-    return record_notice(context, notice)
+    return arrival_notices.record_notice(context, notice)
 
 
 @operation(
@@ -140,11 +134,11 @@ def events(
     cluster: OnlyCluster = None,
     payload: Annotated[dict[str, str] | None, Param("With this value in the payload.", metavar="NAME=VALUE")] = None,
     limit: Limit = 20,
-) -> "FeedEvents":
+) -> "feed_events.FeedEvents":
     """Show what happened to instances of FEED: when, by whom, with which marking and payload; newest first."""
-    from feed_assets.instances.lists.feed_events import find_events
-
-    return find_events(context, feed, cluster=cluster, start=start, end=end, payload=payload or {}, limit=limit)
+    return feed_events.find_events(
+        context, feed, cluster=cluster, start=start, end=end, payload=payload or {}, limit=limit
+    )
 
 
 @operation(
@@ -164,16 +158,14 @@ def take(
         str | None, Param("Only this cluster; by default all on which the feed has an inbox.", of=(Kind.CLUSTER,))
     ] = None,
     progress: Callable[..., None],
-) -> "tuple[InboxResult, ...]":
+) -> "tuple[asking.InboxResult, ...]":
     """Take the files that have settled in the inbox of FEED now, of any size.
 
     Sensors look into inboxes by themselves. The command also takes files that they have left there, such as large ones,
     and tries again what was refused before. With --dry-run it shows the files in the inbox and what is known of them;
     one that is READY would be taken, if no file with its content was taken before.
     """
-    from feed_assets.instances.inbox.asking import take_from_inboxes
-
-    return take_from_inboxes(context, feed, cluster=cluster, progress=progress)
+    return asking.take_from_inboxes(context, feed, cluster=cluster, progress=progress)
 
 
 @operation(
@@ -192,18 +184,18 @@ def files(
     start: Annotated[datetime | None, Param("The nominal time of the first instance, instead of events.")] = None,
     end: Annotated[datetime | None, Param("The nominal time of the last instance, which is included.")] = None,
     cluster: FeedCluster = None,
-) -> "FileList":
+) -> "feed_listings.FileList":
     """List the files that events of FEED have brought, with their sizes and checksums.
 
     By the numbers of the events, such as the smallest and the largest that a batch has taken, or by the nominal times
     of the instances; both ends are included. Without them, all events count. A file that nobody has read has no
     checksum.
     """
-    from feed_assets.instances.lists.feed_listings import list_files
-
     if (from_event or to_event) and (start or end):
         raise WrongUsageError("Give either events or times.")
-    return list_files(context, feed, cluster=cluster, first_event=from_event, last_event=to_event, start=start, end=end)
+    return feed_listings.list_files(
+        context, feed, cluster=cluster, first_event=from_event, last_event=to_event, start=start, end=end
+    )
 
 
 _CHANGES = "instance, cluster, was, is, copied from"
@@ -229,17 +221,14 @@ class Chosen(Named):
         if missing not in ((False, False, True), (True, True, False)):
             raise WrongUsageError("Give either --instance, or --start and --end.")
 
-    def act(self, context: "ChangeContext", action: str, **how: Any) -> "Controlled":
+    def act(self, context: "ChangeContext", action: str, **how: Any) -> "control.Controlled":
         """Apply an action."""
-        from feed_assets.instances.gates.actions import InstanceAction
-        from feed_assets.instances.lists.control import control_instances
-
         subject = self.resolve(context, self.instance, preferred=Kind.PROCESS)
-        return control_instances(context, InstanceAction(action), subject, self.start, self.end, **how)
+        return control.control_instances(context, actions.InstanceAction(action), subject, self.start, self.end, **how)
 
 
 @operation("instance kill", does=Does.ACTS, safe=True, table=_CHANGES, rows="ranges")
-def kill(context: "ChangeContext", *, query: Chosen) -> "Controlled":
+def kill(context: "ChangeContext", *, query: Chosen) -> "control.Controlled":
     """Kill waiting, running, suspended and failed instances of NAME.
 
     They stay KILLED: only `rerun` runs them again. Their runs in Dagster are cancelled. SUCCEEDED instances stay so.
@@ -248,7 +237,7 @@ def kill(context: "ChangeContext", *, query: Chosen) -> "Controlled":
 
 
 @operation("instance suspend", does=Does.ACTS, safe=True, table=_CHANGES, rows="ranges")
-def suspend(context: "ChangeContext", *, query: Chosen) -> "Controlled":
+def suspend(context: "ChangeContext", *, query: Chosen) -> "control.Controlled":
     """Suspend instances of NAME until they are resumed.
 
     Dagster cannot pause a run: the run of a running instance is cancelled, and the instance starts anew when it is
@@ -258,7 +247,7 @@ def suspend(context: "ChangeContext", *, query: Chosen) -> "Controlled":
 
 
 @operation("instance resume", does=Does.ACTS, table=_CHANGES, rows="ranges")
-def resume(context: "ChangeContext", *, query: Chosen) -> "Controlled":
+def resume(context: "ChangeContext", *, query: Chosen) -> "control.Controlled":
     """Resume suspended instances of NAME: they wait for their inputs, or run at once if those are available."""
     return query.act(context, "resume")
 
@@ -290,7 +279,7 @@ def rerun(
     ] = None,
     yes: Annotated[bool, Param("Do not ask for confirmation.")] = False,
     confirm: Confirm,
-) -> "Controlled | RerunPlan":
+) -> "control.Controlled | reruns.RerunPlan":
     """Run ended instances of NAME again, whatever their outcome.
 
     An instance of which a step has failed goes on behind its finished steps, if inputs and definition are the same.
@@ -303,8 +292,6 @@ def rerun(
     asks for confirmation if anything hangs on them. An instance runs when all that it waits for has run, and has come
     out with other content; `why` tells, and `kill` calls it off.
     """
-    from feed_assets.entities.copies.options import EXISTING, Existing
-
     adopting = {EXISTING: Existing.ADOPT.value} if adopt else {}
     given: Mapping[str, str] = {**(file or {}), **(properties or {}), **adopting}
     overrides = given if given or file is not None else None
@@ -312,14 +299,12 @@ def rerun(
         if levels or even_unchanged or digest or yes:
             raise WrongUsageError("--levels, --even-unchanged, --digest and --yes are of what is --downstream.")
         return query.act(context, "rerun", overrides=overrides, force=force, from_start=from_start)
-    from feed_assets.instances.lists.reruns import Downstream, rerun_downstream
-
-    return rerun_downstream(
+    return reruns.rerun_downstream(
         context,
         query.resolve(context, query.instance, preferred=Kind.PROCESS),
         query.start,
         query.end,
-        Downstream(levels=levels, even_unchanged=even_unchanged),
+        reruns.Downstream(levels=levels, even_unchanged=even_unchanged),
         digest=digest,
         confirm=confirm,
         is_confirmed=yes,
@@ -341,7 +326,7 @@ def try_instance(
     rows: Annotated[int, Param("How many rows of each kind of difference are shown.", least=0)] = 5,
     keep: Annotated[bool, Param("Leave what was made in its scratch place, until stagings are swept.")] = False,
     progress: Callable[..., None],
-) -> "Tried":
+) -> "trying.Tried":
     """Run the work of INSTANCE of PROCESS on its real inputs, and compare what it makes with what is published.
 
     Definitions and code are those that stand in the files now, whatever release the instance follows. The outputs go
@@ -351,8 +336,6 @@ def try_instance(
 
     Nothing is published or recorded. What code does elsewhere by itself is done: it is not undone.
     """
-    from feed_assets.instances.attempts.trying import try_instance
-
-    return try_instance(
+    return trying.try_instance(
         context, process, instance, cluster=cluster, entities=entities, rows=rows, keep=keep, progress=progress
     )

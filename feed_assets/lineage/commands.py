@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from feed_assets.entities.common import Kind
 from feed_assets.errors import WrongUsageError
 from feed_assets.instances.lists.commands import Named
-from feed_assets.operation import Param, operation
+from feed_assets.operation import Param, later, operation
 from feed_assets.parameters import SCHEDULABLE, Feed, Instance, KindFirst
 
 if TYPE_CHECKING:
-    from feed_assets.context.consolidation import Consolidated
+    from feed_assets.context import consolidation
+    from feed_assets.context import operation as contexts
     from feed_assets.context.operation import OperationContext
     from feed_assets.definitions.verbs.context import EntityContext
-    from feed_assets.lineage.instance_views import Neighbours, TriageGraph
-    from feed_assets.lineage.records import LineageGraph
-    from feed_assets.lineage.runs import RunThen
-    from feed_assets.lineage.windows import WindowLineage
+    from feed_assets.lineage import columns, groups, instance_views, recorded, records, runs, windows
+    from feed_assets.lineage import proof as proving
+
+later(globals())
 
 GROUPS = {
     "lineage": """Show what data came of, and what came of them.
@@ -73,7 +74,7 @@ def show(
     start: From = None,
     end: Before = None,
     form: InForm = None,
-) -> "LineageGraph | WindowLineage | Mapping[str, Any]":
+) -> "records.LineageGraph | windows.WindowLineage | Mapping[str, Any]":
     """Show the data and the attempts that INSTANCE of NAME came of, and those that came of it, with digests.
 
     Where a feed and a process share NAME, the feed is meant, unless KIND tells.
@@ -86,10 +87,6 @@ def show(
     Without INSTANCE, show who has read and written which feeds from --start to before --end: from the data of NAME to
     the processes and replications that touched them, and on to all that these touched.
     """
-    from feed_assets.lineage.proof import prove_lineage
-    from feed_assets.lineage.recorded import find_current, find_lineage
-    from feed_assets.lineage.windows import find_window_lineage
-
     name, *instances = names
     of_window, of_instance = {"--start": start, "--end": end, "--format": form}, {"--as-of": as_of, "--proof": proof}
     others = " and ".join(option for option, value in (of_window if instances else of_instance).items() if value)
@@ -98,18 +95,18 @@ def show(
     if instances and others:
         raise WrongUsageError(f"Leave out {others}, or INSTANCE: a window of time is of all instances.")
     if not instances and not any(of_window.values()):
-        instances = find_current(context, name, kind)
+        instances = recorded.find_current(context, name, kind)
     if not instances:
         if not any(of_window.values()):
             raise WrongUsageError("Give INSTANCE, too, or --start for what was touched in a window of time.")
         if others:
             raise WrongUsageError(f"Leave out {others}, or give INSTANCE in place of a window of time.")
         window: dict[str, Any] = {"start": start, "end": end, "levels": levels, "up": up, "down": down}
-        found = find_window_lineage(context, name, kind=kind, clusters=clusters, **window)
+        found = windows.find_window_lineage(context, name, kind=kind, clusters=clusters, **window)
         return found.cdap if form else found
     given: dict[str, Any] = {"up": up, "down": down, "levels": levels, "as_of": as_of}
-    graph = find_lineage(context, name, instances[0], kind=kind, clusters=clusters, **given)
-    return prove_lineage(context, graph) if proof else graph
+    graph = recorded.find_lineage(context, name, instances[0], kind=kind, clusters=clusters, **given)
+    return proving.prove_lineage(context, graph) if proof else graph
 
 
 @operation("lineage run", text="text", rows="attempts", example="4a1c9bd2-7f5e-4d0c-8a27-d1c0c5a0e1f2")
@@ -118,14 +115,12 @@ def run(
     *,
     run: Annotated[str, Param("Its id; lineage show tells it.", argument=True)],
     limit: AtMost = 50,
-) -> "RunThen":
+) -> "runs.RunThen":
     """Show RUN as it was: properties, definitions, inputs and outputs with digests, facts and quality of each attempt.
 
     And what was said then of its process, feeds and clusters, whatever was said or deleted since.
     """
-    from feed_assets.lineage.runs import find_run_then
-
-    return find_run_then(context, run, limit)
+    return runs.find_run_then(context, run, limit)
 
 
 @operation("lineage group", text="text", forms=("dot", "svg"), example="pipeline flights")
@@ -137,14 +132,11 @@ def group(
         Param("What entities have in common.", argument=True),
     ],
     name: Annotated[str, Param("Its name; of a tag with a value NAME=VALUE.", argument=True, proposes="groups")],
-) -> "LineageGraph":
+) -> "records.LineageGraph":
     """Show what hangs on a pipeline, a group, a tag, an owner, a cluster or a colo: its entities, and what each reads
     and writes.
     """
-    from feed_assets.lineage.groups import show_group
-    from feed_assets.lineage.records import NodeKind
-
-    return show_group(context, NodeKind(kind), name)
+    return groups.show_group(context, records.NodeKind(kind), name)
 
 
 @operation("lineage column", text="text", forms=("dot", "svg"), example="daily-delays mean_wind_speed --up")
@@ -159,7 +151,7 @@ def column(
     levels: Levels = 10,
     instance: OfInstance = None,
     as_of: AsOf = None,
-) -> "LineageGraph":
+) -> "records.LineageGraph":
     """Show the columns that COLUMN of FEED came of, and those that came of it, by which expressions; without COLUMN, of
     each column.
 
@@ -167,11 +159,10 @@ def column(
     columns of a feed. Without --up and --down both directions are shown. Each column names the instance of which it is
     told: of each feed the one that was last made.
     """
-    from feed_assets.context.operation import resolve_subject
-    from feed_assets.lineage.columns import ALL, find_column_lineage
-
-    subject = resolve_subject(context, feed, instance, kind=Kind.FEED, clusters=clusters)
-    return find_column_lineage(context, subject, column or ALL, up=up, down=down, levels=levels, as_of=as_of)
+    subject = contexts.resolve_subject(context, feed, instance, kind=Kind.FEED, clusters=clusters)
+    return columns.find_column_lineage(
+        context, subject, column or columns.ALL, up=up, down=down, levels=levels, as_of=as_of
+    )
 
 
 @operation(
@@ -180,16 +171,14 @@ def column(
     table="tag, kind, name, cluster, instance, by",
     rows="dependencies",
 )
-def dependency(context: "OperationContext", *, subject: Named, instance: Instance) -> "Neighbours":
+def dependency(context: "OperationContext", *, subject: Named, instance: Instance) -> "instance_views.Neighbours":
     """Show the instances that one depends on, and its dependents, one step away."""
-    from feed_assets.lineage.instance_views import find_dependencies
-
-    return find_dependencies(context, subject.resolve(context, instance))
+    return instance_views.find_dependencies(context, subject.resolve(context, instance))
 
 
 @operation("instance triage", rows="graphs", text="text", forms=("dot",))
-def triage(context: "OperationContext", *, subject: Named, instance: Instance) -> "Consolidated[TriageGraph]":
+def triage(
+    context: "OperationContext", *, subject: Named, instance: Instance
+) -> "consolidation.Consolidated[instance_views.TriageGraph]":
     """Show what an instance depends on, upstream to the first that are AVAILABLE or SUCCEEDED."""
-    from feed_assets.lineage.instance_views import find_triage
-
-    return find_triage(context, subject.resolve(context, instance))
+    return instance_views.find_triage(context, subject.resolve(context, instance))

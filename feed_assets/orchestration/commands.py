@@ -3,13 +3,16 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from feed_assets.operation import WORKS_LONG, Does, operation
+from feed_assets.operation import WORKS_LONG, Does, later, operation
 from feed_assets.parameters import Clusters, KindFirst, MaybeInstance, Name
 
 if TYPE_CHECKING:
+    from feed_assets.context import operation as contexts
     from feed_assets.context.operation import ChangeContext, OperationContext
-    from feed_assets.orchestration.location.asset_places import ShownAsset
-    from feed_assets.orchestration.runs.retention import CleanUp
+    from feed_assets.orchestration.location import asset_places
+    from feed_assets.orchestration.runs import retention
+
+later(globals())
 
 
 @operation(
@@ -20,16 +23,16 @@ if TYPE_CHECKING:
     long=True,
     no_route=WORKS_LONG,
 )
-def clean_up(context: "ChangeContext", *, clusters: Clusters = (), progress: Callable[..., None]) -> "CleanUp":
+def clean_up(
+    context: "ChangeContext", *, clusters: Clusters = (), progress: Callable[..., None]
+) -> "retention.CleanUp":
     """Remove the captured logs of old runs, old messages that everybody was told, and records of long ago.
 
     How long logs are kept depends on the frequency of the process: the settings `cleanup`. The retention job does the
     same once a day. Runs, instances with their last attempt, partitions and materializations stay. With
     --dry-run it shows what would go.
     """
-    from feed_assets.orchestration.runs.retention import clean_up
-
-    return clean_up(context, clusters, progress=progress)
+    return retention.clean_up(context, clusters, progress=progress)
 
 
 @operation("instance asset", table="cluster, asset, partition, url", rows="assets", example="flights 2013-11-03T05:00Z")
@@ -40,12 +43,11 @@ def find_assets(
     name: Name,
     instance: MaybeInstance = None,
     clusters: Clusters = (),
-) -> "tuple[ShownAsset, ...]":
+) -> "tuple[asset_places.ShownAsset, ...]":
     """Show the assets of NAME in Dagster, or their partitions for INSTANCE, with links (with the setting `webserver`).
 
     They are known from the first tick on. A process has those that its runs materialize.
     """
-    from feed_assets.context.operation import resolve_subject
-    from feed_assets.orchestration.location.asset_places import find_places
-
-    return find_places(context, resolve_subject(context, name, instance, kind=kind, clusters=clusters))
+    return asset_places.find_places(
+        context, contexts.resolve_subject(context, name, instance, kind=kind, clusters=clusters)
+    )

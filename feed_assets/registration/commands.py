@@ -2,12 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from feed_assets.operation import WORKS_LONG, Does, operation
+from feed_assets.operation import WORKS_LONG, Does, later, operation
 from feed_assets.parameters import End, Feed, OnlyCluster, Start
 
 if TYPE_CHECKING:
     from feed_assets.context.operation import ChangeContext, OperationContext
-    from feed_assets.registration.verifying import VerifiedRegistrations
+    from feed_assets.registration import verifying
+
+later(globals())
 
 GROUPS = {"registration": "Compare the table of a catalog in which a FEED registers its instances, and repair it."}
 _TABLE = "cluster, table, instance=nominal_time, reason, repaired"
@@ -16,14 +18,14 @@ _TABLE = "cluster, table, instance=nominal_time, reason, repaired"
 @operation("registration verify", table=_TABLE, rows="differences", long=True)
 def verify(
     context: "OperationContext", *, feed: Feed, cluster: OnlyCluster = None, start: Start = None, end: End = None
-) -> "VerifiedRegistrations":
+) -> "verifying.VerifiedRegistrations":
     """Compare the table of a feed with the record, and name what differs. Changes nothing.
 
     Each AVAILABLE instance is a partition with its files, and no other is. If something differs, the exit code is 1.
     """
-    from feed_assets.registration.verifying import RegistrationQuery, verify_registrations
-
-    return verify_registrations(context, RegistrationQuery(feed=feed, cluster=cluster, start=start, end=end))
+    return verifying.verify_registrations(
+        context, verifying.RegistrationQuery(feed=feed, cluster=cluster, start=start, end=end)
+    )
 
 
 @operation(
@@ -36,12 +38,10 @@ def verify(
 )
 def repair(
     context: "ChangeContext", *, feed: Feed, cluster: OnlyCluster = None, start: Start = None, end: End = None
-) -> "VerifiedRegistrations":
+) -> "verifying.VerifiedRegistrations":
     """Let the table of a feed have what the record has, where `verify` finds a difference.
 
     Partitions that do not point into a place of the feed stay as they are. If something is left, the exit code is 1.
     """
-    from feed_assets.registration.verifying import RegistrationQuery, repair_registrations
-
-    query = RegistrationQuery(feed=feed, cluster=cluster, start=start, end=end)
-    return repair_registrations(context, query)
+    query = verifying.RegistrationQuery(feed=feed, cluster=cluster, start=start, end=end)
+    return verifying.repair_registrations(context, query)

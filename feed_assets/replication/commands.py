@@ -4,14 +4,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 from feed_assets.context.consolidation import PAGE
-from feed_assets.operation import WORKS_LONG, Does, Param, operation
+from feed_assets.operation import WORKS_LONG, Does, Param, later, operation
 from feed_assets.replication.queries import AuditQuery, CopyQuery
 
 if TYPE_CHECKING:
     from feed_assets.context.operation import ChangeContext, OperationContext
-    from feed_assets.replication.auditing import Verified
-    from feed_assets.replication.repairing import Repaired
-    from feed_assets.replication.status import ReplicationStatus
+    from feed_assets.replication import auditing, repairing
+    from feed_assets.replication import status as copy_status
+
+later(globals())
 
 GROUPS = {
     "replication": """Inspect, verify and repair the copies of a FEED.
@@ -42,15 +43,13 @@ Page = Annotated[int, Param("How many copies of each flow are shown.", option="n
 @operation("replication status", above=("flows", _FLOWS), table=_COPIES, rows="instances", spare=_SPARE)
 def status(
     context: "OperationContext", *, query: CopyQuery, page: Page = PAGE, progress: Callable[..., None]
-) -> "ReplicationStatus":
+) -> "copy_status.ReplicationStatus":
     """Show the copies from the record: bytes, files, time, and whether the source has changed since.
 
     Starts with a line for each flow: the number of all copies by state, the newest copied instance, and how far it is
     behind the newest instance of the source. The newest copies follow, or with --start the oldest.
     """
-    from feed_assets.replication.status import find_status
-
-    return find_status(context, query, page=page, progress=progress)
+    return copy_status.find_status(context, query, page=page, progress=progress)
 
 
 @operation(
@@ -60,15 +59,13 @@ def status(
     example="flights --deep --start 2013-11-01T04:00Z",
     long=True,
 )
-def verify(context: "OperationContext", *, query: AuditQuery, progress: Callable[..., None]) -> "Verified":
+def verify(context: "OperationContext", *, query: AuditQuery, progress: Callable[..., None]) -> "auditing.Verified":
     """Compare copies with their manifests and their sources. Changes nothing.
 
     Reports copies that are missing, rotten, extra at the target, or behind their source. Evicted instances are not
     missing. The exit code is 1 if something was found, or could not be checked.
     """
-    from feed_assets.replication.auditing import verify
-
-    return verify(context, query, progress=progress)
+    return auditing.verify(context, query, progress=progress)
 
 
 @operation(
@@ -80,13 +77,11 @@ def verify(context: "OperationContext", *, query: AuditQuery, progress: Callable
     long=True,
     no_route=WORKS_LONG,
 )
-def repair(context: "ChangeContext", *, query: AuditQuery, progress: Callable[..., None]) -> "Repaired":
+def repair(context: "ChangeContext", *, query: AuditQuery, progress: Callable[..., None]) -> "repairing.Repaired":
     """Repair what `verify` finds: only what is missing, rotten, extra or behind.
 
     It copies without Spark, by the rules of every copy: leased, verified, published as a whole and reported to Dagster.
     Instances that others work on, that are suspended, or that the source no longer has are reported and left alone.
     Then, or if a copy fails, the exit code is 1. A repeat does the rest.
     """
-    from feed_assets.replication.repairing import repair
-
-    return repair(context, query, progress=progress)
+    return repairing.repair(context, query, progress=progress)

@@ -6,21 +6,23 @@ from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
+from feed_assets.access.rights import reads
 from feed_assets.entities.common import Kind
 from feed_assets.errors import WrongUsageError
 from feed_assets.log.removals.records import ItemOutcome, SweepState
-from feed_assets.operation import WORKS_LONG, Does, Param, operation
+from feed_assets.operation import WORKS_LONG, Does, Param, later, operation
 from feed_assets.pages import Page
 from feed_assets.parameters import Clusters, Limit
 from feed_assets.retention.queries import HoldQuery
 
 if TYPE_CHECKING:
     from feed_assets.context.operation import ChangeContext, OperationContext
-    from feed_assets.log.removals.records import Hold, Sweep
-    from feed_assets.retention.holding import HoldChange
-    from feed_assets.retention.planning import RetentionPlan
-    from feed_assets.retention.running import EvictionReports, PurgeResult, ShownSweep, SweepRuns
-    from feed_assets.retention.sweeps.undoing import UndoResult
+    from feed_assets.log.removals import chunks, records, store
+    from feed_assets.log.removals import holds as hold_rows
+    from feed_assets.retention import holding, planning, running
+    from feed_assets.retention.sweeps import undoing
+
+later(globals())
 
 GROUPS = {
     "hold": "Manage holds: they protect instances against retention until they are released or expire.",
@@ -61,15 +63,13 @@ def plan(
     clusters: Clusters = (),
     at: Annotated[datetime | None, Param("As of this time, 2015-02-28T06:30Z; by default now.")] = None,
     progress: Callable[[str, int, int], None],
-) -> "RetentionPlan":
+) -> "planning.RetentionPlan":
     """Plan what would be removed, feed by feed, and store it as sweeps for `run`.
 
     Removes nothing. Shows why eligible instances stay. A feed of which too much would be removed gets a sweep of its
     own that asks: inspect it, then `approve` or `cancel` it. The plan supersedes an older plan of the same feeds.
     """
-    from feed_assets.retention.planning import plan_retention
-
-    return plan_retention(context, feeds=feeds, clusters=clusters, as_of=at, progress=progress)
+    return planning.plan_retention(context, feeds=feeds, clusters=clusters, as_of=at, progress=progress)
 
 
 @operation(
@@ -91,45 +91,38 @@ def run(
     ] = (),
     clusters: Clusters = (),
     progress: Callable[[str, int, int], None],
-) -> "SweepRuns":
+) -> "running.SweepRuns":
     """Move the planned paths of a sweep to the trash, or continue an interrupted sweep.
 
     Without PLAN and --feed, runs all waiting and interrupted sweeps. Protections are checked again immediately before
     an instance is moved; instances that have changed since the plan stay. The exit code is 1 if storage refused
     something, a sweep cannot run now, or other workers hold a part of one.
     """
-    from feed_assets.retention.planning import plan_retention
-    from feed_assets.retention.running import find_runnable, find_sweep, run_sweeps
-
     if plan is not None and (feeds or clusters):
         raise WrongUsageError("PLAN cannot be combined with --feed or --clusters.")
     waiting: tuple[str, ...] = ()
-    sweeps = find_runnable(context, clusters, feeds) if plan is None else [find_sweep(context, plan)]
+    sweeps = running.find_runnable(context, clusters, feeds) if plan is None else [running.find_sweep(context, plan)]
     if feeds:
-        planned = plan_retention(context, feeds=feeds, clusters=clusters)
+        planned = planning.plan_retention(context, feeds=feeds, clusters=clusters)
         waiting = planned.waiting
         sweeps = [sweep for sweep in sweeps if sweep.state is SweepState.RUNNING]
         sweeps += [sweep for sweep in planned.sweeps if sweep.state is SweepState.PLANNED]
-    return run_sweeps(context, sweeps, waiting=waiting, progress=progress)
+    return running.run_sweeps(context, sweeps, waiting=waiting, progress=progress)
 
 
 @operation("retention approve", does=Does.ACTS, table=_SWEEPS, rows="sweep", spare=SPARE, answers=202)
-def approve(context: "ChangeContext", *, plan: Plan) -> "Sweep":
+def approve(context: "ChangeContext", *, plan: Plan) -> "records.Sweep":
     """Approve a sweep that asks, because it would remove much or because the clock seems wrong.
 
     If the clock is the reason, the approval also confirms that the clock is right.
     """
-    from feed_assets.retention.running import approve_sweep, find_sweep
-
-    return approve_sweep(context, find_sweep(context, plan))
+    return running.approve_sweep(context, running.find_sweep(context, plan))
 
 
 @operation("retention cancel", does=Does.ACTS, safe=True, table=_SWEEPS, rows="sweep", spare=SPARE)
-def cancel(context: "ChangeContext", *, plan: Plan) -> "Sweep":
+def cancel(context: "ChangeContext", *, plan: Plan) -> "records.Sweep":
     """Cancel a sweep that has not begun. The retention schedule of its feeds does not change."""
-    from feed_assets.retention.running import cancel_sweep, find_sweep
-
-    return cancel_sweep(context, find_sweep(context, plan))
+    return running.cancel_sweep(context, running.find_sweep(context, plan))
 
 
 @operation("retention show", table=ITEMS, rows="items", spare=SPARE)
@@ -142,20 +135,18 @@ def show(
         tuple[ItemOutcome, ...], Param("Only paths with this outcome; may be repeated.", option="outcome")
     ] = (),
     limit: Annotated[int, Param("How many paths.", least=0)] = 50,
-) -> "ShownSweep":
+) -> "running.ShownSweep":
     """Show a sweep with its paths: nominal time, size, rule and outcome of each."""
-    from feed_assets.access.rights import reads
-    from feed_assets.log.removals.chunks import SweepChunks
-    from feed_assets.retention.running import ShownSweep, find_sweep, iter_items, only_read
-
-    sweep = find_sweep(context, plan)
+    sweep = running.find_sweep(context, plan)
     with context.database.read() as connection:
-        counts = SweepChunks(connection, sweep.sweep_id).count_outcomes(None if feed is None else [feed])
+        counts = chunks.SweepChunks(connection, sweep.sweep_id).count_outcomes(None if feed is None else [feed])
     shown = {(of, outcome): n for (of, outcome), n in counts.items() if reads(Kind.FEED, of)}
     matching = sum(count for (_, outcome), count in shown.items() if not outcomes or outcome in outcomes)
-    with closing(iter_items(context, sweep, feed)) as items:
+    with closing(running.iter_items(context, sweep, feed)) as items:
         found = (item for item in items if not outcomes or (item.result and item.result.outcome in outcomes))
-        return ShownSweep(sweep=only_read(sweep), items=tuple(islice(found, min(limit, matching))), matching=matching)
+        return running.ShownSweep(
+            sweep=running.only_read(sweep), items=tuple(islice(found, min(limit, matching))), matching=matching
+        )
 
 
 @operation("retention list", none="no sweep has been planned yet", table=_SWEEPS, rows="sweeps", spare=SPARE)
@@ -167,16 +158,13 @@ def list_sweeps(
         tuple[SweepState, ...], Param("Only sweeps in this state; may be repeated.", option="state")
     ] = (),
     limit: Limit = 20,
-) -> "Page[Sweep]":
+) -> "Page[records.Sweep]":
     """List the newest sweeps: their state, and what each would remove or removed."""
-    from feed_assets.log.removals.store import Sweeps
-    from feed_assets.retention.running import only_read
-
     with context.database.read() as connection:
-        sweeps = Sweeps(connection)
+        sweeps = store.Sweeps(connection)
         newest, total = sweeps.newest(limit, clusters, states), sweeps.count(limit, clusters, states)
     context.require_clusters(() if newest else clusters)
-    return Page(items=tuple(map(only_read, newest)), total=total, what="sweeps")
+    return Page(items=tuple(map(running.only_read, newest)), total=total, what="sweeps")
 
 
 @operation(
@@ -196,7 +184,7 @@ def undo(
     times: Annotated[tuple[str, ...], Param("Only this nominal time; may be repeated.", option="instance")] = (),
     no_hold: Annotated[bool, Param("Do not hold what is restored; the next sweep removes it again.")] = False,
     progress: Callable[[str, int, int], None],
-) -> "UndoResult":
+) -> "undoing.UndoResult":
     """Restore what a sweep removed, byte for byte, with the former states of its instances.
 
     Newer data are never replaced; they are reported, and the exit code is 1. A hold protects what is restored for as
@@ -204,10 +192,8 @@ def undo(
     instances come back from the archive once the trash is purged. A time is UTC (`2013-11-02T04:00Z`), or a day or a
     partition key in the time zone of the feed.
     """
-    from feed_assets.retention.running import find_sweep, undo_removals
-
-    return undo_removals(
-        context, find_sweep(context, plan), feeds=feeds, times=times, with_hold=not no_hold, progress=progress
+    return running.undo_removals(
+        context, running.find_sweep(context, plan), feeds=feeds, times=times, with_hold=not no_hold, progress=progress
     )
 
 
@@ -225,23 +211,19 @@ def purge(
     plans: Annotated[tuple[str, ...], _SWEEP] = (),
     clusters: Clusters = (),
     now: Annotated[bool, Param("Also trash that has not expired.")] = False,
-) -> "PurgeResult":
+) -> "running.PurgeResult":
     """Remove expired trash for good, or only that of PLANS.
 
     Held instances stay in the trash.
     """
-    from feed_assets.retention.running import empty_trash, find_sweep
-
-    only = [find_sweep(context, plan) for plan in plans]
-    return empty_trash(context, clusters=clusters, only=only, at_once=now)
+    only = [running.find_sweep(context, plan) for plan in plans]
+    return running.empty_trash(context, clusters=clusters, only=only, at_once=now)
 
 
 @operation("retention report", rows="feeds", text="lines")
-def report(context: "OperationContext", *, plan: Plan) -> "EvictionReports":
+def report(context: "OperationContext", *, plan: Plan) -> "running.EvictionReports":
     """Show what a sweep evicted, in Falcon's form: the line of paths of its report file, and the line of instances."""
-    from feed_assets.retention.running import find_sweep, report_evictions
-
-    return report_evictions(context, find_sweep(context, plan))
+    return running.report_evictions(context, running.find_sweep(context, plan))
 
 
 @operation(
@@ -258,29 +240,25 @@ def add_hold(
     *,
     name: Annotated[str, Param("Its name; holds of one name are released together.", argument=True)],
     query: HoldQuery,
-) -> "HoldChange":
+) -> "holding.HoldChange":
     """Protect instances of feeds: all, a range of nominal times, or one.
 
     Several holds may protect the same instance; it stays until the last of them ends. Held instances in the trash are
     not purged. A time is UTC (`2013-11-02T04:00Z`), or a day or a partition key in the time zone of the feed.
     """
-    from feed_assets.retention.holding import add_holds
-
     if bool(query.feeds) == query.every_feed:
         raise WrongUsageError("Name the feeds with --feed, or give --every-feed.")
     if query.instance is not None and (query.start is not None or query.end is not None):
         raise WrongUsageError("--instance cannot be combined with --start or --end.")
-    return add_holds(context, name, query)
+    return holding.add_holds(context, name, query)
 
 
 @operation("hold release", does=Does.ACTS, table=_HOLDS, rows="holds")
 def release_hold(
     context: "ChangeContext", *, name: Annotated[str, Param("Their name.", argument=True, proposes="holds")]
-) -> "HoldChange":
+) -> "holding.HoldChange":
     """Release all holds of a name. The next scheduled retention removes what has expired."""
-    from feed_assets.retention.holding import release_hold
-
-    return release_hold(context, name)
+    return holding.release_hold(context, name)
 
 
 @operation("hold list", none="no hold is active", table=_HOLDS, rows="holds")
@@ -290,13 +268,10 @@ def list_holds(
     feed: Annotated[str | None, Param("Only holds on this feed.", of=_FEED)] = None,
     everything: Annotated[bool, Param("Also released and expired holds.", option="all")] = False,
     limit: Limit = 50,
-) -> "Page[Hold]":
+) -> "Page[records.Hold]":
     """List the active holds, newest first."""
-    from feed_assets.access.rights import reads
-    from feed_assets.log.removals.holds import Holds
-
     with context.database.read() as connection:
-        holds = Holds(connection)
+        holds = hold_rows.Holds(connection)
         found = holds.newest() if everything else list(reversed(holds.active(context.as_of)))
     found = [hold for hold in found if hold.feed is None or reads(_FEED[0], hold.feed)]
     listed = [hold for hold in found if feed is None or hold.feed in (None, feed)]

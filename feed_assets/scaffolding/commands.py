@@ -3,10 +3,14 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from feed_assets.operation import WRITES_FILES, Param, operation
+from feed_assets.clock import SystemClock
+from feed_assets.errors import WrongUsageError
+from feed_assets.operation import WRITES_FILES, Param, later, operation
 
 if TYPE_CHECKING:
-    from feed_assets.scaffolding.projects import NewProject
+    from feed_assets.scaffolding import projects
+
+later(globals())
 
 
 @operation("init", text="text", no_route=WRITES_FILES)
@@ -25,20 +29,18 @@ def init(
         bool, Param("Write what a clone, a copy or a moved project lacks: its .env and Dagster home, and nothing else.")
     ] = False,
     dry_run: bool = False,
-) -> "NewProject":
+) -> "projects.NewProject":
     """Make a project in FOLDER, by default the working directory, that `dagster dev` runs at once.
 
     It has one cluster, two feeds and one process over three days of data, a test, the settings, and a Dagster home.
     Nothing is overwritten. What git does not hold of it, --here writes into a clone.
     """
-    from feed_assets.clock import SystemClock
-    from feed_assets.errors import WrongUsageError
-    from feed_assets.scaffolding.projects import complete_project, make_project
-
     if here:
         if add or name is not None or storage is not None:
             raise WrongUsageError("--here completes a project as it is: it takes no --add, --name and --storage.")
-        return complete_project(Path(folder), postgres=postgres, dry_run=dry_run)
+        return projects.complete_project(Path(folder), postgres=postgres, dry_run=dry_run)
 
     now = SystemClock().now()
-    return make_project(Path(folder), now, name=name, storage=storage, postgres=postgres, add=add, dry_run=dry_run)
+    return projects.make_project(
+        Path(folder), now, name=name, storage=storage, postgres=postgres, add=add, dry_run=dry_run
+    )

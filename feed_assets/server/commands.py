@@ -6,17 +6,20 @@ from typing import TYPE_CHECKING, Annotated
 
 from feed_assets.access.principals import Principal
 from feed_assets.access.rights import Needs, find_rights, is_superuser
+from feed_assets.cli.options import author_of
 from feed_assets.clock import open_clock
-from feed_assets.operation import Does, Param, operation
+from feed_assets.operation import Does, Param, later, operation
 from feed_assets.pages import Page
 from feed_assets.server.records import Address
 from feed_assets.settings import load_settings
 
 if TYPE_CHECKING:
     from feed_assets.context.operation import OperationContext
-    from feed_assets.server.identity.tokens import Token
-    from feed_assets.server.identity.users import KnownUser
+    from feed_assets.server import serving
+    from feed_assets.server.identity import tokens, users
     from feed_assets.sql.database import Database
+
+later(globals())
 
 GROUPS = {"token": "Manage the tokens with which others ask a server: what they may, and until when."}
 
@@ -36,23 +39,18 @@ def serve(database: "Database", *, address: Address) -> Iterator[Address]:
     Without tokens, it serves only this machine, in the name of whoever has started it, or proxies. A certificate that
     is replaced is read again.
     """
-    from feed_assets.cli.options import author_of
-    from feed_assets.server import serving
-
     return serving.serve(load_settings(), database, address, author_of(None))
 
 
 @operation(
     "admin users", none="nobody is known by name", table="what, name, roles, may, groups, entities", rows="users"
 )
-def list_users(context: "OperationContext") -> "Page[KnownUser]":
+def list_users(context: "OperationContext") -> "Page[users.KnownUser]":
     """List users and groups with their roles: in the settings, with valid tokens or log-ins, and as owners of entities.
 
     Who logs in by a proxy or an issuer, and is named nowhere, is not among them.
     """
-    from feed_assets.server.identity.users import find_users
-
-    return Page.of(find_users(context))
+    return Page.of(users.find_users(context))
 
 
 @operation("token create", does=Does.ADMINISTERS, safe=True, text="sentence", answers=201, example=_LOADER)
@@ -65,15 +63,13 @@ def create_token(
     until: Until = None,
     author: str,
     dry_run: bool = False,
-) -> "Token":
+) -> "tokens.Token":
     """Make a token for a server, and print it, this once.
 
     Each right is given by itself, and none has another in it: who acts and reads has both. `admin operations` lists
     the right that each operation needs. Only a digest of the token is kept. Whoever sends it as `Authorization: Bearer
     TOKEN` asks in its name. One with the rights of superusers is made by superusers.
     """
-    from feed_assets.server.identity import tokens
-
     made, rights = Principal(name=name, groups=frozenset(groups)), find_rights()
     if rights is not None and is_superuser(rights.settings, made):
         rights.require((), Needs.SUPERUSER)
@@ -82,18 +78,14 @@ def create_token(
 
 
 @operation("token list", none="no token has been made", table=_TOKENS, rows="tokens")
-def list_tokens(database: "Database") -> "Page[Token]":
+def list_tokens(database: "Database") -> "Page[tokens.Token]":
     """List the tokens, also those that have expired or are revoked. None is shown itself."""
-    from feed_assets.server.identity.tokens import Tokens
-
     with database.read() as connection:
-        return Page.of(Tokens(connection).all())
+        return Page.of(tokens.Tokens(connection).all())
 
 
 @operation("token revoke", does=Does.ADMINISTERS, safe=True, table=_TOKENS, rows="tokens")
-def revoke_token(database: "Database", *, name: Name, author: str, dry_run: bool = False) -> "Page[Token]":
+def revoke_token(database: "Database", *, name: Name, author: str, dry_run: bool = False) -> "Page[tokens.Token]":
     """End a token at once: the next request with it is refused."""
-    from feed_assets.server.identity import tokens
-
     now = open_clock(load_settings()).now()
     return Page.of([tokens.revoke_token(database, name, author=author, now=now, dry_run=dry_run)])

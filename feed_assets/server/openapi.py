@@ -1,13 +1,11 @@
 """The OpenAPI document of the routes, from the declarations of their operations: parameters, results and errors."""
 
-import ast
-import inspect
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from http import HTTPStatus
-from importlib import import_module, metadata
+from importlib import metadata
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -121,19 +119,9 @@ def describe_routes() -> Mapping[str, Any]:
 
 def _results_of(operation: Operation) -> tuple[Any, ...]:
     """Return the types of the results of an operation, but those without an end."""
-    function = operation.function
-    told = get_type_hints(function, localns=_only_for_annotations(function.__module__))["return"]
+    told = get_type_hints(operation.function, localns={operation.context: Any})["return"]
     kinds = get_args(told) if get_origin(told) in (Union, UnionType) else (told,)
     return tuple(each for each in kinds if get_origin(each) is not Iterator)
-
-
-@cache
-def _only_for_annotations(module: str) -> dict[str, Any]:
-    """Return what a module imports for its annotations only: under `if TYPE_CHECKING`."""
-    blocks = [each for each in ast.parse(inspect.getsource(import_module(module))).body if isinstance(each, ast.If)]
-    lines = [line for block in blocks for line in block.body if isinstance(line, ast.ImportFrom)]
-    named = [(str(line.module), each) for line in lines for each in line.names]
-    return {each.asname or each.name: getattr(import_module(source), each.name) for source, each in named}
 
 
 def _document_of(operation: Operation, kind: Any, schema: Any, defined: Mapping[str, Any]) -> Mapping[str, Any]:

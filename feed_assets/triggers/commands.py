@@ -3,16 +3,18 @@
 from typing import TYPE_CHECKING
 
 from feed_assets.entities.common import Kind
-from feed_assets.operation import Does, operation
+from feed_assets.operation import Does, later, operation
 from feed_assets.pages import Page
 from feed_assets.parameters import Feed, Instance, OnlyCluster, Process, ProcessCluster
 from feed_assets.triggers.queries import BatchQuery, EventChoice
 from feed_assets.triggers.queue.records import QueueAction
 
 if TYPE_CHECKING:
+    from feed_assets.context import operation as contexts
     from feed_assets.context.operation import ChangeContext, OperationContext
-    from feed_assets.triggers.queues import BatchContent, ChangedEvent, QueueConsumer, QueueContent, QueueProof
-    from feed_assets.triggers.waiting import ListedBatch, Queue
+    from feed_assets.triggers import queues, waiting
+
+later(globals())
 
 GROUPS = {
     "batch": "Inspect batches of processes that take what comes, and do the work of those that runs elsewhere.",
@@ -26,19 +28,17 @@ _SPARE = ("origin", "payload")
 @operation(
     "queue list", none="no process has a trigger", table="process, cluster, pending, condition=sentence", rows="queues"
 )
-def list_queues(context: "OperationContext") -> "Page[Queue]":
+def list_queues(context: "OperationContext") -> "Page[waiting.Queue]":
     """List the queues: how many events are pending, and what each condition still lacks."""
-    from feed_assets.triggers.queues import list_queues
-
-    return Page.of(list_queues(context))
+    return Page.of(queues.list_queues(context))
 
 
 @operation("queue show", table=_EVENTS, rows="all_events", spare=_SPARE, example="load-orders")
-def show_queue(context: "OperationContext", *, process: Process, cluster: ProcessCluster = None) -> "QueueContent":
+def show_queue(
+    context: "OperationContext", *, process: Process, cluster: ProcessCluster = None
+) -> "queues.QueueContent":
     """Show the pending, held and dropped events of PROCESS, oldest first, and what its condition still lacks."""
-    from feed_assets.triggers.queues import show_queue
-
-    return show_queue(context, process, cluster)
+    return queues.show_queue(context, process, cluster)
 
 
 @operation(
@@ -48,43 +48,35 @@ def show_queue(context: "OperationContext", *, process: Process, cluster: Proces
     rows="consumers",
     example="orders",
 )
-def list_consumers(context: "OperationContext", *, feed: Feed, cluster: OnlyCluster = None) -> "Page[QueueConsumer]":
+def list_consumers(
+    context: "OperationContext", *, feed: Feed, cluster: OnlyCluster = None
+) -> "Page[queues.QueueConsumer]":
     """Show which processes take the events of FEED, and how far each has come."""
-    from feed_assets.triggers.queues import list_consumers
-
-    return Page.of(list_consumers(context, feed, cluster))
+    return Page.of(queues.list_consumers(context, feed, cluster))
 
 
 @operation("queue add", does=Does.ACTS, safe=True, rows="changes", text="sentence")
-def add_event(context: "ChangeContext", *, choice: EventChoice) -> "list[ChangedEvent]":
+def add_event(context: "ChangeContext", *, choice: EventChoice) -> "list[queues.ChangedEvent]":
     """Let a batch of PROCESS take events: held, dropped or passed ones, or some from before the trigger."""
-    from feed_assets.triggers.queues import change_event
-
-    return change_event(context, choice, QueueAction.ADD)
+    return queues.change_event(context, choice, QueueAction.ADD)
 
 
 @operation("queue drop", does=Does.ACTS, safe=True, rows="changes", text="sentence")
-def drop_event(context: "ChangeContext", *, choice: EventChoice) -> "list[ChangedEvent]":
+def drop_event(context: "ChangeContext", *, choice: EventChoice) -> "list[queues.ChangedEvent]":
     """Drop pending events of PROCESS: no batch takes them, until they are added."""
-    from feed_assets.triggers.queues import change_event
-
-    return change_event(context, choice, QueueAction.DROP)
+    return queues.change_event(context, choice, QueueAction.DROP)
 
 
 @operation("queue hold", does=Does.ACTS, safe=True, rows="changes", text="sentence")
-def hold_event(context: "ChangeContext", *, choice: EventChoice) -> "list[ChangedEvent]":
+def hold_event(context: "ChangeContext", *, choice: EventChoice) -> "list[queues.ChangedEvent]":
     """Hold pending events of PROCESS back: batches pass them by, until they are added."""
-    from feed_assets.triggers.queues import change_event
-
-    return change_event(context, choice, QueueAction.HOLD)
+    return queues.change_event(context, choice, QueueAction.HOLD)
 
 
 @operation("queue verify", table="process, cluster, input, fault=message", rows="faults")
-def verify_queues(context: "OperationContext") -> "QueueProof":
+def verify_queues(context: "OperationContext") -> "queues.QueueProof":
     """Prove that each event is in one batch, pending, passed over or dropped; exit with 1 if one is not."""
-    from feed_assets.triggers.queues import prove_queues
-
-    return prove_queues(context)
+    return queues.prove_queues(context)
 
 
 @operation(
@@ -94,20 +86,17 @@ def verify_queues(context: "OperationContext") -> "QueueProof":
     rows="batches",
     example="load-orders --state FAILED",
 )
-def list_batches(context: "OperationContext", *, query: BatchQuery) -> "Page[ListedBatch]":
+def list_batches(context: "OperationContext", *, query: BatchQuery) -> "Page[waiting.ListedBatch]":
     """List batches, newest first: of PROCESS, or of all processes that take what comes."""
-    from feed_assets.triggers.waiting import list_batches
-
-    return list_batches(context, query)
+    return waiting.list_batches(context, query)
 
 
 @operation("batch show", table=_EVENTS, rows="all_events", spare=_SPARE, example="load-orders 2026-03-01T06:00:04Z")
 def show_batch(
     context: "OperationContext", *, process: Process, instance: Instance, cluster: ProcessCluster = None
-) -> "BatchContent":
+) -> "queues.BatchContent":
     """Show the events that a batch of PROCESS has taken; its name is its time."""
-    from feed_assets.context.operation import resolve_subject
-    from feed_assets.triggers.queues import show_batch
-
     on = () if cluster is None else (cluster,)
-    return show_batch(context, resolve_subject(context, process, instance, kind=Kind.PROCESS, clusters=on))
+    return queues.show_batch(
+        context, contexts.resolve_subject(context, process, instance, kind=Kind.PROCESS, clusters=on)
+    )

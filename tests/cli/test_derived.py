@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any, BinaryIO, Literal
 
 import click
@@ -438,6 +440,14 @@ def test_a_shell_completes_files() -> None:
 def declared() -> Iterator[Operation]:
     for group in MODULES:
         yield from find_operations(group)
+
+
+def test_what_modules_of_commands_import_for_a_type_checker_is_there_when_it_is_used() -> None:
+    names = {each for modules in MODULES.values() for each in modules}
+    found = [each for name in names for each in vars(import_module(name)).values() if isinstance(each, ModuleType)]
+    later = [each for each in found if type(each) is not ModuleType]
+    assert len(later) > 100
+    assert [each for each in later if not each.__file__ or not each.__file__.startswith("/")] == []
 
 
 @pytest.mark.parametrize("group", MODULES)

@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 from feed_assets.entities.common import Kind
 from feed_assets.errors import WrongUsageError
-from feed_assets.operation import WRITES_FILES, Does, Param, operation
+from feed_assets.operation import WRITES_FILES, Does, Param, later, operation
 
 if TYPE_CHECKING:
-    from feed_assets.definitions.bundles.archive import BundleExport
-    from feed_assets.definitions.bundles.importing import BundleImport
+    from feed_assets.definitions.bundles import archive as archives
+    from feed_assets.definitions.bundles import importing
     from feed_assets.definitions.verbs.context import EntityContext
+
+later(globals())
 
 _ABOUT = "Take entities from one location to another in one file: definitions, files of workflows, and metadata."
 GROUPS = {"bundle": _ABOUT}
@@ -25,13 +27,11 @@ File = Annotated[BinaryIO, Param("The bundle.", argument=True, file=True)]
 @operation("bundle export", text="lines", example="flights --with-dependencies --to flights.zip", no_route=WRITES_FILES)
 def export_bundle(
     context: "EntityContext", *, names: Names = (), everything: Everything = False, needs: WithNeeds = False, to: Target
-) -> "BundleExport":
+) -> "archives.BundleExport":
     """Write the entities NAMES, such as flights or feed/flights, to a bundle, which is a zip of texts."""
-    from feed_assets.definitions.bundles.archive import export_bundle
-
     if everything is bool(names):
         raise WrongUsageError("Give names, or --all.")
-    made = export_bundle(context, names, with_dependencies=needs)
+    made = archives.export_bundle(context, names, with_dependencies=needs)
     Path(to).write_bytes(made.content)
     return made
 
@@ -44,13 +44,10 @@ def export_bundle(
     text="lines",
     example="flights.zip --dry-run",
 )
-def import_bundle(context: "EntityContext", *, file: File) -> "BundleImport":
+def import_bundle(context: "EntityContext", *, file: File) -> "importing.BundleImport":
     """Declare what is in FILE, completely or not at all; importing it again changes nothing.
 
     What is here already is left alone. An entity is changed only if it has the id of the bundle's.
     """
-    from feed_assets.definitions.bundles.archive import MOST_BYTES, read_archive
-    from feed_assets.definitions.bundles.importing import import_bundle
-
-    archive = read_archive(file.read(MOST_BYTES + 1), file.name)
-    return import_bundle(context, archive, Path(file.name).name)
+    archive = archives.read_archive(file.read(archives.MOST_BYTES + 1), file.name)
+    return importing.import_bundle(context, archive, Path(file.name).name)

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from feed_assets.errors import WrongUsageError
 from feed_assets.loading.entity_files import EntityFile
-from feed_assets.operation import Does, Param, operation
+from feed_assets.operation import Does, Param, later, operation
 
 if TYPE_CHECKING:
-    from feed_assets.definitions.extensions.recipes import Given
-    from feed_assets.definitions.extensions.records import ShownExtension, ShownJob
+    from feed_assets.definitions.extensions import jobs, recipes, records, registry
+    from feed_assets.definitions.verbs import planning, verb_results
     from feed_assets.definitions.verbs.context import EntityContext
-    from feed_assets.definitions.verbs.planning import PlannedChanges
-    from feed_assets.definitions.verbs.verb_results import VerbResult
+
+later(globals())
 
 GROUPS = {
     "extension": "Install recipes that make entities of parameters, and use them.",
@@ -32,10 +32,8 @@ Parameters = Annotated[dict[str, str] | None, Param("One of them; may be repeate
 Digest = Annotated[str | None, Param("Only the plan that --dry-run shows with this digest, or one that begins so.")]
 
 
-def _given(files: tuple[EntityFile, ...] | None, parameters: dict[str, str] | None) -> "Given":
-    from feed_assets.definitions.extensions.recipes import read_given
-
-    return read_given(files or (), parameters or {})
+def _given(files: tuple[EntityFile, ...] | None, parameters: dict[str, str] | None) -> "recipes.Given":
+    return recipes.read_given(files or (), parameters or {})
 
 
 @operation(
@@ -45,19 +43,15 @@ def _given(files: tuple[EntityFile, ...] | None, parameters: dict[str, str] | No
     rows="extensions",
     spare=("description", "version"),
 )
-def list_extensions(context: "EntityContext") -> "tuple[ShownExtension, ...]":
+def list_extensions(context: "EntityContext") -> "tuple[records.ShownExtension, ...]":
     """List the extensions: those with this program, of installed packages, and those that are registered."""
-    from feed_assets.definitions.extensions.registry import list_extensions
-
-    return list_extensions(context)
+    return registry.list_extensions(context)
 
 
 @operation("extension describe", plain=True, example="directory-mirror")
 def describe(context: "EntityContext", *, name: Name) -> str:
     """Print what an extension says of itself: its README."""
-    from feed_assets.definitions.extensions.registry import describe_extension
-
-    return describe_extension(context, name)
+    return registry.describe_extension(context, name)
 
 
 @operation(
@@ -68,11 +62,9 @@ def describe(context: "EntityContext", *, name: Name) -> str:
     spare=("description",),
     example="directory-mirror",
 )
-def show(context: "EntityContext", *, name: Name) -> "ShownExtension":
+def show(context: "EntityContext", *, name: Name) -> "records.ShownExtension":
     """Show an extension with its parameters."""
-    from feed_assets.definitions.extensions.registry import show_extension
-
-    return show_extension(context, name)
+    return registry.show_extension(context, name)
 
 
 @operation("extension register", does=Does.ADMINISTERS, text="lines", example="my-recipe", no_route=_READS_FOLDERS)
@@ -80,45 +72,35 @@ def register(
     context: "EntityContext",
     *,
     folder: Annotated[str, Param("The folder of the recipe.", argument=True, file=True)],
-) -> "VerbResult":
+) -> "verb_results.VerbResult":
     """Keep the recipe in FOLDER in the state, so that jobs can be made of it. Code of the same name is replaced."""
-    from feed_assets.definitions.extensions.registry import register_extension
-
-    return register_extension(context, Path(folder))
+    return registry.register_extension(context, Path(folder))
 
 
 @operation("extension unregister", does=Does.ADMINISTERS, text="lines")
-def unregister(context: "EntityContext", *, name: Name) -> "VerbResult":
+def unregister(context: "EntityContext", *, name: Name) -> "verb_results.VerbResult":
     """Forget an extension that is registered, and has no jobs."""
-    from feed_assets.definitions.extensions.registry import unregister_extension
-
-    return unregister_extension(context, name)
+    return registry.unregister_extension(context, name)
 
 
 @operation("extension enable", does=Does.ADMINISTERS, text="lines")
-def enable(context: "EntityContext", *, name: Name) -> "VerbResult":
+def enable(context: "EntityContext", *, name: Name) -> "verb_results.VerbResult":
     """Let jobs of an extension be submitted, scheduled and updated again."""
-    from feed_assets.definitions.extensions.registry import enable_extension
-
-    return enable_extension(context, name, is_enabled=True)
+    return registry.enable_extension(context, name, is_enabled=True)
 
 
 @operation("extension disable", does=Does.ADMINISTERS, safe=True, text="lines")
-def disable(context: "EntityContext", *, name: Name) -> "VerbResult":
+def disable(context: "EntityContext", *, name: Name) -> "verb_results.VerbResult":
     """Let no job of an extension be submitted, scheduled or updated. Its jobs go on as they are."""
-    from feed_assets.definitions.extensions.registry import enable_extension
-
-    return enable_extension(context, name, is_enabled=False)
+    return registry.enable_extension(context, name, is_enabled=False)
 
 
 @operation("extension job validate", text="lines", example="directory-mirror models --file -")
 def validate_job(
     context: "EntityContext", *, extension: Name, name: Job, file: File = None, parameters: Parameters = None
-) -> "PlannedChanges":
+) -> "planning.PlannedChanges":
     """Show what a job NAME of EXTENSION would change, and change nothing."""
-    from feed_assets.definitions.extensions.jobs import validate_job
-
-    return validate_job(context, extension, name, _given(file, parameters))
+    return jobs.validate_job(context, extension, name, _given(file, parameters))
 
 
 @operation(
@@ -138,12 +120,10 @@ def submit_job(
     parameters: Parameters = None,
     schedule: Annotated[bool, Param("Schedule its feeds and processes, too.")] = False,
     digest: Digest = None,
-) -> "VerbResult | PlannedChanges":
+) -> "verb_results.VerbResult | planning.PlannedChanges":
     """Make the entities of a job NAME by EXTENSION, all or none. Feeds and processes then wait for `schedule`."""
-    from feed_assets.definitions.extensions.jobs import submit_job
-
     given = _given(file, parameters)
-    return submit_job(context, extension, name, given, is_scheduled=schedule, digest=digest)
+    return jobs.submit_job(context, extension, name, given, is_scheduled=schedule, digest=digest)
 
 
 @operation(
@@ -162,55 +142,44 @@ def update_job(
     file: File = None,
     parameters: Parameters = None,
     digest: Digest = None,
-) -> "VerbResult | PlannedChanges":
+) -> "verb_results.VerbResult | planning.PlannedChanges":
     """Make the entities of a job anew, by its extension as it is now: new ones come, and others go, all or none.
 
     The job keeps its parameters, but for those that are given; those of a file replace all of them. New feeds and
     processes are scheduled if others of the job are.
     """
-    from feed_assets.definitions.extensions.jobs import update_all, update_jobs
-
     is_given = bool(file or parameters)
     if every and is_given:
         raise WrongUsageError("With --all each job keeps its parameters: give none.")
     if every:
-        return update_all(context, name, digest=digest)
-    return update_jobs(context, (name,), _given(file, parameters) if is_given else None, digest=digest)
+        return jobs.update_all(context, name, digest=digest)
+    return jobs.update_jobs(context, (name,), _given(file, parameters) if is_given else None, digest=digest)
 
 
 @operation("extension job schedule", does=Does.ACTS, checks=True, text="lines")
-def schedule_job(context: "EntityContext", *, name: Job) -> "VerbResult":
+def schedule_job(context: "EntityContext", *, name: Job) -> "verb_results.VerbResult":
     """Schedule the feeds and processes of a job, from the start of their validity."""
-    from feed_assets.definitions.extensions.jobs import change_job
-    from feed_assets.definitions.verbs.verb_results import EntityVerb
-
-    return change_job(context, name, EntityVerb.SCHEDULE)
+    return jobs.change_job(context, name, verb_results.EntityVerb.SCHEDULE)
 
 
 @operation("extension job suspend", does=Does.ACTS, safe=True, text="lines")
-def suspend_job(context: "EntityContext", *, name: Job) -> "VerbResult":
+def suspend_job(context: "EntityContext", *, name: Job) -> "verb_results.VerbResult":
     """Suspend the feeds and processes of a job: nothing new starts until they are resumed."""
-    from feed_assets.definitions.extensions.jobs import change_job
-    from feed_assets.definitions.verbs.verb_results import EntityVerb
-
-    return change_job(context, name, EntityVerb.SUSPEND)
+    return jobs.change_job(context, name, verb_results.EntityVerb.SUSPEND)
 
 
 @operation("extension job resume", does=Does.ACTS, text="lines")
-def resume_job(context: "EntityContext", *, name: Job) -> "VerbResult":
+def resume_job(context: "EntityContext", *, name: Job) -> "verb_results.VerbResult":
     """Resume the feeds and processes of a job where `suspend` stopped them."""
-    from feed_assets.definitions.extensions.jobs import change_job
-    from feed_assets.definitions.verbs.verb_results import EntityVerb
-
-    return change_job(context, name, EntityVerb.RESUME)
+    return jobs.change_job(context, name, verb_results.EntityVerb.RESUME)
 
 
 @operation("extension job delete", does=Does.DECLARES, text="lines", example="models --dry-run")
-def delete_job(context: "EntityContext", *, name: Job, digest: Digest = None) -> "VerbResult | PlannedChanges":
+def delete_job(
+    context: "EntityContext", *, name: Job, digest: Digest = None
+) -> "verb_results.VerbResult | planning.PlannedChanges":
     """Delete a job with its entities, all or none. This kills their unfinished instances and ends their runs."""
-    from feed_assets.definitions.extensions.jobs import delete_job
-
-    return delete_job(context, name, digest=digest)
+    return jobs.delete_job(context, name, digest=digest)
 
 
 @operation(
@@ -226,16 +195,12 @@ def list_jobs(
     extension: Annotated[
         str | None, Param("Only those of this extension.", argument=True, proposes="extensions")
     ] = None,
-) -> "tuple[ShownJob, ...]":
+) -> "tuple[records.ShownJob, ...]":
     """List the jobs, and whether their extension is still the one that has made them."""
-    from feed_assets.definitions.extensions.jobs import list_jobs
-
-    return list_jobs(context, extension)
+    return jobs.list_jobs(context, extension)
 
 
 @operation("extension job show", table="kind, name, status", rows="entities")
-def show_job(context: "EntityContext", *, name: Job) -> "ShownJob":
+def show_job(context: "EntityContext", *, name: Job) -> "records.ShownJob":
     """Show a job: what has made it of which parameters, and the states of its entities."""
-    from feed_assets.definitions.extensions.jobs import show_job
-
-    return show_job(context, name)
+    return jobs.show_job(context, name)

@@ -3,13 +3,18 @@
 from typing import TYPE_CHECKING, Annotated
 
 from feed_assets.errors import WrongUsageError
+from feed_assets.loading.entity_files import read_entity_files
 from feed_assets.log.definitions.records import DocumentFormat
-from feed_assets.operation import WRITES_FILES, Param, operation
+from feed_assets.operation import WRITES_FILES, Param, later, operation
 from feed_assets.parameters import AnyKindFirst, Files
+from feed_assets.settings import load_settings
 
 if TYPE_CHECKING:
-    from feed_assets.definitions.falcon.exporting import ExportedDocument, ExportReport
-    from feed_assets.definitions.falcon.importing import ImportReport
+    from feed_assets.definitions import folder
+    from feed_assets.definitions.falcon import exporting, importing
+    from feed_assets.loading import entity_documents
+
+later(globals())
 _BEFORE_XML = b"\xef\xbb\xbf \t\r\n"
 
 To = Annotated[str, Param("The folder for <kind>/<name>.yaml.", metavar="DIR")]
@@ -48,26 +53,25 @@ def import_falcon(
     file_format: Format = DocumentFormat.YAML,
     force: Force = False,
     dry_run: bool = False,
-) -> "ImportReport":
+) -> "importing.ImportReport":
     """Convert Falcon's XML FILES (or folders of them) to entity files, all of them or none.
 
     Prints for each file what was carried over, what was mapped, what to check and what cannot run here. Exits with 1,
     and writes nothing, if a file cannot be read or would replace another one.
     """
-    from feed_assets.definitions.falcon.importing import ImportMapping, import_documents, parse_mapping, parse_workflows
-    from feed_assets.definitions.folder import open_folder
-    from feed_assets.loading.entity_documents import is_falcon
-    from feed_assets.loading.entity_files import read_entity_files
-
-    found = [each for each in files if is_falcon(each.name) or each.content.lstrip(_BEFORE_XML).startswith(b"<")]
+    found = [
+        each
+        for each in files
+        if entity_documents.is_falcon(each.name) or each.content.lstrip(_BEFORE_XML).startswith(b"<")
+    ]
     if not found:
         named = ", ".join(each.name for each in files[:5])
         raise WrongUsageError(f"There is no XML in FILES: {named or 'they are folders without entity files'}.")
-    workflows = parse_workflows(replacements or {})
-    mapping = parse_mapping(read_entity_files(mapping_file)[0]) if mapping_file else ImportMapping()
-    return import_documents(
+    workflows = importing.parse_workflows(replacements or {})
+    mapping = importing.parse_mapping(read_entity_files(mapping_file)[0]) if mapping_file else importing.ImportMapping()
+    return importing.import_documents(
         found,
-        open_folder(to),
+        folder.open_folder(to),
         mapping.with_workflows(workflows),
         file_format=file_format,
         is_forced=force,
@@ -85,16 +89,16 @@ def export_falcon(
     to: MaybeTo = None,
     force: Force = False,
     dry_run: bool = False,
-) -> "tuple[ExportedDocument, ...] | ExportReport":
+) -> "tuple[exporting.ExportedDocument, ...] | exporting.ExportReport":
     """Export the entity KIND NAME, or --all entities, as Falcon's XML.
 
     Fields without an element in Falcon become properties feed_assets.<field>, so an import gives the same entity.
     """
-    from feed_assets.definitions.falcon.exporting import export_documents, write_documents
-    from feed_assets.definitions.folder import open_folder
-    from feed_assets.settings import load_settings
-
     if everything == (name is not None):
         raise WrongUsageError("Give KIND and NAME, or --all.")
-    documents = export_documents(source or load_settings().entities_location, kind, name)
-    return documents if to is None else write_documents(documents, open_folder(to), is_forced=force, is_dry_run=dry_run)
+    documents = exporting.export_documents(source or load_settings().entities_location, kind, name)
+    return (
+        documents
+        if to is None
+        else exporting.write_documents(documents, folder.open_folder(to), is_forced=force, is_dry_run=dry_run)
+    )

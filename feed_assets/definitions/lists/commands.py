@@ -3,11 +3,14 @@
 from typing import TYPE_CHECKING
 
 from feed_assets.definitions.lists.query_fields import SearchQuery
-from feed_assets.operation import operation
+from feed_assets.operation import later, operation
 
 if TYPE_CHECKING:
     from feed_assets.context.operation import OperationContext
-    from feed_assets.instances.lists.queries import InstancePage
+    from feed_assets.definitions.lists import instance_search
+    from feed_assets.instances.lists import queries
+
+later(globals())
 
 
 @operation(
@@ -17,8 +20,6 @@ if TYPE_CHECKING:
     spare=("tags",),
     example="--status FAILED,TIMEDOUT",
 )
-def search(context: "OperationContext", *, query: SearchQuery) -> "InstancePage":
+def search(context: "OperationContext", *, query: SearchQuery) -> "queries.InstancePage":
     """Search the instances of all feeds and processes; without --start ten of each."""
-    from feed_assets.definitions.lists.instance_search import search_instances
-
-    return search_instances(context, query)
+    return instance_search.search_instances(context, query)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from feed_assets.context.consolidation import PAGE, Lifecycle
 from feed_assets.entities.common import Kind
 from feed_assets.instances.lists.query_fields import FilterField, OrderField
-from feed_assets.operation import Does, Param, operation
+from feed_assets.operation import Does, Param, later, operation
 from feed_assets.parameters import (
     Clusters,
     End,
@@ -25,14 +25,12 @@ from feed_assets.parameters import (
 )
 
 if TYPE_CHECKING:
-    from feed_assets.context.consolidation import Consolidated
-    from feed_assets.context.operation import OperationContext, Subject
-    from feed_assets.instances.lists.calendars import Calendar
-    from feed_assets.instances.lists.feed_listings import FeedListing
-    from feed_assets.instances.lists.quality import InstanceQuality, QualityTrend
-    from feed_assets.instances.lists.queries import InstancePage, InstanceSummary
-    from feed_assets.instances.lists.ranges import InstanceQuery
-    from feed_assets.instances.lists.runs import InstanceStep, ParamsFound
+    from feed_assets.context import consolidation
+    from feed_assets.context import operation as contexts
+    from feed_assets.context.operation import OperationContext
+    from feed_assets.instances.lists import calendars, feed_listings, quality, queries, ranges, runs
+
+later(globals())
 
 GROUPS = {
     "instance": """Inspect and control instances of feeds and processes.
@@ -76,12 +74,10 @@ class Named:
     clusters: Clusters = ()
     lifecycles: Lifecycles = ()
 
-    def resolve(self, context: "OperationContext", instance: datetime | None = None, **more: Any) -> "Subject":
+    def resolve(self, context: "OperationContext", instance: datetime | None = None, **more: Any) -> "contexts.Subject":
         """Find it, and the instance that is meant."""
-        from feed_assets.context.operation import resolve_subject
-
         more |= {"kind": self.kind, "clusters": self.clusters, "lifecycles": self.lifecycles}
-        return resolve_subject(context, self.name, instance, **more)
+        return contexts.resolve_subject(context, self.name, instance, **more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,15 +88,13 @@ class Listed(Named):
     order_by: Annotated[OrderField | None, Param(_ORDER)] = None
     sort_order: Annotated[Literal["asc", "desc"] | None, Param(_DIRECTION)] = None
 
-    def find(self, context: "OperationContext", **more: Any) -> "InstanceQuery":
+    def find(self, context: "OperationContext", **more: Any) -> "ranges.InstanceQuery":
         """Return the query, with more of its fields."""
-        from feed_assets.instances.lists.ranges import InstanceQuery, parse_filter
-
         subject = self.resolve(context)
-        chosen = parse_filter(subject.kind, self.filters, is_of_data=False)
+        chosen = ranges.parse_filter(subject.kind, self.filters, is_of_data=False)
         context.require_clusters([*(chosen.clusters or ()), *(chosen.source_clusters or ())])
         own = {name: getattr(self, name) for name in ("start", "end", "offset", "results") if hasattr(self, name)}
-        return InstanceQuery(
+        return ranges.InstanceQuery(
             subject=subject,
             filter=chosen,
             order=self.order_by,
@@ -133,15 +127,13 @@ class Paged(Ranged):
     spare=_SPARE,
     example="flights --start 2013-11-03T05:00Z --filter-by STATUS:MISSING",
 )
-def list_(context: "OperationContext", *, query: Paged, all_attempts: AllAttempts = False) -> "InstancePage":
+def list_(context: "OperationContext", *, query: Paged, all_attempts: AllAttempts = False) -> "queries.InstancePage":
     """List the instances of a process, the copies of a feed, or its data; waiting ones with what they lack."""
-    from feed_assets.instances.lists.queries import list_instances
-
-    return list_instances(context, query.find(context, all_attempts=all_attempts))
+    return queries.list_instances(context, query.find(context, all_attempts=all_attempts))
 
 
 @operation("instance status", table=_ROWS, rows="instances", spare=_SPARE)
-def status(context: "OperationContext", *, query: Paged, all_attempts: AllAttempts = False) -> "InstancePage":
+def status(context: "OperationContext", *, query: Paged, all_attempts: AllAttempts = False) -> "queries.InstancePage":
     """List the same as `list`."""
     return list_(context, query=query, all_attempts=all_attempts)
 
@@ -149,19 +141,15 @@ def status(context: "OperationContext", *, query: Paged, all_attempts: AllAttemp
 @operation("instance running", table=_ROWS, rows="instances", spare=_SPARE)
 def running(
     context: "OperationContext", *, query: Listed, offset: Offset = 0, results: Results = PAGE
-) -> "InstancePage":
+) -> "queries.InstancePage":
     """List the running instances of a process, or copies of a feed, whatever their time."""
-    from feed_assets.instances.lists.queries import find_running
-
-    return find_running(context, query.find(context, offset=offset, results=results))
+    return queries.find_running(context, query.find(context, offset=offset, results=results))
 
 
 @operation("instance summary", table="cluster, status, instances", rows="counts")
-def summary(context: "OperationContext", *, query: Ranged, results: Newest = None) -> "InstanceSummary":
+def summary(context: "OperationContext", *, query: Ranged, results: Newest = None) -> "queries.InstanceSummary":
     """Count the instances of a range by state, on each cluster; UNSCHEDULED ones are not yet created."""
-    from feed_assets.instances.lists.queries import summarize_instances
-
-    return summarize_instances(context, query.find(context), results)
+    return queries.summarize_instances(context, query.find(context), results)
 
 
 @operation(
@@ -178,23 +166,20 @@ def calendar(
     year: Year = None,
     day: Day = None,
     clusters: Clusters = (),
-) -> "Calendar":
+) -> "calendars.Calendar":
     """Count the instances of each day of a year by state, or of each hour of a day; a replica's beside its source's.
 
     Days are those of the time zone of the feed or process; UNSCHEDULED instances are not due yet.
     """
-    from feed_assets.context.operation import resolve_subject
-    from feed_assets.instances.lists.calendars import show_calendar
-
-    return show_calendar(context, resolve_subject(context, name, kind=kind, clusters=clusters), year, day)
+    return calendars.show_calendar(
+        context, contexts.resolve_subject(context, name, kind=kind, clusters=clusters), year, day
+    )
 
 
 @operation("instance params", table="cluster, property, value", rows="instances")
-def params(context: "OperationContext", *, subject: Named, instance: Instance) -> "ParamsFound":
+def params(context: "OperationContext", *, subject: Named, instance: Instance) -> "runs.ParamsFound":
     """Show the properties with which an instance of a process, or a copy of a feed, has run; none before it begins."""
-    from feed_assets.instances.lists.runs import find_params
-
-    return find_params(context, subject.resolve(context, instance, preferred=Kind.PROCESS))
+    return runs.find_params(context, subject.resolve(context, instance, preferred=Kind.PROCESS))
 
 
 @operation(
@@ -206,20 +191,17 @@ def params(context: "OperationContext", *, subject: Named, instance: Instance) -
 )
 def steps(
     context: "OperationContext", *, process: Process, instance: Instance, clusters: Clusters = ()
-) -> "Consolidated[InstanceStep]":
+) -> "consolidation.Consolidated[runs.InstanceStep]":
     """Show the steps of an instance of a process, for each attempt; a KEPT one was made by an earlier attempt."""
-    from feed_assets.context.operation import resolve_subject
-    from feed_assets.instances.lists.runs import find_steps
-
-    return find_steps(context, resolve_subject(context, process, instance, kind=Kind.PROCESS, clusters=clusters))
+    return runs.find_steps(
+        context, contexts.resolve_subject(context, process, instance, kind=Kind.PROCESS, clusters=clusters)
+    )
 
 
 @operation("instance logs", table=_STEPS, rows="steps", spare=_SPARE)
-def logs(context: "OperationContext", *, query: Paged, attempt: Number = None) -> "InstancePage":
+def logs(context: "OperationContext", *, query: Paged, attempt: Number = None) -> "queries.InstancePage":
     """Show the run of each attempt, its steps, and links to them (with the setting `webserver`)."""
-    from feed_assets.instances.lists.runs import find_logs
-
-    return find_logs(context, query.find(context), attempt)
+    return runs.find_logs(context, query.find(context), attempt)
 
 
 @operation(
@@ -240,18 +222,14 @@ def listing(
     results: Length = None,
     look: Look = False,
     author: str,
-) -> "FeedListing":
+) -> "feed_listings.FeedListing":
     """List the instances of a feed with availability, size and time."""
-    from feed_assets.context.operation import resolve_subject
-    from feed_assets.instances.lists.feed_listings import list_feed
-    from feed_assets.instances.lists.ranges import parse_filter
-
-    return list_feed(
+    return feed_listings.list_feed(
         context,
-        resolve_subject(context, feed, kind=Kind.FEED, clusters=clusters),
+        contexts.resolve_subject(context, feed, kind=Kind.FEED, clusters=clusters),
         start=start,
         end=end,
-        statuses=parse_filter(Kind.FEED, filters).statuses,
+        statuses=ranges.parse_filter(Kind.FEED, filters).statuses,
         results=results,
         look=look,
         author=author,
@@ -261,16 +239,13 @@ def listing(
 @operation("quality show", rows="instances", text="lines", example="flights 2013-11-03")
 def show_quality(
     context: "OperationContext", *, feed: Feed, instance: MaybeInstance = None, cluster: Cluster = None
-) -> "tuple[InstanceQuality, ...]":
+) -> "tuple[quality.InstanceQuality, ...]":
     """Show what was found about the rows of INSTANCE of FEED, by default of the newest one.
 
     It is what the newest attempt has found, whether the instance was published or not.
     """
-    from feed_assets.context.operation import resolve_subject
-    from feed_assets.instances.lists.quality import show_quality
-
     on = () if cluster is None else (cluster,)
-    return show_quality(context, resolve_subject(context, feed, instance, kind=Kind.FEED, clusters=on))
+    return quality.show_quality(context, contexts.resolve_subject(context, feed, instance, kind=Kind.FEED, clusters=on))
 
 
 @operation(
@@ -283,10 +258,7 @@ def show_quality(
 )
 def quality_history(
     context: "OperationContext", *, feed: Feed, cluster: Cluster = None, limit: Limit = 30
-) -> "QualityTrend":
+) -> "quality.QualityTrend":
     """Show how good the newest instances of FEED were, newest first."""
-    from feed_assets.context.operation import resolve_subject
-    from feed_assets.instances.lists.quality import quality_history
-
     on = () if cluster is None else (cluster,)
-    return quality_history(context, resolve_subject(context, feed, kind=Kind.FEED, clusters=on), limit)
+    return quality.quality_history(context, contexts.resolve_subject(context, feed, kind=Kind.FEED, clusters=on), limit)
