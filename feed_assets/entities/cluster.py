@@ -70,8 +70,6 @@ class SparkConfig(EntityModel):
         if self.connect is not None and not self.connect.startswith("local"):
             remedy = "Write local or local[2]; another server is a remote."
             raise refuse("spark", f"connect {self.connect!r} is not a local master", remedy)
-        if self.remote is not None and not self.remote.startswith("sc://"):
-            raise refuse("spark", f"remote {self.remote!r} is not a Spark Connect address", "Write sc://host:port.")
         return self
 
 

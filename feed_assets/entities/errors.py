@@ -1,17 +1,12 @@
 """Errors about definitions that are missing or cannot be used."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from feed_assets.errors import Fault, FeedAssetsError, WrongUsageError
 
-
-class DescribedIssue(Protocol):
-    """The part of an issue that an exception needs."""
-
-    def render(self) -> str:
-        """Return the whole issue on one line."""
-        ...
+if TYPE_CHECKING:
+    from feed_assets.issues import Issue
 
 
 class DefinitionsError(FeedAssetsError):
@@ -23,7 +18,7 @@ class DefinitionsError(FeedAssetsError):
         self,
         *,
         location: str,
-        issues: Sequence[DescribedIssue] = (),
+        issues: "Sequence[Issue]" = (),
         reason: str | None = None,
         next_step: str = "Correct the values below.",
     ) -> None:

@@ -156,6 +156,4 @@ def find_reached(edges: Mapping[_Node, Collection[_Node]], keys: Iterable[_Node]
 
 def iter_datasources(feed: Feed) -> Iterator[tuple[str, str]]:
     """Yield the clusters on which a feed is imported or exported, each with the name of the datasource."""
-    for each in iter_references(feed):
-        if each.target[0] == Kind.DATASOURCE:
-            yield str(each.path[1]), each.target[1]
+    yield from ((name, table.name) for name, entry in feed.clusters.items() for _, table in entry.tables())

@@ -99,22 +99,10 @@ def complete_replication(written: Replication | None, properties: Mapping[str, s
     '2MB'
     """
     policy = written or Replication()
-    said: dict[str, object] = {
-        "parallel": _whole(properties.get("parallel"), MOST_PARALLEL),
-        "order": _member(properties.get("order")),
-        "timeout": _frequency(properties.get("timeout")),
-        "max_tasks": _whole(properties.get("maxMaps"), MOST_TASKS),
-        "overwrite": _flag(properties.get("overwrite")),
-        "ignore_errors": _flag(properties.get("ignoreErrors")),
-    }
-    if (megabytes := _whole(properties.get("mapBandwidth"), _MOST_MEGABYTES)) is not None:
-        said["task_bandwidth"] = Size(megabytes * _MEGABYTE)
-    if (removes := _flag(properties.get("removeDeletedFiles"))) is not None:
-        said["removed_files"] = RemovedFiles.REMOVE if removes else RemovedFiles.KEEP
-    if _flag(properties.get("skipChecksum")):
-        said["verification"] = Verification.NONE
+    readers = (_READERS | _FLAGS).items()
+    said = {PROPERTIES[name]: read(properties[name]) for name, read in readers if name in properties}
     if any(name in properties for name in PRESERVED):
-        said["preserve"] = frozenset(kept for name, kept in PRESERVED.items() if _flag(properties.get(name)))
+        said["preserve"] = frozenset(kept for name, kept in PRESERVED.items() if _flag(properties.get(name, "")))
     return policy.model_copy(
         update={name: value for name, value in said.items() if value is not None and getattr(policy, name) is None}
     )
@@ -122,19 +110,12 @@ def complete_replication(written: Replication | None, properties: Mapping[str, s
 
 def unkept_properties(properties: Mapping[str, str]) -> tuple[str, ...]:
     """Return Falcon's properties that ask a copy to preserve what copies do not preserve here."""
-    return tuple(name for name in WITHOUT_EFFECT if name.startswith(_PRESERVING) and _flag(properties.get(name)))
+    return tuple(name for name in WITHOUT_EFFECT if name.startswith(_PRESERVING) and _flag(properties.get(name, "")))
 
 
 def unreadable_properties(properties: Mapping[str, str]) -> tuple[str, ...]:
     """Return Falcon's properties for copies whose values cannot be read."""
-    readers: dict[str, Callable[[str], object]] = {
-        "parallel": lambda text: _whole(text, MOST_PARALLEL),
-        "order": _member,
-        "timeout": _frequency,
-        "maxMaps": lambda text: _whole(text, MOST_TASKS),
-        "mapBandwidth": lambda text: _whole(text, _MOST_MEGABYTES),
-    }
-    return tuple(name for name, read in readers.items() if name in properties and read(properties[name]) is None)
+    return tuple(name for name, read in _READERS.items() if name in properties and read(properties[name]) is None)
 
 
 def render_properties(policy: Replication) -> dict[str, str]:
@@ -168,22 +149,47 @@ def _render(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _whole(text: str | None, most: int) -> int | None:
-    written = (text or "").strip()
-    number = int(written) if written.isdecimal() and len(written) <= _LONGEST else 0
-    return number if 1 <= number <= most else None
+def _whole(most: int) -> Callable[[str], int | None]:
+    def read(text: str) -> int | None:
+        written = text.strip()
+        number = int(written) if written.isdecimal() and len(written) <= _LONGEST else 0
+        return number if 1 <= number <= most else None
+
+    return read
 
 
-def _member(text: str | None) -> Order | None:
-    return Order(text.strip().upper()) if text is not None and text.strip().upper() in list(Order) else None
+def _rate(text: str) -> Size | None:
+    megabytes = _whole(_MOST_MEGABYTES)(text)
+    return None if megabytes is None else Size(megabytes * _MEGABYTE)
 
 
-def _frequency(text: str | None) -> Frequency | None:
+def _member(text: str) -> Order | None:
+    return Order(text.strip().upper()) if text.strip().upper() in list(Order) else None
+
+
+def _frequency(text: str) -> Frequency | None:
     try:
-        return parse_frequency(text or "")
+        return parse_frequency(text)
     except FrequencyError:
         return None
 
 
-def _flag(text: str | None) -> bool | None:
-    return None if text is None else text.strip().lower() == "true"
+def _flag(text: str) -> bool:
+    return text.strip().lower() == "true"
+
+
+_READERS: dict[str, Callable[[str], object]] = {
+    "parallel": _whole(MOST_PARALLEL),
+    "order": _member,
+    "timeout": _frequency,
+    "maxMaps": _whole(MOST_TASKS),
+    "mapBandwidth": _rate,
+}
+"""What reads each of Falcon's properties; it returns None for what it cannot read."""
+_FLAGS: dict[str, Callable[[str], object]] = {
+    "overwrite": _flag,
+    "ignoreErrors": _flag,
+    "skipChecksum": lambda text: Verification.NONE if _flag(text) else None,
+    "removeDeletedFiles": lambda text: RemovedFiles.REMOVE if _flag(text) else RemovedFiles.KEEP,
+}
+"""The same for those that are true or, with any other text, false."""

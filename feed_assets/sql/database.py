@@ -43,11 +43,6 @@ _DEFINITIONS_LOCK = 3
 _QUEUES_LOCK = 5
 
 
-def lock_tables(connection: Connection) -> None:
-    """Lock the making of the tables until the transaction ends; on PostgreSQL only."""
-    _lock(connection, _TABLES_LOCK)
-
-
 def lock_log(connection: Connection) -> None:
     """Lock the event log and feed instances for writing until the transaction ends.
 
@@ -55,8 +50,7 @@ def lock_log(connection: Connection) -> None:
     the same instances from a deadlock. Locking again costs a round trip. On SQLite a write transaction has this lock
     already.
     """
-    if connection.dialect.name == "postgresql":
-        _lock(connection, _LOG_LOCK)
+    _lock(connection, _LOG_LOCK)
 
 
 def tells_lineage(connection: Connection) -> bool:
@@ -72,18 +66,18 @@ def lock_for_lineage(connection: Connection) -> None:
 
 def lock_definitions(connection: Connection) -> None:
     """Lock definitions, their journal and the audit for writing until the transaction ends."""
-    if connection.dialect.name == "postgresql":
-        _lock(connection, _DEFINITIONS_LOCK)
+    _lock(connection, _DEFINITIONS_LOCK)
 
 
 def lock_queues(connection: Connection) -> None:
     """Lock the queues of triggers for writing until the transaction ends."""
-    if connection.dialect.name == "postgresql":
-        _lock(connection, _QUEUES_LOCK)
+    _lock(connection, _QUEUES_LOCK)
 
 
 def _lock(connection: Connection, number: int) -> None:
-    connection.execute(text(f"SELECT pg_advisory_xact_lock({LOCK_KEY})"), {"family": LOCK_FAMILY, "number": number})
+    if connection.dialect.name == "postgresql":
+        statement = text(f"SELECT pg_advisory_xact_lock({LOCK_KEY})")
+        connection.execute(statement, {"family": LOCK_FAMILY, "number": number})
 
 
 BEGIN_READING = "BEGIN"
@@ -225,10 +219,9 @@ class Database:
                 self._use_write_ahead_log()
             with self._connected() as connection, connection.begin():
                 self._begin(connection, BEGIN_WRITING)
-                if self.dialect == "postgresql":
-                    lock_tables(connection)
-                    if self._namespace is not None:
-                        connection.execute(CreateSchema(_schema_of(self._namespace), if_not_exists=True))
+                _lock(connection, _TABLES_LOCK)
+                if self.dialect == "postgresql" and self._namespace is not None:
+                    connection.execute(CreateSchema(_schema_of(self._namespace), if_not_exists=True))
                 found = _find_revision(connection)
                 if found is None:
                     load_tables().create_all(connection, checkfirst=False)

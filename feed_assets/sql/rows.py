@@ -76,7 +76,6 @@ _render = json.JSONEncoder(separators=(",", ":"), default=to_micros).encode
 
 KEY_ROWS = "key_rows"
 POSITION = "position"
-_INSERTED_ROWS = "inserted_rows"
 
 _TIME_COLUMNS = frozenset({"nominal_time", "first", "last", "first_at", "last_at", "next_at", "by_at", "wake_at"})
 _NUMBER_COLUMNS = frozenset(
@@ -98,25 +97,22 @@ def key_rows(dialect: str, names: tuple[str, ...]) -> Subquery:
     """Return the rows in the parameter `KEY_ROWS` as a table: `position` (from 0) and a text, time or number for each
     name.
     """
-    parameter: BindParameter[str] = bindparam(KEY_ROWS, type_=Text)
-    position: ColumnElement[int]
-    values: list[ColumnElement[Any]]
-    if dialect == "sqlite":
-        entry = func.json_each(parameter).table_valued("key", "value", name="entry")
-        position = entry.c.key
-        values = [func.json_extract(entry.c.value, f"$[{i}]", type_=_type_of(name)) for i, name in enumerate(names)]
-    else:
-        from sqlalchemy.dialects.postgresql import JSONB  # as in `build_upsert`
-
-        entry = (
-            func.jsonb_array_elements(cast(parameter, JSONB))
-            .table_valued(column("value", JSONB), with_ordinality="place", name="entry")
-            .render_derived()
-        )
-        position = entry.c.place - 1
-        values = [cast(entry.c.value[i].astext, _type_of(name)) for i, name in enumerate(names)]
+    position, values = _read_rows(dialect, [_type_of(name) for name in names])
     labels = [value.label(name) for value, name in zip(values, names, strict=True)]
     return select(position.label(POSITION), *labels).subquery("wanted")
+
+
+def _read_rows(dialect: str, types: Sequence[TypeEngine[Any]]) -> tuple[ColumnElement[int], list[ColumnElement[Any]]]:
+    """Return the position of a row in the parameter `KEY_ROWS`, and its values."""
+    parameter: BindParameter[str] = bindparam(KEY_ROWS, type_=Text)
+    if dialect == "sqlite":
+        entry = func.json_each(parameter).table_valued("key", "value", name="entry")
+        return entry.c.key, [func.json_extract(entry.c.value, f"$[{i}]", type_=each) for i, each in enumerate(types)]
+    from sqlalchemy.dialects.postgresql import JSONB  # as in `build_insert`
+
+    entries = func.jsonb_array_elements(cast(parameter, JSONB))
+    entry = entries.table_valued(column("value", JSONB), with_ordinality="place", name="entry").render_derived()
+    return entry.c.place - 1, [cast(entry.c.value[i].astext, each) for i, each in enumerate(types)]
 
 
 def count_rows(connection: Connection, statement: Select[Any], end: int, given: Mapping[str, Any] | None = None) -> int:
@@ -153,24 +149,13 @@ def insert_rows(
     rows with the same primary key are overwritten.
     """
     if rows:
-        connection.execute(
-            _build_insert(connection.dialect.name, table, names, replaces), {_INSERTED_ROWS: render_rows(rows)}
-        )
+        statement = _build_insert(connection.dialect.name, table, names, replaces)
+        connection.execute(statement, {KEY_ROWS: render_rows(rows)})
 
 
 @cache
 def _build_insert(dialect: str, table: Table, names: tuple[str, ...], replaces: bool) -> Insert:
-    columns = [table.c[name] for name in names]
-    parameter: BindParameter[str] = bindparam(_INSERTED_ROWS, type_=Text)
-    values: list[ColumnElement[Any]]
-    if dialect == "sqlite":
-        entry = func.json_each(parameter).table_valued("value", name="entry")
-        values = [func.json_extract(entry.c.value, f"$[{i}]") for i, _ in enumerate(names)]
-    else:
-        from sqlalchemy.dialects.postgresql import JSONB
-
-        entry = func.jsonb_array_elements(cast(parameter, JSONB)).table_valued(column("value", JSONB), name="entry")
-        values = [cast(entry.c.value[i].astext, each.type) for i, each in enumerate(columns)]
+    _, values = _read_rows(dialect, [table.c[name].type for name in names])
     new = build_insert(dialect, table)
     statement = new.from_select(list(names), select(*values).where(true()), include_defaults=False)
     if not replaces:

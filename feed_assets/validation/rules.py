@@ -37,7 +37,7 @@ RULES: tuple[Rule, ...] = (
     Rule(code="cluster-root", kind=Kind.CLUSTER, check=cluster.check_root),
     Rule(code="unknown-reference", kind=Kind.FEED, check=references.check_references),
     Rule(code="cluster-version", kind=Kind.FEED, check=references.check_cluster_versions),
-    Rule(code="datasource-version", kind=Kind.FEED, check=transfers.check_datasource_versions),
+    Rule(code="datasource-version", kind=Kind.FEED, check=references.check_datasource_versions),
     Rule(code="feed-validity", kind=Kind.FEED, check=feed.check_validity),
     Rule(code="feed-instances", kind=Kind.FEED, check=feed.check_instances),
     Rule(code="feed-watch", kind=Kind.FEED, check=feed.check_watch),

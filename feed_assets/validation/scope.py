@@ -14,7 +14,6 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Kind, LocationKind
 from feed_assets.entities.content.columns import parse_columns
 from feed_assets.entities.copies.mirror import url_of
-from feed_assets.entities.datasource import LoadType
 from feed_assets.entities.errors import ColumnsError
 from feed_assets.entities.feed import ClusterRole, Feed, Inbox, flow_sequence, iter_pairs
 from feed_assets.entities.graph import iter_rings
@@ -341,14 +340,13 @@ class Scope:
         return found
 
     @cached_property
-    def exported(self) -> dict[tuple[str, str], list[tuple[str, str, LoadType]]]:
-        """Datasource and table → the feeds and clusters that are exported to it, and how."""
-        found: dict[tuple[str, str], list[tuple[str, str, LoadType]]] = defaultdict(list)
+    def exported(self) -> dict[tuple[str, str], list[tuple[str, str]]]:
+        """Datasource and table → the feeds and clusters that are exported to it."""
+        found: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
         for feed in self.bundle.feeds:
             for cluster, entry in feed.clusters.items():
                 if entry.export is not None:
-                    target = entry.export.target
-                    found[target.name, target.table].append((feed.name, cluster, target.load.type))
+                    found[entry.export.target.name, entry.export.target.table].append((feed.name, cluster))
         return found
 
     @cached_property

@@ -1,11 +1,9 @@
 """Turn Falcon XML into a plain document with the values of our models, each with its line."""
 
 from collections import Counter
-from typing import Any
 
 from feed_assets.entities.common import Kind
 from feed_assets.errors import shorten
-from feed_assets.issues import FieldPath
 from feed_assets.loading.documents import Note, NoteKind, PlainDocument, Problem
 from feed_assets.loading.falcon.grammar import SCHEMAS, namespace_of
 from feed_assets.loading.falcon.reading import Reading, TooManyProblemsError, quote, read_element
@@ -32,8 +30,7 @@ def read_falcon(text: str) -> PlainDocument:
 
 
 def _document(root: XmlElement, kind: Kind) -> PlainDocument:
-    reading = Reading(namespace=namespace_of(kind))
-    notes: list[Note] = []
+    reading = Reading(line=root.line, namespace=namespace_of(kind), is_presence_checked=True)
     wrong = root.namespace
     if wrong != reading.namespace:
         written = f"in namespace {quote(wrong)}" if wrong else "in no namespace"
@@ -42,19 +39,11 @@ def _document(root: XmlElement, kind: Kind) -> PlainDocument:
         reading.namespace = wrong  # reported once; the rest is read as if the namespace were right
     try:
         read_element(reading, root, SCHEMAS[kind])
-        notes = [_carried(root), *convert(kind, reading)]
+        reading.notes += [_carried(root), *convert(kind, reading)]
     except TooManyProblemsError:
         pass
-    values: dict[str, Any] = {**reading.values, "kind": kind.value}
-    positions: dict[FieldPath, tuple[int, int]] = reading.positions
-    return PlainDocument(
-        line=root.line,
-        value=values,
-        positions=positions,
-        problems=reading.problems,
-        notes=notes,
-        is_presence_checked=True,
-    )
+    reading.value = {**reading.values, "kind": kind.value}
+    return reading
 
 
 def _carried(root: XmlElement) -> Note:

@@ -8,7 +8,7 @@ from typing import Any
 
 from feed_assets.errors import shorten
 from feed_assets.issues import FieldPath
-from feed_assets.loading.documents import Problem
+from feed_assets.loading.documents import PlainDocument, Problem
 from feed_assets.loading.falcon.grammar import Element, Form, Part
 from feed_assets.loading.falcon.xml_nodes import XmlElement
 from feed_assets.loading.messages import alternatives, closest
@@ -23,13 +23,11 @@ class TooManyProblemsError(Exception):
 
 
 @dataclass(slots=True, kw_only=True)
-class Reading:
-    """The values read so far, the line and column of each key and list item, and the problems."""
+class Reading(PlainDocument):
+    """A document that is being read: the values so far, in which its value is made."""
 
     namespace: str
     values: dict[str, Any] = field(default_factory=dict)
-    positions: dict[FieldPath, tuple[int, int]] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
 
     def note(self, code: str, message: str, remedy: str, line: int, column: int) -> None:
         """Record a problem.

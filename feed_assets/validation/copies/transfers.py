@@ -1,4 +1,4 @@
-"""Rules about imports and exports of feeds, and versions of datasources."""
+"""Rules about imports and exports of feeds."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -84,20 +84,6 @@ def check_import_place(_: Scope, feed: Feed) -> Iterator[Complaint]:
                 remedy="Write type: source, or remove the import.",
                 severity=Severity.WARNING,
             )
-
-
-def check_datasource_versions(scope: Scope, feed: Feed) -> Iterator[Complaint]:
-    """A referenced version of a datasource must exist already."""
-    for name, entry in feed.clusters.items():
-        for path, table in entry.tables():
-            datasource = scope.bundle.find_datasource(table.name)
-            if datasource is not None and table.version > datasource.version:
-                yield Complaint(
-                    path=("clusters", name, *path, "version"),
-                    message=f"version {table.version} of datasource {table.name!r} does not exist; "
-                    f"the current one is {datasource.version}",
-                    remedy="Leave the version out, or correct it.",
-                )
 
 
 def _type_complaints(feed: Feed) -> Iterator[Complaint]:
@@ -231,7 +217,7 @@ def check_export_place(scope: Scope, feed: Feed) -> Iterator[Complaint]:
                 remedy=f"Name a datasource of type {' or '.join(_WRITABLE)}.",
             )
         target = entry.export.target
-        others = [each for each in scope.exported[target.name, target.table] if each[:2] != (feed.name, name)]
+        others = [each for each in scope.exported[target.name, target.table] if each != (feed.name, name)]
         if target.load.type is LoadType.REPLACE and others:
             yield Complaint(
                 path=(*path, "target", "table"),

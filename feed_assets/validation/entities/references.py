@@ -3,10 +3,13 @@
 from collections.abc import Iterator
 
 from feed_assets.entities.bundle import AnyEntity
+from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Kind
+from feed_assets.entities.datasource import Datasource
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.graph import iter_references
 from feed_assets.entities.process import Process
+from feed_assets.issues import FieldPath
 from feed_assets.validation.scope import Complaint, Scope
 
 
@@ -50,11 +53,21 @@ def check_cluster_versions(scope: Scope, entity: Feed | Process) -> Iterator[Com
     Differs from Falcon: a version that is left out, or lower, is not replaced by the current one.
     """
     for name, entry in entity.clusters.items():
-        cluster = scope.bundle.find_cluster(name)
-        if cluster is not None and entry.version > cluster.version:
-            yield Complaint(
-                path=("clusters", name, "version"),
-                message=f"version {entry.version} of cluster {name!r} does not exist; "
-                f"the current one is {cluster.version}",
-                remedy="Leave the version out, or correct it.",
-            )
+        yield from _check_version(("clusters", name), entry.version, scope.bundle.find_cluster(name))
+
+
+def check_datasource_versions(scope: Scope, feed: Feed) -> Iterator[Complaint]:
+    """A referenced version of a datasource must exist already."""
+    for name, entry in feed.clusters.items():
+        for path, table in entry.tables():
+            datasource = scope.bundle.find_datasource(table.name)
+            yield from _check_version(("clusters", name, *path), table.version, datasource)
+
+
+def _check_version(path: FieldPath, version: int, referenced: Cluster | Datasource | None) -> Iterator[Complaint]:
+    if referenced is not None and version > referenced.version:
+        yield Complaint(
+            path=(*path, "version"),
+            message=f"version {version} of {referenced.label} does not exist; the current one is {referenced.version}",
+            remedy="Leave the version out, or correct it.",
+        )
