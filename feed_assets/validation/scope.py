@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.cluster import Cluster
@@ -187,6 +187,9 @@ class Writer:
     output: str
 
 
+Part: TypeAlias = Literal["inputs", "outputs"]
+
+
 class Use(NamedTuple):
     """An input or output of a process, at `path`, whose window is counted in time, on a cluster that has the feed.
 
@@ -271,20 +274,24 @@ class Scope:
         item = process.inputs[name]
         return None if item.takes_new else _find_window(item.start, item.end, process.timezone)
 
-    def find_output(self, process: Process, name: str) -> Window | None:
-        """Return the window of one instance that an output names."""
-        text = process.outputs[name].instance
-        return _find_window(text, text, process.timezone)
+    def find_use(self, process: Process, part: Part, name: str, cluster: str) -> Use | None:
+        """Return how an input or output uses its feed on a cluster; None also if its window is not counted in time."""
+        if part == "inputs":
+            feed, window = self.find_feed_on(process.inputs[name].feed, cluster), self.find_window(process, name)
+        else:
+            output = process.outputs[name]
+            window = _find_window(output.instance, output.instance, process.timezone)
+            feed = self.find_feed_on(output.feed, cluster)
+        if feed is None or window is None:
+            return None
+        sequence, own = self.sequence_on(feed, cluster), self.sequence_on(process, cluster)
+        return Use((part, name), cluster, feed, window, sequence, own)
 
-    def iter_uses(self, process: Process, part: Literal["inputs", "outputs"]) -> Iterator[Use]:
-        """Yield the uses of feeds by inputs or outputs, without those that another rule refuses."""
-        for name, item in getattr(process, part).items():
-            window = self.find_window(process, name) if part == "inputs" else self.find_output(process, name)
-            for cluster in process.clusters if window is not None else ():
-                feed = self.find_feed_on(item.feed, cluster)
-                if window is not None and feed is not None:
-                    sequence, own = self.sequence_on(feed, cluster), self.sequence_on(process, cluster)
-                    yield Use((part, name), cluster, feed, window, sequence, own)
+    def iter_uses(self, process: Process, part: Part) -> Iterator[Use]:
+        """Yield how inputs or outputs use their feeds on each cluster, without what another rule refuses."""
+        names = process.inputs if part == "inputs" else process.outputs
+        found = (self.find_use(process, part, name, cluster) for name in names for cluster in process.clusters)
+        return filter(None, found)
 
     @cached_property
     def groups(self) -> dict[str, list[Feed]]:

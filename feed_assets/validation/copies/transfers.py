@@ -1,7 +1,7 @@
 """Rules about imports and exports of feeds."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 
 from feed_assets.entities.content.columns import parse_columns
@@ -53,10 +53,15 @@ def check_import(scope: Scope, feed: Feed) -> Iterator[Complaint]:
                 message="the columns of an import are chosen by fields and by a query",
                 remedy="Remove fields, and choose them in the query.",
             )
-        yield from _argument_complaints((*path, "arguments"), entry.import_, _OF_IMPORTS)
-        yield from _mapper_complaints((*path, "arguments"), entry.import_)
+        yield from _argument_complaints((*path, "arguments"), entry.import_)
         datasource = scope.bundle.find_datasource(source.name)
         mappers = find_argument(entry.import_, MAPPERS) or "1"
+        if mappers != "1" and find_argument(entry.import_, SPLIT_BY) is None:
+            yield Complaint(
+                path=(*path, "arguments"),
+                message=f"{MAPPERS} {mappers} needs {SPLIT_BY}",
+                remedy=f"Add {SPLIT_BY} with a column, or write {MAPPERS}: 1.",
+            )
         if mappers != "1" and source.extract.consistent and datasource and not datasource.type.has_snapshots:
             yield Complaint(
                 path=(*path, "arguments", MAPPERS),
@@ -118,29 +123,17 @@ def _kind_complaints(scope: Scope, feed: Feed, cluster: str) -> Iterator[Complai
         )
 
 
-def _argument_complaints(
-    path: FieldPath, declared: Import | Export, known: Mapping[str, int | None]
-) -> Iterator[Complaint]:
+def _argument_complaints(path: FieldPath, declared: Import | Export) -> Iterator[Complaint]:
     """Complain about arguments that are not known, and numbers that are not from 1 to the most that is known."""
+    what, known = ("imports", _OF_IMPORTS) if isinstance(declared, Import) else ("exports", _OF_EXPORTS)
     for argument, value in declared.arguments.items():
         most = known.get(argument.lower())
         if argument.lower() not in known:
-            what = "imports" if isinstance(declared, Import) else "exports"
             message, remedy = f"{argument!r} is not an argument of {what}", f"Arguments are {', '.join(known)}."
             yield Complaint(path=(*path, argument), message=message, remedy=remedy)
         elif most is not None and not (_NUMBER.fullmatch(value.strip()) and int(value) <= most):
             message = f"{argument} {value!r} is no number from 1 to {most}"
             yield Complaint(path=(*path, argument), message=message, remedy="Write one.")
-
-
-def _mapper_complaints(path: FieldPath, declared: Import) -> Iterator[Complaint]:
-    mappers = find_argument(declared, MAPPERS) or "1"
-    if mappers != "1" and find_argument(declared, SPLIT_BY) is None:
-        yield Complaint(
-            path=path,
-            message=f"{MAPPERS} {mappers} needs {SPLIT_BY}",
-            remedy=f"Add {SPLIT_BY} with a column, or write {MAPPERS}: 1.",
-        )
 
 
 def _extract_complaints(path: FieldPath, extract: Extract) -> Iterator[Complaint]:
@@ -189,7 +182,7 @@ def check_export(_: Scope, feed: Feed) -> Iterator[Complaint]:
         if entry.export is not None:
             path: FieldPath = ("clusters", name, "export")
             yield from _load_complaints(path, entry.export)
-            yield from _argument_complaints((*path, "arguments"), entry.export, _OF_EXPORTS)
+            yield from _argument_complaints((*path, "arguments"), entry.export)
             yield from _key_complaints((*path, "arguments"), entry.export)
             if feed.table_on(name) is None:  # a table may have got others
                 yield from _column_complaints(path, feed, entry.export)

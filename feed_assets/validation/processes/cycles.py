@@ -167,16 +167,12 @@ class _Cycles:
                     yield name, writer.process, writer.output
 
     def _newest_writer(self, reader: Process, index: int, name: str, writer: Process, output: str) -> int | None:
-        feed = self._scope.find_feed_on(reader.inputs[name].feed, self._cluster)
-        window, written = self._scope.find_window(reader, name), self._scope.find_output(writer, output)
-        if feed is None or window is None or written is None:
+        read = self._scope.find_use(reader, "inputs", name, self._cluster)
+        written = self._scope.find_use(writer, "outputs", output, self._cluster)
+        if read is None or written is None:
             return None
-        feed_sequence, writers = (
-            self._scope.sequence_on(feed, self._cluster),
-            self._scope.sequence_on(writer, self._cluster),
-        )
-        read = window.indices(self._scope.sequence_on(reader, self._cluster).at(index), feed_sequence)
-        found = written.consumers_of_range(read, feed_sequence, writers) if read else ()
+        indices = read.window.indices(read.own.at(index), read.sequence)
+        found = written.window.consumers_of_range(indices, read.sequence, written.own) if indices else ()
         return found[-1] if found else None
 
 

@@ -211,9 +211,12 @@ def check_one_writer(scope: Scope, process: Process) -> Iterator[Complaint]:
     pairs = {(feed, cluster) for feed in feeds for cluster in process.clusters}
     for feed, cluster in sorted(pairs):
         for one, other in combinations(scope.writers[feed, cluster], 2):
-            if other.process is not process or _is_shared(scope, feed, cluster, one, other):
+            if other.process is not process:
                 continue
-            moment = _common_instance(scope, feed, cluster, one, other)
+            first, second = (scope.find_use(each.process, "outputs", each.output, cluster) for each in (one, other))
+            if first is None or second is None or _is_shared(one, other, first, second):
+                continue
+            moment = _common_instance(first, second)
             if moment is not None:
                 who = f"output {one.output!r}" + ("" if one.process is process else f" of {one.process.label}")
                 yield Complaint(
@@ -226,37 +229,24 @@ def check_one_writer(scope: Scope, process: Process) -> Iterator[Complaint]:
                 )
 
 
-def _is_shared(scope: Scope, name: str, cluster: str, one: Writer, other: Writer) -> bool:
+def _is_shared(one: Writer, other: Writer, first: Use, second: Use) -> bool:
     """Return whether two processes write a feed as they come to it: no two batches of them are of one second, and those
     of two seconds write two instances.
     """
-    feed = scope.find_feed_on(name, cluster)
-    windows = [scope.find_output(writer.process, writer.output) for writer in (one, other)]
     are_batches = one.process is not other.process and one.process.makes_batches and other.process.makes_batches
-    if feed is None or feed.is_expected or not are_batches or windows[0] != windows[1]:
+    if first.feed.is_expected or not are_batches or first.window != second.window:
         return False
-    own, sequence, window = scope.sequence_on(one.process, cluster), scope.sequence_on(feed, cluster), windows[0]
-    batches = islice(own.between(max(own.start, sequence.start) + _DAY, NEVER), 2)
-    written = [] if window is None else [window.indices(batch, sequence) for batch in batches]
+    batches = islice(first.own.between(max(first.own.start, first.sequence.start) + _DAY, NEVER), 2)
+    written = [first.window.indices(batch, first.sequence) for batch in batches]
     return len(written) == len(set(written))
 
 
-def _common_instance(scope: Scope, name: str, cluster: str, one: Writer, other: Writer) -> datetime | None:
-    feed = scope.find_feed_on(name, cluster)
-    first, second = (scope.find_output(writer.process, writer.output) for writer in (one, other))
-    if feed is None or first is None or second is None:
-        return None
-    sequence, first_process, second_process = (
-        scope.sequence_on(feed, cluster),
-        scope.sequence_on(one.process, cluster),
-        scope.sequence_on(other.process, cluster),
-    )
-    begin = max(first_process.start, second_process.start)
-    nominal_times = islice(first_process.between(begin, NEVER), SAMPLE)
-    for moment in nominal_times:
-        for index in first.indices(moment, sequence):
-            if second.consumers(index, sequence, second_process):
-                return sequence.at(index)
+def _common_instance(first: Use, second: Use) -> datetime | None:
+    begin = max(first.own.start, second.own.start)
+    for moment in islice(first.own.between(begin, NEVER), SAMPLE):
+        for index in first.window.indices(moment, first.sequence):
+            if second.window.consumers(index, first.sequence, second.own):
+                return first.sequence.at(index)
     return None
 
 
