@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
-from typing import assert_never
 from zoneinfo import ZoneInfo
 
 from feed_assets.timing.dates import find_leapt_day, is_fixed, is_regular, parse_datetime, render_datetime
@@ -28,7 +27,13 @@ class Unit(StrEnum):
 
 _SYNTAX = re.compile(r"(\w*)\((.*)\)", re.ASCII)  # hours(2)
 _COUNT = re.compile(r"[1-9][0-9]*")  # 2, 30, not 0, 02 or -1
-_DAYS_OF_A_MONTH = 31
+_LENGTHS = {
+    Unit.SECONDS: timedelta(seconds=1),
+    Unit.MINUTES: timedelta(minutes=1),
+    Unit.HOURS: timedelta(hours=1),
+    Unit.DAYS: timedelta(days=1),
+    Unit.MONTHS: timedelta(days=31),
+}
 _LONGEST = date.max - date.min
 _LONGEST_COUNT = 10
 
@@ -72,19 +77,7 @@ class Frequency:
         datetime.timedelta(days=31)
         """
         try:
-            match self.unit:
-                case Unit.SECONDS:
-                    return timedelta(seconds=self.count)
-                case Unit.MINUTES:
-                    return timedelta(minutes=self.count)
-                case Unit.HOURS:
-                    return timedelta(hours=self.count)
-                case Unit.DAYS:
-                    return timedelta(days=self.count)
-                case Unit.MONTHS:
-                    return timedelta(days=self.count * _DAYS_OF_A_MONTH)
-                case _:
-                    assert_never(self.unit)
+            return _LENGTHS[self.unit] * self.count
         except OverflowError as exc:
             raise FrequencyError(text=self.render(), reason="it is longer than any calendar") from exc
 

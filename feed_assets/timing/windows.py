@@ -69,14 +69,10 @@ class Window:
             raise self._refusal_of_data_driven()
         if nominal_time < feed.start:
             return _NONE
-        zone, size = self.zone or feed.timezone, feed.size
+        zone = self.zone or feed.timezone
         first = feed.index_at_or_before(self.start.evaluate(nominal_time, zone))
         last = feed.index_at_or_before(self.end.evaluate(nominal_time, zone))
-        if first < 0:
-            first = 0
-        if size is not None and last >= size:
-            last = size - 1
-        return range(first, last + 1) if first <= last else _NONE
+        return feed.clip(range(first, last + 1))
 
     def consumers(self, feed_index: int, feed: InstanceSequence, process: InstanceSequence) -> range:
         """Return the numbers of the process instances whose window contains feed instance `feed_index`, ascending.
@@ -139,16 +135,15 @@ class Window:
                     next_step="Use indices.",
                 )
             case DataDriven.LATEST:
-                newest = _last_index(feed, as_of)
-                found = record.latest_available(newest, 1 - start) if newest >= 0 else []
+                due = feed.clip(range(feed.index_at_or_before(as_of) + 1))
+                found = record.latest_available(due[-1], 1 - start) if due else []
                 return sorted(found[-end : 1 - start]) if is_partial or len(found) > -start else None
             case DataDriven.FUTURE:
                 if nominal_time < feed.start:
                     return []
                 first = feed.index_at_or_before(nominal_time)
-                last = first + self.end.limit
-                last = last if feed.size is None else min(last, feed.size - 1)
-                found = record.available_between(first, last) if first <= last else []
+                span = feed.clip(range(first, first + self.end.limit + 1))
+                found = record.available_between(span[0], span[-1]) if span else []
                 return found[start : end + 1] if is_partial or len(found) > end else None
             case _:
                 assert_never(self.start.data_driven)
@@ -181,11 +176,6 @@ combined with themselves. Write both ends with the same function.
         reason, next_step = fault
         raise WindowError(start=start.text, end=end.text, reason=reason, next_step=next_step)
     return Window(start=start, end=end, zone=zone)
-
-
-def _last_index(feed: InstanceSequence, moment: datetime) -> int:
-    n = feed.index_at_or_before(moment)
-    return n if feed.size is None else min(n, feed.size - 1)
 
 
 def _fault_of(start: TimeExpression, end: TimeExpression) -> tuple[str, str] | None:

@@ -17,8 +17,7 @@ class Form(StrEnum):
 
     INLINE: attributes and children go into the enclosing map. MAP: they form a map of their own at `to`. TEXT: the text
     of the element. LIST: one more item of the list at `to`, either the attribute `key` or the text. KEYED: one more
-    entry of the map at `to`, under the attribute `key`: a map, or only the attribute `value`. FIELD: only the attribute
-    `value`.
+    entry of the map at `to`, under the attribute `key`: a map, or only the attribute `value`.
     """
 
     INLINE = "inline"
@@ -26,7 +25,6 @@ class Form(StrEnum):
     TEXT = "text"
     LIST = "list"
     KEYED = "keyed"
-    FIELD = "field"
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +231,7 @@ _DATASOURCE = section(
 _FEED_SLA = section("sla", required("slaLow", to="low"), required("slaHigh", to="high"))
 _LOCATION = (required("type", choices=("data", "stats", "meta", "tmp")), required("path"))
 _LOCATIONS = entries("locations", "location", *_LOCATION, key="type", value="path", least=0)
-_TABLE = Element(name="table", form=Form.FIELD, to="table", value="uri", attributes=(required("uri"),))
+_TABLE = Element(name="table", form=Form.INLINE, attributes=(required("uri", to="table"),))
 _RETENTION_STAGE = section(
     "retention-stage",
     maybe(text("policy")),

@@ -154,12 +154,6 @@ def _read_child(reading: Reading, node: XmlElement, element: Element, values: di
             written = node.text.strip(_BLANKS)
             if len(reading.problems) == before and (written or not element.blank_is_none):
                 values[element.to] = written
-        case Form.FIELD:
-            read: dict[str, Any] = {}
-            _read_content(reading, node, element, read, at)
-            reading.place(at, node.line, node.column)
-            if element.value in read:
-                values[element.to] = read[element.value]
         case Form.LIST:
             _read_item(reading, node, element, values, at)
         case Form.KEYED:

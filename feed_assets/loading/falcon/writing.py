@@ -121,9 +121,10 @@ def _content(element: Element, values: Mapping[str, Any], depth: int, *, is_comp
 def _child(element: Element, values: Mapping[str, Any], depth: int) -> list[str]:
     """Return the lines of an element whose value is in the enclosing map; empty if there is no value."""
     if element.form is Form.INLINE:
-        if not _content(element, values, depth + 1, is_complete=False):
+        attributes = _attributes(element, values)
+        if not attributes and not _content(element, values, depth + 1, is_complete=False):
             return []
-        return _tagged(element.name, {}, _content(element, values, depth + 1), depth)
+        return _tagged(element.name, attributes, _content(element, values, depth + 1), depth)
     value = values.get(element.to)
     if value is None:
         return []
@@ -134,8 +135,6 @@ def _child(element: Element, values: Mapping[str, Any], depth: int) -> list[str]
             return []
         case Form.TEXT:
             return [_with_text(element.name, value, depth)]
-        case Form.FIELD:
-            return _tagged(element.name, {str(element.value): _text_of(value)}, [], depth)
         case Form.LIST if element.key is None:
             return [_with_text(element.name, item, depth) for item in value]
         case Form.LIST:
