@@ -6,7 +6,7 @@ inverse, the process instances that see a feed instance are computed without a s
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
@@ -459,7 +459,7 @@ def _shift_in_days(
     offset: CalendarOffset, process: InstanceSequence, feed: InstanceSequence, since: datetime, count: int
 ) -> int | None:
     p, f = (_grid_of(sequence, feed, since, by_month=False) for sequence in (process, feed))
-    if _same_grid(offset, process, feed, _without_day(p), _without_day(f)):
+    if _same_grid(offset, process, feed, replace(p, day=0), replace(f, day=0)):
         return (p.origin - f.origin) // count
     if not (p.is_regular and f.is_regular):
         return None
@@ -478,10 +478,6 @@ def _shift_in_days(
     distance = (p.origin + days - f.origin) * _DAY + time - f.time
     least, most = ((distance + change) // (count * _DAY) for change in (-slack, slack))
     return least if least == most else None
-
-
-def _without_day(grid: _Grid) -> _Grid:
-    return _Grid(origin=grid.origin, day=0, time=grid.time, is_regular=grid.is_regular)
 
 
 def _shift_in_months(

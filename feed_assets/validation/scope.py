@@ -1,7 +1,7 @@
 """The input of rules: the bundle, its sources, and values that several rules share."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -53,64 +53,6 @@ class Copy:
     written: LocationKey
 
 
-def iter_feed_copies(feed: Feed, find_address: Callable[[Feed, str], str | None]) -> Iterator[Copy]:
-    """Yield the copies from each source of a feed to each target of it. `find_address` returns the place of data."""
-    for source, target in iter_pairs(feed):
-        at, to = find_address(feed, source), find_address(feed, target)
-        if at is None or to is None or flow_sequence(feed, source, target) is None:
-            continue
-        yield Copy(
-            entity=feed.key,
-            path=location_path(feed, target),
-            source=at,
-            target=to,
-            read=(feed.name, source, LocationKind.DATA),
-            written=(feed.name, target, LocationKind.DATA),
-        )
-
-
-def iter_mirror_copies(
-    process: Process, find_cluster: Callable[[str], Cluster | None], places: Places
-) -> Iterator[Copy]:
-    """Yield the copies of each directory of a mirror, on each cluster of it; nothing for other processes."""
-    sources: dict[tuple[str, int], str] = {}
-    for place in iter_mirror_locations(find_cluster, process):
-        number = (place.own, place.position)
-        if place.url is None:
-            continue
-        if not place.is_target:
-            sources[number] = places.canonical(place.url)
-        elif number in sources:
-            yield Copy(
-                entity=process.key,
-                path=place.path,
-                source=sources[number],
-                target=places.canonical(place.url),
-                read=None,
-                written=(process.name, place.own, FixedPlace.MIRROR),
-            )
-
-
-def find_rings(
-    copies: Sequence[Copy], are_ever_both: Callable[[LocationKey, LocationKey], bool]
-) -> tuple[tuple[Copy, ...], ...]:
-    """Return rings of copies in which each writes what the next one reads; every ring shares a copy with one of them.
-
-    `are_ever_both` returns whether two locations of feeds are valid at the same time.
-    """
-    after: dict[int, list[int]] = defaultdict(list)
-    for one, other in iter_nested([copy.target for copy in copies], [copy.source for copy in copies]):
-        writer, reader = copies[one], copies[other]
-        are_apart = (
-            reader.read is not None
-            and isinstance(writer.written[2], LocationKind)
-            and not are_ever_both(writer.written, reader.read)
-        )
-        if one != other and not are_apart:
-            after[one].append(other)
-    return tuple(tuple(copies[number] for number in ring) for ring in iter_rings(after))
-
-
 def location_path(feed: Feed, cluster: str, kind: LocationKind | None = LocationKind.DATA) -> tuple[str, ...]:
     """Return where a location of a feed on a cluster is declared; None is the archive."""
     entry = feed.clusters[cluster]
@@ -121,6 +63,8 @@ def location_path(feed: Feed, cluster: str, kind: LocationKind | None = Location
 
 
 _Step = TypeVar("_Step")
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 _MOST_STEPS = 12
 """The steps of a ring that a message has."""
 
@@ -296,41 +240,30 @@ class Scope:
     @cached_property
     def groups(self) -> dict[str, list[Feed]]:
         """The feeds of each group, by its name."""
-        found: dict[str, list[Feed]] = defaultdict(list)
-        for feed in self.bundle.feeds:
-            for group in feed.groups:
-                found[group].append(feed)
-        return found
+        return _grouped((group, feed) for feed in self.bundle.feeds for group in feed.groups)
 
     @cached_property
     def owned(self) -> dict[str, list[str]]:
         """Owner → the labels of what is theirs."""
-        found: dict[str, list[str]] = defaultdict(list)
-        for entity in self.bundle.entities:
-            if entity.acl is not None and entity.acl.owner is not None:
-                found[entity.acl.owner].append(entity.label)
-        return found
+        acls = ((entity.acl, entity.label) for entity in self.bundle.entities)
+        return _grouped((acl.owner, label) for acl, label in acls if acl is not None and acl.owner is not None)
 
     @cached_property
     def writers(self) -> dict[tuple[str, str], list[Writer]]:
         """(feed, cluster) → the outputs that write it, or whose bad rows it takes."""
-        found: dict[tuple[str, str], list[Writer]] = defaultdict(list)
-        for process in self.bundle.processes:
-            for name, output in process.outputs.items():
-                quarantine = self.bundle.find_quarantine(output.feed)
-                for feed in (output.feed, *([quarantine] if quarantine is not None else [])):
-                    for cluster in process.clusters:
-                        found[feed, cluster].append(Writer(process=process, output=name))
-        return found
+        return _grouped(
+            ((feed, cluster), Writer(process=process, output=name))
+            for process in self.bundle.processes
+            for name, output in process.outputs.items()
+            for feed in filter(None, (output.feed, self.bundle.find_quarantine(output.feed)))
+            for cluster in process.clusters
+        )
 
     @cached_property
     def quarantined(self) -> dict[str, list[str]]:
         """Feed → the feeds whose bad rows it takes."""
-        found: dict[str, list[str]] = defaultdict(list)
-        for feed in self.bundle.feeds:
-            if (quarantine := self.bundle.find_quarantine(feed.name)) is not None:
-                found[quarantine].append(feed.name)
-        return found
+        pairs = ((self.bundle.find_quarantine(feed.name), feed.name) for feed in self.bundle.feeds)
+        return _grouped((quarantine, name) for quarantine, name in pairs if quarantine is not None)
 
     @cached_property
     def shared_paths(self) -> dict[str, list[tuple[tuple[Feed, str], str]]]:
@@ -349,12 +282,12 @@ class Scope:
     @cached_property
     def exported(self) -> dict[tuple[str, str], list[tuple[str, str]]]:
         """Datasource and table → the feeds and clusters that are exported to it."""
-        found: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
-        for feed in self.bundle.feeds:
-            for cluster, entry in feed.clusters.items():
-                if entry.export is not None:
-                    found[entry.export.target.name, entry.export.target.table].append((feed.name, cluster))
-        return found
+        on = ((feed.name, name, entry.export) for feed in self.bundle.feeds for name, entry in feed.clusters.items())
+        return _grouped(
+            ((export.target.name, export.target.table), (feed, cluster))
+            for feed, cluster, export in on
+            if export is not None
+        )
 
     @cached_property
     def tables_of_datasources(self) -> frozenset[tuple[str, str | None]]:
@@ -400,10 +333,7 @@ class Scope:
             for own in written[:1] if outer[0] == inner[0] else written:
                 nesting = Nesting.AT if overlap.is_same_place else Nesting.AROUND if own == outer else Nesting.INSIDE
                 found.setdefault(own, WrittenOverlap(own=own)).others[inner if own == outer else outer] = nesting
-        by_feed: dict[str, list[WrittenOverlap]] = defaultdict(list)
-        for own, each in found.items():
-            by_feed[own[0]].append(each)
-        return by_feed
+        return _grouped((own[0], each) for own, each in found.items())
 
     @cached_property
     def written_pairs(self) -> frozenset[frozenset[tuple[str, str]]]:
@@ -437,11 +367,7 @@ class Scope:
     @cached_property
     def _feeds(self) -> dict[str, list[Feed]]:
         """All feeds by their names; several if one could not be read because its name is used twice."""
-        found: dict[str, list[Feed]] = defaultdict(list)
-        for entity in (*self.bundle.feeds, *self.left_out):
-            if isinstance(entity, Feed):
-                found[entity.name].append(entity)
-        return found
+        return _grouped((each.name, each) for each in (*self.bundle.feeds, *self.left_out) if isinstance(each, Feed))
 
     @cached_property
     def sharing(self) -> frozenset[tuple[str, str]]:
@@ -467,31 +393,65 @@ class Scope:
     @cached_property
     def inboxes(self) -> Mapping[str, list[tuple[Feed, Inbox]]]:
         """The directory of inboxes, without a trailing slash → the feeds that take files from there."""
-        found: dict[str, list[tuple[Feed, Inbox]]] = defaultdict(list)
-        for feed in self.bundle.feeds:
-            if feed.inbox is not None:
-                found[feed.inbox.directory.rstrip("/")].append((feed, feed.inbox))
-        return found
+        inboxes = ((feed, feed.inbox) for feed in self.bundle.feeds if feed.inbox is not None)
+        return _grouped((inbox.directory.rstrip("/"), (feed, inbox)) for feed, inbox in inboxes)
 
     @cached_property
     def near_mirrors(self) -> Mapping[str, list[tuple[LocationKey, str]]]:
         """The place of a mirror's target → the locations at, inside or around it."""
         targets = [*dict.fromkeys(url for key, url in self.locations if key[2] is FixedPlace.MIRROR)]
-        found: dict[str, list[tuple[LocationKey, str]]] = defaultdict(list)
-        for target, other in sorted(iter_nested(targets, [url for _, url in self.locations])):
-            found[targets[target]].append(self.locations[other])
-        return found
+        nested = sorted(iter_nested(targets, [url for _, url in self.locations]))
+        return _grouped((targets[target], self.locations[other]) for target, other in nested)
 
     @cached_property
     def copy_rings(self) -> tuple[tuple[Copy, ...], ...]:
-        """The rings of copies, of feeds and of mirrors, in which each writes what the next one reads."""
-        of_feeds = (copy for feed in self.bundle.feeds for copy in iter_feed_copies(feed, self.find_address))
-        of_mirrors = (
-            copy
-            for process in self.bundle.processes
-            for copy in iter_mirror_copies(process, self.bundle.find_cluster, self.places)
-        )
-        return find_rings((*of_feeds, *of_mirrors), self._are_ever_both)
+        """Rings of copies in which each writes what the next one reads; every ring shares a copy with one of them."""
+        copies = [*self._iter_feed_copies(), *self._iter_mirror_copies()]
+        after: dict[int, list[int]] = defaultdict(list)
+        for one, other in iter_nested([copy.target for copy in copies], [copy.source for copy in copies]):
+            writer, reader = copies[one], copies[other]
+            are_apart = (
+                reader.read is not None
+                and isinstance(writer.written[2], LocationKind)
+                and not self._are_ever_both(writer.written, reader.read)
+            )
+            if one != other and not are_apart:
+                after[one].append(other)
+        return tuple(tuple(copies[number] for number in ring) for ring in iter_rings(after))
+
+    def _iter_feed_copies(self) -> Iterator[Copy]:
+        """Yield the copies from each source of a feed to each target of it."""
+        for feed in self.bundle.feeds:
+            for source, target in iter_pairs(feed):
+                at, to = self.find_address(feed, source), self.find_address(feed, target)
+                if at is not None and to is not None and flow_sequence(feed, source, target) is not None:
+                    yield Copy(
+                        entity=feed.key,
+                        path=location_path(feed, target),
+                        source=at,
+                        target=to,
+                        read=(feed.name, source, LocationKind.DATA),
+                        written=(feed.name, target, LocationKind.DATA),
+                    )
+
+    def _iter_mirror_copies(self) -> Iterator[Copy]:
+        """Yield the copies of each directory of a mirror, on each cluster of it."""
+        sources: dict[tuple[str, str, int], str] = {}
+        for process in self.bundle.processes:
+            for place in iter_mirror_locations(self.bundle.find_cluster, process):
+                number = (process.name, place.own, place.position)
+                url = None if place.url is None else self.places.canonical(place.url)
+                if url is not None and not place.is_target:
+                    sources[number] = url
+                elif url is not None and number in sources:
+                    yield Copy(
+                        entity=process.key,
+                        path=place.path,
+                        source=sources[number],
+                        target=url,
+                        read=None,
+                        written=(process.name, place.own, FixedPlace.MIRROR),
+                    )
 
     @cached_property
     def rings_of(self) -> Mapping[EntityKey, list[tuple[tuple[Copy, ...], int]]]:
@@ -546,6 +506,14 @@ class Scope:
         """Return file and line of a field in brackets; empty for an entity without a file."""
         source = self.sources.locate(key, path)
         return f" ({source.render()})" if source is not None else ""
+
+
+def _grouped(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]]:
+    """Return the values of each key, in their order; of another key none."""
+    found: dict[_Key, list[_Value]] = defaultdict(list)
+    for key, value in pairs:
+        found[key].append(value)
+    return found
 
 
 def _parse_location(data: str | None, table: str | None) -> PathTemplate | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from feed_assets.entities.feed import AGE_BASED_DELETE, LIMIT_PROPERTY, Feed
+from feed_assets.entities.feed import AGE_BASED_DELETE, LIMIT_PROPERTY, Feed, RetentionStage
 from feed_assets.issues import FieldPath
 from feed_assets.timing.sequence import Frequency, Unit
 from feed_assets.validation.scope import Complaint, Scope
@@ -24,9 +24,8 @@ def check_stage(_: Scope, feed: Feed) -> Iterator[Complaint]:
 
 def check_stage_frequency(_: Scope, feed: Feed) -> Iterator[Complaint]:
     """F4: retention must run at most as often as instances come, and at most every hour."""
-    for name, stage_path in _stages(feed):
-        stage = feed.retention_stage_on(name)
-        if stage is None or stage.frequency is None:
+    for name, stage_path, stage in _stages(feed):
+        if stage.frequency is None:
             continue
         for least, reason in (
             (feed.frequency, f"data availability, {feed.frequency}"),
@@ -43,10 +42,7 @@ def check_stage_frequency(_: Scope, feed: Feed) -> Iterator[Complaint]:
 
 def check_stage_limit(_: Scope, feed: Feed) -> Iterator[Complaint]:
     """F5: the policy must be AgeBasedDelete, and its limit a frequency at least as long as SLA and late arrival."""
-    for name, stage_path in _stages(feed):
-        stage = feed.retention_stage_on(name)
-        if stage is None:
-            continue
+    for name, stage_path, stage in _stages(feed):
         if stage.policy not in (None, AGE_BASED_DELETE):
             yield Complaint(
                 path=(*stage_path, "policy"),
@@ -83,12 +79,12 @@ def _too_long(feed: Feed, cluster: str, limit: Frequency) -> Iterator[Complaint]
             )
 
 
-def _stages(feed: Feed) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield each cluster, and the path of its stage; the feed's own stage once."""
-    is_seen = False
+def _stages(feed: Feed) -> Iterator[tuple[str, tuple[str, ...], RetentionStage]]:
+    """Yield each cluster, and the path and the stage in force there; the feed's own stage once."""
+    paths: dict[tuple[str, ...], str] = {}
     for name, entry in feed.clusters.items():
-        if entry.lifecycle is not None and entry.lifecycle.retention_stage is not None:
-            yield name, ("clusters", name, *_STAGE)
-        elif not is_seen:
-            is_seen = True
-            yield name, _STAGE
+        is_own = entry.lifecycle is not None and entry.lifecycle.retention_stage is not None
+        paths.setdefault(("clusters", name, *_STAGE) if is_own else _STAGE, name)
+    for path, name in paths.items():
+        if (stage := feed.retention_stage_on(name)) is not None:
+            yield name, path, stage
