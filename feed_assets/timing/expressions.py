@@ -6,7 +6,7 @@ inverse, the process instances that see a feed instance are computed without a s
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
@@ -407,18 +407,13 @@ def find_constant_shift(offset: CalendarOffset, process: InstanceSequence, feed:
             return (process.start + offset.elapsed - feed.start) // step
         if step % _DAY or offset_spread(feed.timezone, since):
             return None
-        return _shift_in_days(offset, process, feed, since, step // _DAY)
+        return _shift_on_calendar(offset, process, feed, since, step // _DAY, by_month=False)
     if process.timezone.key != feed.timezone.key or process.frequency != feed.frequency:
         return None
-    match process.frequency.unit:
-        case Unit.DAYS:
-            return _shift_in_days(offset, process, feed, since, process.frequency.count)
-        case Unit.MONTHS:
-            return _shift_in_months(offset, process, feed, since)
-        case Unit.SECONDS | Unit.MINUTES | Unit.HOURS:
-            return None
-        case _:
-            assert_never(process.frequency.unit)
+    if not process.frequency.is_calendar:
+        return None
+    by_month = process.frequency.unit is Unit.MONTHS
+    return _shift_on_calendar(offset, process, feed, since, process.frequency.count, by_month=by_month)
 
 
 def _is_even(sequence: InstanceSequence, since: datetime) -> bool:
@@ -427,42 +422,43 @@ def _is_even(sequence: InstanceSequence, since: datetime) -> bool:
     return sequence.frequency.unit is Unit.DAYS and not offset_spread(sequence.timezone, since)
 
 
-def _grid_of(sequence: InstanceSequence, feed: InstanceSequence, since: datetime, *, by_month: bool) -> _Grid:
-    wall = sequence.start.astimezone(feed.timezone)
-    time = timedelta(hours=wall.hour, minutes=wall.minute, seconds=wall.second, microseconds=wall.microsecond)
-    return _Grid(
-        origin=wall.year * 12 + wall.month - 1 if by_month else wall.toordinal(),
-        day=wall.day - 1,
-        time=time,
-        is_regular=is_regular(feed.timezone, time, since),
-    )
-
-
-def _same_grid(offset: CalendarOffset, process: InstanceSequence, feed: InstanceSequence, p: _Grid, f: _Grid) -> bool:
-    """Return whether the expression is the process time itself and both sequences place the same day or month alike."""
-    unmoved = offset.truncation is Truncation.NONE and not offset.elapsed
-    same_time = p.time == f.time and p.day == f.day
-    offsets = {sequence.start.astimezone(feed.timezone).utcoffset() for sequence in (process, feed)}
-    return unmoved and same_time and len(offsets) == 1
-
-
-def _slack_of(offset: CalendarOffset, process: _Grid, feed: InstanceSequence, since: datetime) -> timedelta:
-    """Return how far clock changes can move the result from its usual local time."""
-    zone = feed.timezone
-    is_moved_from_process = offset.truncation is Truncation.NONE
-    time = process.time if is_moved_from_process else _NO_TIME
-    settled = is_moved_from_process or is_regular(zone, _NO_TIME, since)
-    return _NO_TIME if settled and is_undisturbed(zone, time, offset.elapsed, since) else offset_spread(zone, since)
-
-
-def _shift_in_days(
-    offset: CalendarOffset, process: InstanceSequence, feed: InstanceSequence, since: datetime, count: int
+def _shift_on_calendar(
+    offset: CalendarOffset,
+    process: InstanceSequence,
+    feed: InstanceSequence,
+    since: datetime,
+    count: int,
+    *,
+    by_month: bool,
 ) -> int | None:
-    p, f = (_grid_of(sequence, feed, since, by_month=False) for sequence in (process, feed))
-    if _same_grid(offset, process, feed, replace(p, day=0), replace(f, day=0)):
+    """Return the shift of two sequences of every so many days or months, on the calendar of the feed."""
+    zone, is_unmoved = feed.timezone, offset.truncation is Truncation.NONE
+    walls = [sequence.start.astimezone(zone) for sequence in (process, feed)]
+    p, f = (_grid_of(wall, zone, since, by_month=by_month) for wall in walls)
+    is_same_place = (p.day, p.time) == (f.day, f.time) and walls[0].utcoffset() == walls[1].utcoffset()
+    if is_unmoved and not offset.elapsed and is_same_place:
         return (p.origin - f.origin) // count
     if not (p.is_regular and f.is_regular):
         return None
+    # how far clock changes can move the result from its usual local time
+    is_settled = (is_unmoved or is_regular(zone, _NO_TIME, since)) and is_undisturbed(
+        zone, p.time if is_unmoved else _NO_TIME, offset.elapsed, since
+    )
+    slack = _NO_TIME if is_settled else offset_spread(zone, since)
+    return (_shift_in_months if by_month else _shift_in_days)(offset, p, f, slack, count)
+
+
+def _grid_of(wall: datetime, zone: ZoneInfo, since: datetime, *, by_month: bool) -> _Grid:
+    time = timedelta(hours=wall.hour, minutes=wall.minute, seconds=wall.second, microseconds=wall.microsecond)
+    return _Grid(
+        origin=wall.year * 12 + wall.month - 1 if by_month else wall.toordinal(),
+        day=wall.day - 1 if by_month else 0,
+        time=time,
+        is_regular=is_regular(zone, time, since),
+    )
+
+
+def _shift_in_days(offset: CalendarOffset, p: _Grid, f: _Grid, slack: timedelta, count: int) -> int | None:
     match offset.truncation:
         case Truncation.NONE:
             days, time = 0, p.time + offset.elapsed
@@ -474,21 +470,12 @@ def _shift_in_days(
             return None
         case _:
             assert_never(offset.truncation)
-    slack = _slack_of(offset, p, feed, since)
     distance = (p.origin + days - f.origin) * _DAY + time - f.time
     least, most = ((distance + change) // (count * _DAY) for change in (-slack, slack))
     return least if least == most else None
 
 
-def _shift_in_months(
-    offset: CalendarOffset, process: InstanceSequence, feed: InstanceSequence, since: datetime
-) -> int | None:
-    p, f = (_grid_of(sequence, feed, since, by_month=True) for sequence in (process, feed))
-    count = feed.frequency.count
-    if _same_grid(offset, process, feed, p, f):
-        return (p.origin - f.origin) // count
-    if not (p.is_regular and f.is_regular):
-        return None
+def _shift_in_months(offset: CalendarOffset, p: _Grid, f: _Grid, slack: timedelta, count: int) -> int | None:
     match offset.truncation:
         case Truncation.NONE:
             months, clipped, day, time = 0, True, 0, p.time + offset.elapsed
@@ -502,7 +489,6 @@ def _shift_in_months(
             return None
         case _:
             assert_never(offset.truncation)
-    slack = _slack_of(offset, p, feed, since)
     floors: set[int | None] = set()
     for length in _MONTH_LENGTHS:
         position = ((min(p.day, length - 1) if clipped else 0) + day) * _DAY + time
