@@ -332,7 +332,7 @@ def iter_locations(
 
 
 def _iter_on(feed: Feed, cluster: Cluster, places: Places) -> Iterator[tuple[LocationKind | None, str]]:
-    for kind, text in _iter_texts(feed, cluster.name):
+    for kind, text in iter_texts(feed, cluster.name):
         found = _find_path(cluster, text)
         if found is not None:
             yield kind, places.canonical(found)
@@ -342,7 +342,8 @@ def _iter_on(feed: Feed, cluster: Cluster, places: Places) -> Iterator[tuple[Loc
             yield LocationKind.DATA, found
 
 
-def _iter_texts(feed: Feed, cluster: str) -> Iterator[tuple[LocationKind | None, str]]:
+def iter_texts(feed: Feed, cluster: str) -> Iterator[tuple[LocationKind | None, str]]:
+    """Yield the templates of a feed's locations on a cluster, and that of its archive, whose kind is None."""
     locations, retention = feed.locations_on(cluster), feed.clusters[cluster].retention
     for kind in LocationKind if locations else ():
         if locations is not None and (text := locations.find(kind)) is not None:

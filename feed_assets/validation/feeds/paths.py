@@ -9,7 +9,7 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import RetentionAction
 from feed_assets.entities.copies.options import Columns
 from feed_assets.entities.feed import Feed, FeedCluster, FeedFormat, find_sources
-from feed_assets.entities.locations.overlaps import HIDDEN_FOLDER, describe_location, iter_mirror_locations
+from feed_assets.entities.locations.overlaps import HIDDEN_FOLDER, describe_location, iter_mirror_locations, iter_texts
 from feed_assets.entities.process import Process, iter_workflows
 from feed_assets.errors import render_some
 from feed_assets.issues import FieldPath, Severity
@@ -199,17 +199,12 @@ def listed(variables: tuple[TimeVariable, ...]) -> str:
 
 def _texts(feed: Feed, cluster: str) -> Iterator[tuple[FieldPath, str]]:
     entry = feed.clusters[cluster]
-    base: FieldPath = ("clusters", cluster)
-    locations_at = (*base, "locations") if entry.locations else ("locations",)
-    for name, text in feed.locations_on(cluster) or ():
-        if text is not None:
-            yield (*locations_at, name), text
+    for kind, text in iter_texts(feed, cluster):
+        yield location_path(feed, cluster, kind), text
     if entry.locations and feed.locations and feed.locations.data:
         yield ("locations", "data"), feed.locations.data
     if entry.partition is not None:
-        yield (*base, "partition"), entry.partition
-    if entry.retention and entry.retention.archive_to:
-        yield (*base, "retention", "archive_to"), entry.retention.archive_to
+        yield ("clusters", cluster, "partition"), entry.partition
 
 
 def _data_paths(feed: Feed) -> Iterator[tuple[tuple[str, ...], str]]:
