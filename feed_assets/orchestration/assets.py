@@ -202,7 +202,7 @@ def _covering(window: Window, feed: InstanceSequence, process: InstanceSequence)
     Dagster's rule: the partitions that overlap [start of period T + start, end of period T + end).
     """
     (before, earliest, _), (after, _, latest) = _bounds(window.start, process), _bounds(window.end, process)
-    is_midnight = window.start.offset.truncation is not Truncation.NONE and not window.start.offset.elapsed
+    is_midnight = window.start.truncation is not Truncation.NONE and not window.start.elapsed
     period, slack = _shortest_period(process), _slack(earliest, feed, process, is_midnight=is_midnight)
     first = before + (earliest - slack) // period
     last = after + latest // period
@@ -213,16 +213,16 @@ def _bounds(expression: TimeExpression, process: InstanceSequence) -> tuple[int,
     """Return bounds of (result − nominal time) over the instances of a process, behind a number of whole periods; exact
     if truncation has no effect on them.
     """
-    offset, wall = expression.offset, process.wall_start
+    wall = process.wall_start
     starts_days = process.frequency.is_calendar and (wall.hour, wall.minute) == (0, 0)
     starts_months = starts_days and wall.day == 1 and process.frequency.unit is Unit.MONTHS
-    is_day = offset.truncation is Truncation.DAY and starts_days
-    months, rest = divmod(offset.months, process.frequency.count)
-    is_month = offset.truncation is Truncation.MONTH and starts_months and not rest
+    is_day = expression.truncation is Truncation.DAY and starts_days
+    months, rest = divmod(expression.months, process.frequency.count)
+    is_month = expression.truncation is Truncation.MONTH and starts_months and not rest
     if not is_day and not is_month:
         return 0, *expression.bounds(process.timezone)
-    fixed = offset.days * _DAY + offset.elapsed
-    spread = offset_spread(process.timezone) if is_day or offset.elapsed else timedelta(0)
+    fixed = expression.days * _DAY + expression.elapsed
+    spread = offset_spread(process.timezone) if is_day or expression.elapsed else timedelta(0)
     return months if is_month else 0, fixed - spread, fixed + spread
 
 

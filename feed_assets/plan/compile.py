@@ -525,7 +525,7 @@ def relative_shift(
     window: Window, expression: TimeExpression, feed: InstanceSequence, process: InstanceSequence
 ) -> int | None:
     """Return how many instances after that of the process's nominal time an end of a window is; None if that varies."""
-    truncates = expression.offset.truncation is not Truncation.NONE
+    truncates = expression.truncation is not Truncation.NONE
     if truncates and window.zone is not None and window.zone.key != feed.timezone.key:
         return None
     shift = expression.shift(process, feed)

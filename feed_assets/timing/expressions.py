@@ -33,82 +33,8 @@ class Truncation(StrEnum):
 
 _NO_TIME = timedelta(0)
 _DAY = timedelta(days=1)
-_WIDEST_SPREAD = timedelta(hours=26)
 _MONTHS, _DAYS = 400 * 12, 146_097  # the calendar repeats after 400 years
 _WEEK = 7
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalendarOffset:
-    """An offset: truncate, then add months, days (both on the calendar of the zone) and elapsed time, in this order.
-
-    `weekday` (0 is Sunday) is the day that a WEEK truncation goes back to; a time on that weekday stays on its day.
-
-    A local day starts at its first instant: at the first of two midnights, or at 01:00 if midnight is skipped. It does
-    not start a second time if the clocks go back over midnight. Hours and minutes are elapsed time. So 24 hours after
-    midnight is 01:00 on the day after a 23-hour day, and 60 minutes before midnight is always the last elapsed hour.
-    """
-
-    truncation: Truncation
-    weekday: int = 0
-    months: int = 0
-    days: int = 0
-    elapsed: timedelta = _NO_TIME
-
-    def apply(self, moment: datetime, zone: ZoneInfo) -> datetime:
-        """Return the resulting UTC instant; `moment` is aware and in UTC.
-
-        Raises:
-            OverflowError, ValueError: the result is outside the years 1 to 9999.
-        """
-        match self.truncation:
-            case Truncation.NONE:
-                return moment + self.elapsed
-            case Truncation.DAY:
-                day = local_day(moment, zone) + self.days
-            case Truncation.WEEK:
-                today = local_day(moment, zone)
-                day = today - (today - self.weekday) % _WEEK + self.days
-            case Truncation.MONTH:
-                today = local_day(moment, zone)
-                day = _first_of(_month_of(today) + self.months) + self.days
-            case Truncation.YEAR:
-                month = _month_of(local_day(moment, zone))
-                day = _first_of(month - month % 12 + self.months) + self.days
-            case _:
-                assert_never(self.truncation)
-        return start_of_day(day, zone) + self.elapsed
-
-    def earliest_reaching(self, target: datetime, zone: ZoneInfo) -> datetime:
-        """Return the earliest moment T with `apply(T) >= target`."""
-        if self.truncation is Truncation.NONE:
-            return target - self.elapsed
-        target -= self.elapsed
-        day = local_day(target, zone)
-        if start_of_day(day, zone) < target:
-            day += 1
-        day -= self.days
-        match self.truncation:
-            case Truncation.DAY:
-                pass
-            case Truncation.WEEK:
-                day += (self.weekday - day) % _WEEK
-            case Truncation.MONTH:
-                day = _first_of(_month_at_or_after(day) - self.months)
-            case Truncation.YEAR:
-                day = _first_of(-((self.months - _month_at_or_after(day)) // 12) * 12)
-            case _:
-                assert_never(self.truncation)
-        return start_of_day(day, zone)
-
-    def bounds(self, zone: ZoneInfo | None = None) -> tuple[timedelta, timedelta]:
-        """Return safe outer bounds of `apply(T) - T` over all T; without a zone they hold in every zone."""
-        if self.truncation is Truncation.NONE:
-            return self.elapsed, self.elapsed
-        slack = _WIDEST_SPREAD if zone is None else offset_spread(zone)
-        least, most = _day_bounds(self.truncation, self.months)
-        fixed = self.days * _DAY + self.elapsed
-        return fixed + least * _DAY - slack, fixed + most * _DAY + slack
 
 
 def local_day(moment: datetime, zone: ZoneInfo) -> int:
@@ -213,15 +139,25 @@ NEXT_MONTH = "nextMonth"
 class TimeExpression:
     """A parsed expression; make one with `parse_time_expression`.
 
-    `offset` is the change that the expression makes to a nominal time. For `latest(n)` and `future(n,limit)` it is
-    empty: `data_driven` names the function, `n` and `limit` are its arguments, and a window resolves it.
+    It truncates a nominal time, then adds months, days (both on the calendar of the zone) and elapsed time, in this
+    order. `weekday` (0 is Sunday) is the day that a WEEK truncation goes back to; a time on that weekday stays on its
+    day. `latest(n)` and `future(n,limit)` change nothing: `data_driven` names the function, `n` and `limit` are its
+    arguments, and a window resolves it.
+
+    A local day starts at its first instant: at the first of two midnights, or at 01:00 if midnight is skipped. It does
+    not start a second time if the clocks go back over midnight. Hours and minutes are elapsed time. So 24 hours after
+    midnight is 01:00 on the day after a 23-hour day, and 60 minutes before midnight is always the last elapsed hour.
     """
 
     text: str
-    offset: CalendarOffset = field(repr=False)
-    data_driven: DataDriven | None = field(default=None, repr=False)
-    n: int = field(default=0, repr=False)
-    limit: int = field(default=0, repr=False)
+    truncation: Truncation = field(repr=False)
+    weekday: int = field(repr=False)
+    months: int = field(repr=False)
+    days: int = field(repr=False)
+    elapsed: timedelta = field(repr=False)
+    data_driven: DataDriven | None = field(repr=False)
+    n: int = field(repr=False)
+    limit: int = field(repr=False)
 
     def __str__(self) -> str:
         return self.text
@@ -256,7 +192,7 @@ class TimeExpression:
         if nominal_time.tzinfo is not UTC:
             nominal_time = nominal_time.astimezone(UTC)
         try:
-            return self.offset.apply(nominal_time, zone)
+            return self._apply(nominal_time, zone)
         except (OverflowError, ValueError) as exc:
             raise InstanceError(
                 subject=f"{self.text} at {render_datetime(nominal_time)}",
@@ -270,7 +206,7 @@ class TimeExpression:
         The expression is monotone.
         """
         try:
-            return self.offset.earliest_reaching(target.astimezone(UTC), zone)
+            return self._earliest_reaching(target.astimezone(UTC), zone)
         except (OverflowError, ValueError) as exc:
             raise InstanceError(
                 subject=f"the time at which {self.text} reaches {render_datetime(target)}",
@@ -278,13 +214,58 @@ class TimeExpression:
                 next_step="Use smaller numbers.",
             ) from exc
 
-    def bounds(self, zone: ZoneInfo | None = None) -> tuple[timedelta, timedelta]:
+    def _apply(self, moment: datetime, zone: ZoneInfo) -> datetime:
+        """Return the resulting UTC instant. Raises OverflowError or ValueError if it is outside the calendar."""
+        match self.truncation:
+            case Truncation.NONE:
+                return moment + self.elapsed
+            case Truncation.DAY:
+                day = local_day(moment, zone) + self.days
+            case Truncation.WEEK:
+                today = local_day(moment, zone)
+                day = today - (today - self.weekday) % _WEEK + self.days
+            case Truncation.MONTH:
+                today = local_day(moment, zone)
+                day = _first_of(_month_of(today) + self.months) + self.days
+            case Truncation.YEAR:
+                month = _month_of(local_day(moment, zone))
+                day = _first_of(month - month % 12 + self.months) + self.days
+            case _:
+                assert_never(self.truncation)
+        return start_of_day(day, zone) + self.elapsed
+
+    def _earliest_reaching(self, target: datetime, zone: ZoneInfo) -> datetime:
+        if self.truncation is Truncation.NONE:
+            return target - self.elapsed
+        target -= self.elapsed
+        day = local_day(target, zone)
+        if start_of_day(day, zone) < target:
+            day += 1
+        day -= self.days
+        match self.truncation:
+            case Truncation.DAY:
+                pass
+            case Truncation.WEEK:
+                day += (self.weekday - day) % _WEEK
+            case Truncation.MONTH:
+                day = _first_of(_month_at_or_after(day) - self.months)
+            case Truncation.YEAR:
+                day = _first_of(-((self.months - _month_at_or_after(day)) // 12) * 12)
+            case _:
+                assert_never(self.truncation)
+        return start_of_day(day, zone)
+
+    def bounds(self, zone: ZoneInfo) -> tuple[timedelta, timedelta]:
         """Return safe outer bounds (least, greatest) of result − nominal time over all nominal times.
 
-        The bounds include clock changes. Without a zone they hold in every zone; this adds 26 hours on each side for
-        expressions that truncate.
+        The bounds include clock changes.
         """
-        return self.offset.bounds(zone)
+        if self.truncation is Truncation.NONE:
+            return self.elapsed, self.elapsed
+        slack = offset_spread(zone)
+        least, most = _day_bounds(self.truncation, self.months)
+        fixed = self.days * _DAY + self.elapsed
+        return fixed + least * _DAY - slack, fixed + most * _DAY + slack
 
     def shift(self, process: InstanceSequence, feed: InstanceSequence) -> int | None:
         """Return the k for which the expression at process instance n names feed instance n + k, for every n ≥ 0.
@@ -298,7 +279,7 @@ class TimeExpression:
         >>> parse_time_expression("yesterday(0,0)").shift(daily, daily)
         -1
         """
-        return None if self.is_data_driven else find_constant_shift(self.offset, process, feed)
+        return None if self.is_data_driven else _find_constant_shift(self, process, feed)
 
 
 @lru_cache(maxsize=8192)
@@ -333,13 +314,11 @@ time function. Did you mean currentWeek?
         raise ExpressionError(text=text, position=call.position, reason="the numbers are too large") from exc
     return TimeExpression(
         text=text.strip(),
-        offset=CalendarOffset(
-            truncation=function.truncation,
-            weekday=_WEEKDAYS.index(str(values.get("weekday", "SUN"))),
-            months=function.months + number.get("months", 0),
-            days=function.days + number.get("days", 0),
-            elapsed=elapsed,
-        ),
+        truncation=function.truncation,
+        weekday=_WEEKDAYS.index(str(values.get("weekday", "SUN"))),
+        months=function.months + number.get("months", 0),
+        days=function.days + number.get("days", 0),
+        elapsed=elapsed,
         data_driven=function.data_driven,
         n=number.get("n", 0),
         limit=number.get("limit", 0),
@@ -392,11 +371,7 @@ class _Grid:
     is_regular: bool
 
 
-def find_constant_shift(offset: CalendarOffset, process: InstanceSequence, feed: InstanceSequence) -> int | None:
-    """Return the k for which `offset` at process instance n floors to feed instance n + k for every n ≥ 0.
-
-    Returns None if this cannot be proven.
-    """
+def _find_constant_shift(offset: TimeExpression, process: InstanceSequence, feed: InstanceSequence) -> int | None:
     try:
         since = min(process.start, feed.start, process.start + offset.bounds(feed.timezone)[0]) - _MARGIN
     except OverflowError:
@@ -423,7 +398,7 @@ def _is_even(sequence: InstanceSequence, since: datetime) -> bool:
 
 
 def _shift_on_calendar(
-    offset: CalendarOffset,
+    offset: TimeExpression,
     process: InstanceSequence,
     feed: InstanceSequence,
     since: datetime,
@@ -458,7 +433,7 @@ def _grid_of(wall: datetime, zone: ZoneInfo, since: datetime, *, by_month: bool)
     )
 
 
-def _shift_in_days(offset: CalendarOffset, p: _Grid, f: _Grid, slack: timedelta, count: int) -> int | None:
+def _shift_in_days(offset: TimeExpression, p: _Grid, f: _Grid, slack: timedelta, count: int) -> int | None:
     match offset.truncation:
         case Truncation.NONE:
             days, time = 0, p.time + offset.elapsed
@@ -475,7 +450,7 @@ def _shift_in_days(offset: CalendarOffset, p: _Grid, f: _Grid, slack: timedelta,
     return least if least == most else None
 
 
-def _shift_in_months(offset: CalendarOffset, p: _Grid, f: _Grid, slack: timedelta, count: int) -> int | None:
+def _shift_in_months(offset: TimeExpression, p: _Grid, f: _Grid, slack: timedelta, count: int) -> int | None:
     match offset.truncation:
         case Truncation.NONE:
             months, clipped, day, time = 0, True, 0, p.time + offset.elapsed

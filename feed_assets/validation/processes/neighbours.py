@@ -50,7 +50,7 @@ def check_ends(scope: Scope, process: Process) -> Iterator[Complaint]:
     Windows that slide by one instance, and those that begin before a boundary, share what they read on purpose.
     """
     for use in _iter_windows(scope, process):
-        start, times = use.window.start.offset, [use.own.at(number) for number in use.own.clip(_SAMPLE)[:4]]
+        start, times = use.window.start, [use.own.at(number) for number in use.own.clip(_SAMPLE)[:4]]
         is_begun_before = start.truncation is not Truncation.NONE and start.elapsed < timedelta(0)
         read = [_indices(use, time) for time in times]
         if len(times) < 3 or (is_begun_before and start.elapsed % timedelta(days=1)):
@@ -149,7 +149,7 @@ def check_deadlines(scope: Scope, process: Process) -> Iterator[Complaint]:
         limits["timeout",] = process.effective_timeout()
     for use in _iter_windows(scope, process):
         window, item = use.window, process.inputs[use.path[1]]
-        if all(window.end.bounds(window.zone)[1] <= limit.as_duration() for limit in limits.values()):
+        if all(window.end.bounds(use.own.timezone)[1] <= limit.as_duration() for limit in limits.values()):
             continue  # without a look at instances
         times = [use.own.at(number) for number in use.own.clip(_SAMPLE)]
         read = [(time, use.sequence.at(found.stop - 1)) for time in times if (found := _indices(use, time))]
