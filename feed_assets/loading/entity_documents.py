@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from feed_assets.entities.bundle import ENTITY_TYPES, AnyEntity
 from feed_assets.entities.common import Kind, LocationKind, Validity, label_of
 from feed_assets.entities.fields import LONGEST_NAME
-from feed_assets.issues import EntityKey, FieldPath, FieldSources, Finding, Issue, Severity, Source, internal_error
+from feed_assets.issues import EntityKey, FieldPath, FieldSources, Issue, Severity, Source, internal_error
 from feed_assets.loading.documents import Note, PlainDocument
 from feed_assets.loading.entity_files import Interpolation, MissingValue, Values
 from feed_assets.loading.messages import alternatives, closest, explain
@@ -87,7 +87,7 @@ class _Reader:
     def read(self) -> EntityDocument:
         for problem in self._document.problems:
             source = Source(file=self._sources.file, line=problem.line, column=problem.column)
-            self._add(problem.code, Finding(message=problem.message, remedy=problem.remedy), source)
+            self._add(problem.code, problem.message, problem.remedy, source)
         entity = None
         if self._document.value is not None:
             found = self._entity(self._document.value)
@@ -121,7 +121,7 @@ class _Reader:
     def _entity(self, value: object) -> AnyEntity | None:
         if not isinstance(value, dict):
             message = "a document is a map with the key 'kind'"
-            self._add("no-entity", Finding(message=message, remedy="Write kind: feed and the keys of a feed."))
+            self._add("no-entity", message, "Write kind: feed and the keys of a feed.")
             return None
         kind = self._kind(value)
         if kind is None:
@@ -143,56 +143,49 @@ class _Reader:
             for path, code, finding in islice(explain(exc, ENTITY_TYPES[kind]), MAX_MISTAKES):
                 if self._document.problems and self._document.is_presence_checked and not _is_scalar(content, path):
                     continue  # a part is incomplete, and the problems have said what it lacks
-                self._add(code, finding, self._sources.locate(path))
+                self._add(code, finding.message, finding.remedy, self._sources.locate(path))
             if exc.error_count() > MAX_MISTAKES:
                 message = f"it has {exc.error_count() - MAX_MISTAKES:,} further mistakes"
-                self._add("more-mistakes", Finding(message=message, remedy="Correct the others first."))
+                self._add("more-mistakes", message, "Correct the others first.")
             return None
 
     def _kind(self, value: dict[str, object]) -> Kind | None:
         choices = [kind.value for kind in Kind]
         if _KIND not in value:
-            finding = Finding(message="'kind' is missing", remedy=f"Add kind: {alternatives(choices)}.")
-            self._add(MISSING_KEY, finding)
+            self._add(MISSING_KEY, "'kind' is missing", f"Add kind: {alternatives(choices)}.")
             return None
         written = value[_KIND]
         if isinstance(written, str) and written in choices:
             return Kind(written)
         close = closest(str(written), choices)
         remedy = f"Did you mean {close!r}?" if close else f"Kinds are {', '.join(choices)}."
-        finding = Finding(message=f"{written!r} is not a kind of entity", remedy=remedy)
-        self._add("unknown-kind", finding, self._sources.locate((_KIND,)))
+        self._add("unknown-kind", f"{written!r} is not a kind of entity", remedy, self._sources.locate((_KIND,)))
         return None
 
     def _report_missing(self, missing: MissingValue) -> None:
+        source = self._sources.locate(missing.path)
         if missing.is_environment:
-            finding = Finding(
-                message=f"${{env:{missing.name}}} has no value: the environment has no {missing.name}",
-                remedy=f"Export {missing.name}.",
-            )
-            self._add("env-missing", finding, self._sources.locate(missing.path))
+            message = f"${{env:{missing.name}}} has no value: the environment has no {missing.name}"
+            self._add("env-missing", message, f"Export {missing.name}.", source)
             return
         assert self._values is not None, "something was looked for"
         close = closest(missing.name, self._values.variables)
         meant = f"Did you mean ${{{close}}}? Else write" if close else "Write"
-        finding = Finding(
-            message=f"${{{missing.name}}} has no value, tried in this order: "
-            f"{', '.join(self._values.places_tried(missing.name))}",
-            remedy=f"{meant} {missing.name} under variables: in feed_assets.yaml, or export it.",
-        )
-        self._add("variable-missing", finding, self._sources.locate(missing.path))
+        tried = ", ".join(self._values.places_tried(missing.name))
+        message = f"${{{missing.name}}} has no value, tried in this order: {tried}"
+        remedy = f"{meant} {missing.name} under variables: in feed_assets.yaml, or export it."
+        self._add("variable-missing", message, remedy, source)
 
-    def _add(self, code: str, finding: Finding, source: Source | None = None) -> None:
-        if "\\xa0" in finding.message:
+    def _add(self, code: str, message: str, remedy: str, source: Source | None = None) -> None:
+        if "\\xa0" in message:
             remedy = "It has no-break spaces, as copied from a web page: write blanks."
-            finding = Finding(message=finding.message, remedy=remedy)
         self._issues.append(
             Issue(
                 severity=Severity.ERROR,
                 code=code,
                 entity=self._label,
-                message=finding.message,
-                remedy=finding.remedy,
+                message=message,
+                remedy=remedy,
                 source=source or self._sources.locate(),
             )
         )

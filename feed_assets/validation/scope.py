@@ -530,6 +530,11 @@ def _find_window(start: str, end: str, zone: str) -> Window | None:
     return None if window.is_data_driven else window
 
 
+def is_table_for(feed: Feed, process: Process) -> bool:
+    """Return whether a feed is a table on a cluster of a process."""
+    return any(feed.table_on(name) is not None for name in process.clusters if name in feed.clusters)
+
+
 def column_names(feed: Feed) -> frozenset[str] | None:
     """Return the names of declared columns, in lower case as Spark compares them; None if they are not known."""
     try:

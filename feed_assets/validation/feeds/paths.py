@@ -15,7 +15,7 @@ from feed_assets.errors import render_some
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.timing.errors import TableAddressError, TemplateError
 from feed_assets.timing.templates import TimeVariable, find_variables, parse_path_template, parse_table_address
-from feed_assets.validation.scope import Complaint, Scope, complain, location_path
+from feed_assets.validation.scope import Complaint, Scope, complain, is_table_for, location_path
 
 REFUSED_SEGMENTS = frozenset({".", "..", HIDDEN_FOLDER})
 """The segments of a path that every store refuses: see `storage/paths.py`."""
@@ -317,7 +317,8 @@ def check_other_columns(scope: Scope, feed: Feed) -> Iterator[Complaint]:
 def check_optional_tables(scope: Scope, process: Process) -> Iterator[Complaint]:
     """P10: an optional input must not be a table."""
     for name, item in process.inputs.items():
-        if item.optional and _is_table(scope, item.feed, process):
+        feed = scope.bundle.find_feed(item.feed)
+        if item.optional and feed is not None and is_table_for(feed, process):
             yield Complaint(
                 path=("inputs", name, "optional"),
                 message=f"the optional input {name!r} is feed {item.feed!r}, which is a table",
@@ -336,12 +337,6 @@ def check_engines(_: Scope, process: Process) -> Iterator[Complaint]:
                 remedy="Replace the workflow with one for python, sql or spark-submit.",
                 severity=Severity.WARNING,
             )
-
-
-def _is_table(scope: Scope, name: str, process: Process) -> bool:
-    feed = scope.bundle.find_feed(name)
-    clusters = [] if feed is None else [cluster for cluster in process.clusters if cluster in feed.clusters]
-    return feed is not None and any(feed.table_on(cluster) is not None for cluster in clusters)
 
 
 def _tables(feed: Feed) -> Iterator[tuple[str, FieldPath, str]]:

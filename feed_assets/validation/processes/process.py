@@ -27,7 +27,7 @@ from feed_assets.timing.dates import parse_timezone, render_datetime
 from feed_assets.timing.errors import ExpressionError, TimingError
 from feed_assets.timing.text import TextContext, render_text
 from feed_assets.validation.entities.cluster import MASTER_REMEDY, is_spark_master, iter_unread_conf
-from feed_assets.validation.scope import Complaint, Scope, column_names, complain
+from feed_assets.validation.scope import Complaint, Scope, column_names, complain, is_table_for
 
 TAKEN = ("spark", "context")
 """Arguments of functions that are no inputs."""
@@ -149,7 +149,7 @@ def check_partition_depth(scope: Scope, process: Process) -> Iterator[Complaint]
         feed = scope.bundle.find_feed(item.feed)
         if feed is None or item.partition is None:
             continue
-        if any(feed.table_on(cluster) for cluster in process.clusters if cluster in feed.clusters):
+        if is_table_for(feed, process):
             yield Complaint(
                 path=("inputs", name, "partition"),
                 message=f"inputs.{name}.partition is not supported: feed {item.feed!r} is a table",
@@ -424,7 +424,7 @@ def check_outputs(scope: Scope, process: Process) -> Iterator[Complaint]:
             yield Complaint(path=(*where, "engine"), message=message, remedy="Write a process for each feed.")
             continue
         feed = _output_feed(scope, process)
-        if feed is not None and any(feed.table_on(name) for name in process.clusters if name in feed.clusters):
+        if feed is not None and is_table_for(feed, process):
             message = f"rows are made up in files, but feed {feed.name!r} is a table"
             yield Complaint(path=(*where, "engine"), message=message, remedy="Give the feed locations.")
         elif feed is not None and feed.ddl is None:
