@@ -183,7 +183,10 @@ def check_export(_: Scope, feed: Feed) -> Iterator[Complaint]:
             path: FieldPath = ("clusters", name, "export")
             yield from _load_complaints(path, entry.export)
             yield from _argument_complaints((*path, "arguments"), entry.export)
-            yield from _key_complaints((*path, "arguments"), entry.export)
+            key = find_argument(entry.export, UPDATE_KEY)
+            if key is not None and not all(map(str.strip, key.split(","))):
+                message, remedy = f"{UPDATE_KEY} lacks the name of a column", "Write names with commas between them."
+                yield Complaint(path=(*path, "arguments"), message=message, remedy=remedy)
             if feed.table_on(name) is None:  # a table may have got others
                 yield from _column_complaints(path, feed, entry.export)
 
@@ -252,10 +255,3 @@ def _column_complaints(path: FieldPath, feed: Feed, export: Export) -> Iterator[
         if known is not None and name.lower() not in known:
             message = f"{name!r} is no column of the schema of feed {feed.name!r}"
             yield Complaint(path=path, message=message, remedy=f"Write one of {', '.join(sorted(known))}.")
-
-
-def _key_complaints(path: FieldPath, export: Export) -> Iterator[Complaint]:
-    key = find_argument(export, UPDATE_KEY)
-    if key is not None and not all(map(str.strip, key.split(","))):
-        message = f"{UPDATE_KEY} lacks the name of a column"
-        yield Complaint(path=path, message=message, remedy="Write names with commas between them.")

@@ -47,30 +47,26 @@ def check_interface_addresses(_: Scope, cluster: Cluster) -> Iterator[Complaint]
                 remedy="Write an address with its scheme, for example hdfs://host:8020.",
             )
     registry = cluster.interfaces.get(InterfaceType.REGISTRY)
-    places: list[tuple[FieldPath, str | None]] = [(("catalog",), cluster.catalog)]
+    places: list[tuple[FieldPath, str]] = [(("catalog",), cluster.catalog or "")]
     if registry is not None and registry.endpoint != cluster.catalog:
         places.append((("interfaces", "registry", "endpoint"), registry.endpoint))
     for path, text in places:
-        if (text or "").startswith(ICEBERG):
-            yield from _lake_complaints(path, text or "")
+        if text.startswith(ICEBERG):
+            if _LAKE.fullmatch(text) is None:
+                yield Complaint(
+                    path=path,
+                    message="it is not the address of an Iceberg catalog",
+                    remedy="Write iceberg+sqlite:////folder/catalog.db (the whole path), "
+                    "iceberg+postgresql://host/database, iceberg+thrift://host:9083 or iceberg+https://host.",
+                )
             continue
-        for address in (text or "").split(",") if text else ():
+        for address in text.split(",") if text else ():
             if _THRIFT.fullmatch(address.strip()) is None:
                 yield Complaint(
                     path=path,
                     message=f"{address.strip()!r} is not the address of a metastore",
                     remedy="Write thrift://host:9083; separate several metastores by commas.",
                 )
-
-
-def _lake_complaints(path: FieldPath, address: str) -> Iterator[Complaint]:
-    if _LAKE.fullmatch(address) is None:
-        yield Complaint(
-            path=path,
-            message="it is not the address of an Iceberg catalog",
-            remedy="Write iceberg+sqlite:////folder/catalog.db (the whole path), iceberg+postgresql://host/database, "
-            "iceberg+thrift://host:9083 or iceberg+https://host.",
-        )
 
 
 def check_catalog_options(_: Scope, cluster: Cluster) -> Iterator[Complaint]:

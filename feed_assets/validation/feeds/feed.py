@@ -1,7 +1,6 @@
 """Rules about the policies of feeds: validity, SLA, flag, partitions, groups and inboxes."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from feed_assets.entities.content.columns import find_unknown_type, parse_columns, suggest_type
@@ -18,14 +17,6 @@ from feed_assets.timing.templates import find_variables, parse_path_template
 from feed_assets.validation.feeds.paths import REFUSED_SEGMENTS, listed, own_place
 from feed_assets.validation.feeds.retention import find_retention_period
 from feed_assets.validation.scope import Complaint, Scope, complain
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Parts:
-    """Fields of a feed, and of its entries for clusters."""
-
-    feed: tuple[str, ...] = ()
-    cluster: tuple[str, ...] = ()
 
 
 def check_validity(_: Scope, feed: Feed) -> Iterator[Complaint]:
@@ -75,27 +66,14 @@ def check_table_assets(scope: Scope, feed: Feed) -> Iterator[Complaint]:
             )
 
 
-_SCHEDULED = _Parts(feed=("sla", "late_arrival"), cluster=("sla", "produced_by", "delay"))
-_UNSCHEDULED = _Parts(feed=("watch", "inbox"))
-_DATED = _Parts(
-    feed=("inbox", "sla", "late_arrival", "lifecycle", "signal", "asset"),
-    cluster=("sla", "produced_by", "delay", "lifecycle"),
+_SCHEDULED = ("sla", "late_arrival", "produced_by", "delay")
+_UNSCHEDULED = ("watch", "inbox")
+_DATED = ("inbox", "sla", "late_arrival", "lifecycle", "signal", "asset", "produced_by", "delay")
+_DATA = (
+    *("ddl", "availability_flag", "locations", "table", "lifecycle", "replication", "partitions", "watch", "inbox"),
+    *("quality", "type", "retention", "import_", "export"),
 )
-_DATA = _Parts(
-    feed=(
-        "ddl",
-        "availability_flag",
-        "locations",
-        "table",
-        "lifecycle",
-        "replication",
-        "partitions",
-        "watch",
-        "inbox",
-        "quality",
-    ),
-    cluster=("type", "retention", "locations", "table", "lifecycle", "import_", "export"),
-)
+"""Fields of a feed, or of its entries for clusters, that have no meaning for some feeds."""
 
 
 def check_instances(_: Scope, feed: Feed) -> Iterator[Complaint]:
@@ -159,11 +137,11 @@ def find_only_writer(scope: Scope, feed: Feed) -> str | None:
     return next(iter(writers.values())) if writers.keys() == feed.clusters.keys() else None
 
 
-def _refused(feed: Feed, parts: _Parts, reason: str, remedy: str) -> Iterator[Complaint]:
-    """Yield a complaint about each of the parts that has a value."""
+def _refused(feed: Feed, names: tuple[str, ...], reason: str, remedy: str) -> Iterator[Complaint]:
+    """Yield a complaint about each of the fields that has a value, at the feed or at a cluster."""
     for place, holder in feed.parts():
-        for name in parts.feed if holder is feed else parts.cluster:
-            if getattr(holder, name):
+        for name in names:
+            if getattr(holder, name, None):
                 key = ".".join(map(str, (*place, name))).replace("ddl", "schema").removesuffix("_")
                 yield Complaint(path=(*place, name), message=f"{key} has no meaning: {reason}", remedy=remedy)
 
