@@ -157,12 +157,15 @@ class InstanceSequence:
     frequency: Frequency
     timezone: ZoneInfo
     end: datetime | None = None
+    size: int | None = field(init=False, repr=False, compare=False)
+    """The number of instances in the validity; None if it has no end."""
+    is_elapsed: bool = field(init=False, repr=False, compare=False)
+    """Whether every step lasts equally long: minutes, hours, and days in a zone of one fixed offset."""
+    wall_start: datetime = field(init=False, repr=False, compare=False)
+    """The wall-clock time of the anchor in `timezone`, without a time zone."""
     _step: timedelta = field(init=False, repr=False, compare=False)
-    _is_elapsed: bool = field(init=False, repr=False, compare=False)
-    _wall_start: datetime = field(init=False, repr=False, compare=False)
     _offset: timedelta = field(init=False, repr=False, compare=False)
     _leapt: int | None = field(init=False, repr=False, compare=False)
-    _size: int | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name, moment in (("start", self.start), ("end", self.end)):
@@ -181,19 +184,14 @@ class InstanceSequence:
             "start": self.start.astimezone(UTC),
             "end": None if self.end is None else self.end.astimezone(UTC),
             "_step": step,
-            "_is_elapsed": is_elapsed,
+            "is_elapsed": is_elapsed,
             "_leapt": None if leapt is None else leapt.toordinal() - wall.toordinal(),
-            "_wall_start": wall.replace(tzinfo=None, fold=0),
+            "wall_start": wall.replace(tzinfo=None, fold=0),
             "_offset": wall.utcoffset(),
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)
-        object.__setattr__(self, "_size", None if self.end is None else max(0, self.index_at_or_after(self.end)))
-
-    @property
-    def size(self) -> int | None:
-        """The number of instances in the validity; None if it has no end."""
-        return self._size
+        object.__setattr__(self, "size", None if self.end is None else max(0, self.index_at_or_after(self.end)))
 
     @property
     def is_single(self) -> bool:
@@ -210,18 +208,8 @@ class InstanceSequence:
         """The same sequence without an end; cheaper than to make it anew."""
         found: InstanceSequence = object.__new__(InstanceSequence)
         for name in self.__slots__:
-            object.__setattr__(found, name, None if name in ("end", "_size") else getattr(self, name))
+            object.__setattr__(found, name, None if name in ("end", "size") else getattr(self, name))
         return found
-
-    @property
-    def wall_start(self) -> datetime:
-        """The wall-clock time of the anchor in `timezone`, without a time zone."""
-        return self._wall_start
-
-    @property
-    def is_elapsed(self) -> bool:
-        """Whether every step lasts equally long: minutes, hours, and days in a zone of one fixed offset."""
-        return self._is_elapsed
 
     def at(self, n: int) -> datetime:
         """Return the nominal time of instance n, also outside the validity (n may be negative).
@@ -230,7 +218,7 @@ class InstanceSequence:
             InstanceError: the time is outside the years 1 to 9999.
         """
         try:
-            if self._is_elapsed:
+            if self.is_elapsed:
                 return self.start + self._step * n
             if self.frequency.unit is Unit.DAYS:
                 return self._day_at(n)
@@ -244,13 +232,13 @@ class InstanceSequence:
 
     def index_at_or_before(self, moment: datetime) -> int:
         """Return the greatest n with `at(n) <= moment`; it is below 0 before the start and not clipped at the end."""
-        if self._is_elapsed:
+        if self.is_elapsed:
             return (moment - self.start) // self._step
         return self._locate(moment)[0]
 
     def index_at_or_after(self, moment: datetime) -> int:
         """Return the smallest n with `at(n) >= moment`; it is below 0 before the start and not clipped at the end."""
-        if self._is_elapsed:
+        if self.is_elapsed:
             return -((self.start - moment) // self._step)
         n, found = self._locate(moment)
         return n if found == moment else n + 1
@@ -258,12 +246,12 @@ class InstanceSequence:
     def ceil(self, moment: datetime) -> datetime | None:
         """Return the first instance at or after `moment`; None if there is none before the end."""
         n = max(0, self.index_at_or_after(moment))
-        return None if self._size is not None and n >= self._size else self.at(n)
+        return None if self.size is not None and n >= self.size else self.at(n)
 
     def contains(self, moment: datetime) -> bool:
         """Return whether `moment` is an instance inside the validity."""
         n, found = self._locate(moment)
-        return found == moment and n >= 0 and (self._size is None or n < self._size)
+        return found == moment and n >= 0 and (self.size is None or n < self.size)
 
     def index(self, moment: datetime) -> int:
         """Return the number of an instance, counted from 0.
@@ -284,20 +272,18 @@ class InstanceSequence:
 
     def indices_between(self, start: datetime, stop: datetime) -> range:
         """Return the numbers of the instances with `start <= t < stop` inside the validity; no enumeration."""
-        first = max(0, self.index_at_or_after(start))
-        last = self.index_at_or_after(stop)
-        return range(first, max(first, last if self._size is None else min(last, self._size)))
+        return self.clip(range(self.index_at_or_after(start), self.index_at_or_after(stop)))
 
     def clip(self, indices: range) -> range:
         """Return the part of a range of instance numbers (step 1) that is inside the validity."""
         first = max(0, indices.start)
-        return range(first, max(first, indices.stop if self._size is None else min(indices.stop, self._size)))
+        return range(first, max(first, indices.stop if self.size is None else min(indices.stop, self.size)))
 
     def _locate(self, moment: datetime) -> tuple[int, datetime]:
-        if self._is_elapsed:
+        if self.is_elapsed:
             n = (moment - self.start) // self._step
             return n, _FIRST if n < 0 and self.is_single else self.start + self._step * n
-        wall, anchor = moment.astimezone(self.timezone), self._wall_start
+        wall, anchor = moment.astimezone(self.timezone), self.wall_start
         if self.frequency.unit is Unit.DAYS:
             n = (wall.toordinal() - anchor.toordinal()) // self.frequency.count
             n += self._leapt is not None and self._leapt < 0
@@ -315,11 +301,11 @@ class InstanceSequence:
         if offset == self._offset:
             return elapsed
         corrected = elapsed + (self._offset - (offset or _NO_TIME))
-        target = (self._wall_start + self._step * n).toordinal()
+        target = (self.wall_start + self._step * n).toordinal()
         return corrected if corrected.astimezone(self.timezone).toordinal() == target else elapsed
 
     def _month_at(self, n: int) -> datetime:
-        anchor, zone = self._wall_start, self.timezone
+        anchor, zone = self.wall_start, self.timezone
         year, month = divmod(anchor.year * 12 + anchor.month - 1 + n * self.frequency.count, 12)
         day = anchor.day if anchor.day <= 28 else min(anchor.day, monthrange(year, month + 1)[1])
         wall = (year, month + 1, day, anchor.hour, anchor.minute, anchor.second, anchor.microsecond)
