@@ -45,6 +45,8 @@ A mount that has answered once is no longer waited for, because a thread for eac
 class Places:
     """The places of data as this machine sees them now. Looks at each folder once, so make one for each comparison.
 
+    `identities` are the local folders that were looked at, each with the path that identifies it.
+
     >>> places = Places()
     >>> places.canonical("file://localhost/data/./a/../${YEAR}"), places.canonical("s3://Bucket//a/${YEAR}/")
     ('file:///data/${YEAR}', 's3://bucket/a/${YEAR}')
@@ -53,13 +55,8 @@ class Places:
     def __init__(self) -> None:
         self._mounts = MountTable.of_this_process()
         self._resolved: dict[str, str] = {}
-        self._identities: dict[str, str] = {}
+        self.identities: dict[str, str] = {}
         self._answering: set[str] = set()
-
-    @property
-    def identities(self) -> Mapping[str, str]:
-        """The local folders that were looked at, each with the path that identifies it."""
-        return self._identities
 
     def confirm(self, identities: Mapping[str, str]) -> bool:
         """Return whether local folders are still what they were when somebody looked at them; True if a filesystem does
@@ -97,9 +94,9 @@ class Places:
         return HIDDEN_FOLDER in self.canonical(text).split("/")
 
     def _identify(self, folder: str, follow: "Follow") -> str:
-        if folder not in self._identities:
-            self._identities[folder] = self._mounts.canonical(self._resolve(folder, follow))
-        return self._identities[folder]
+        if folder not in self.identities:
+            self.identities[folder] = self._mounts.canonical(self._resolve(folder, follow))
+        return self.identities[folder]
 
     def _resolve(self, path: str, follow: "Follow") -> str:
         """Return the folder to which a path leads, as the system follows it: `..` after a link is above its target.
