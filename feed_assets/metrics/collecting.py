@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias, TypedDict
 
@@ -34,7 +35,7 @@ from feed_assets.log.records import Cause, FeedEventKind, ProcessInstanceStatus
 from feed_assets.log.removals.records import OPEN_STATES, SweepState
 from feed_assets.log.removals.tables import sweeps
 from feed_assets.metrics import families
-from feed_assets.metrics.records import Family, Label, Metrics, MetricType, Sample, SampledFamily
+from feed_assets.metrics.records import Family, Label, Metrics, MetricType, Sample
 from feed_assets.plan.location import find_plan_cache, load_location
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.releases.left_out import find_last_known
@@ -165,22 +166,14 @@ class OpenWork(TableStore):
         return {receiver: (count, first) for receiver, count, first in found}
 
 
-class _Owner(NamedTuple):
-    """What a series is about: an entity on a cluster; empty for the system."""
-
-    cluster: str = ""
-    entity: str = ""
-
-
-_SYSTEM = _Owner()
-
-
 class _Found(NamedTuple):
-    owner: _Owner
+    """A sample of a family; its `owner` is a cluster and an entity, if it is not about the system."""
+
     family: Family
     labels: tuple[str, ...]
     value: float
     occurrences: int = 0
+    owner: tuple[str, str] = ("", "")
 
 
 _Key: TypeAlias = tuple[str, str]  # (entity, cluster)
@@ -225,18 +218,15 @@ def collect_metrics(
     with context.database.read() as connection:
         reader = _Reader(context, connection)
         system, entities = [*reader.system(sum(invalid.values()))], [*reader.entities()]
-    system.append(_Found(_SYSTEM, families.BUILD, (_find_version(),), 1))
-    system += [_Found(_SYSTEM, families.INVALID, (file,), count) for file, count in (invalid or {"": 0}).items()]
+    system.append(_Found(families.BUILD, (_find_version(),), 1))
+    system += [_Found(families.INVALID, (file,), count) for file, count in (invalid or {"": 0}).items()]
     kept, left_out = _limit(entities, limit - len(system) - len(_OWN))
-    system += [_Found(_SYSTEM, family, (), value) for family, value in zip(_OWN, (limit, left_out), strict=True)]
+    system += [_Found(family, (), value) for family, value in zip(_OWN, (limit, left_out), strict=True)]
     samples: dict[str, list[Sample]] = defaultdict(list)
     for each in (*system, *kept):
         samples[each.family.name].append(Sample(labels=each.labels, value=each.value, occurrences=each.occurrences))
-    sampled = (
-        SampledFamily(family=family, samples=tuple(sorted(samples[family.name], key=lambda sample: sample.labels)))
-        for family in families.FAMILIES
-    )
-    return Metrics(as_of=as_of, families=tuple(sampled), limit=limit, left_out=left_out)
+    sampled = {each: tuple(sorted(samples[each.name], key=attrgetter("labels"))) for each in families.FAMILIES}
+    return Metrics(as_of=as_of, families=sampled, limit=limit, left_out=left_out)
 
 
 def _find_version() -> str:
@@ -248,7 +238,7 @@ def _find_version() -> str:
 
 def _limit(found: Iterable[_Found], limit: int) -> tuple[list[_Found], int]:
     """Return what the limit allows, and how many series are left out."""
-    by_owner: dict[_Owner, list[_Found]] = defaultdict(list)
+    by_owner: dict[tuple[str, str], list[_Found]] = defaultdict(list)
     for each in found:
         by_owner[each.owner].append(each)
     kept: list[_Found] = []
@@ -276,18 +266,18 @@ class _Reader:
     def system(self, invalid: int) -> Iterator[_Found]:
         """Yield what is about no entity; `invalid` entities are left out because of errors."""
         for cluster, at in find_last_times(self._connection, self._plan.clusters).items():
-            yield _Found(_SYSTEM, families.TICK_AGE, (cluster,), self._age(at))
+            yield _Found(families.TICK_AGE, (cluster,), self._age(at))
         failures = Counter((each.cluster, each.step.value) for each in TickFailures(self._connection).all())
         for labels, count in failures.items():
-            yield _Found(_SYSTEM, families.TICK_FAILURES, labels, count)
+            yield _Found(families.TICK_FAILURES, labels, count)
         for cause, count in self._wrong(invalid, failures).items():
-            yield _Found(_SYSTEM, families.CHECK_FAILURES, (cause,), count)
+            yield _Found(families.CHECK_FAILURES, (cause,), count)
         yield from self._sweeps()
         for each in self._work.messages():
             age = 0.0 if each.oldest is None else self._age(each.oldest)
-            yield _Found(_SYSTEM, families.UNDELIVERED, (each.way,), each.messages)
-            yield _Found(_SYSTEM, families.OLDEST_MESSAGE, (each.way,), age)
-            yield _Found(_SYSTEM, families.DEAD_LETTERS, (each.way,), each.dead)
+            yield _Found(families.UNDELIVERED, (each.way,), each.messages)
+            yield _Found(families.OLDEST_MESSAGE, (each.way,), age)
+            yield _Found(families.DEAD_LETTERS, (each.way,), each.dead)
 
     def entities(self) -> Iterator[_Found]:
         """Yield what is about processes and feeds."""
@@ -323,11 +313,11 @@ class _Reader:
         sweeps = {(cluster, state.value): 0 for cluster in self._plan.clusters for state in OPEN_STATES}
         sweeps |= {(each.cluster, each.state.value): each.sweeps for each in self._work.sweeps()}
         for labels, count in sweeps.items():
-            yield _Found(_SYSTEM, families.SWEEPS, labels, count)
+            yield _Found(families.SWEEPS, labels, count)
         ends = {(cluster, SweepState.DONE.value): 0 for cluster in self._plan.clusters}
         ends |= {(each.cluster, each.label): each.occurrences for each in self._totals if each.kind is TotalKind.SWEEPS}
         for labels, count in ends.items():
-            yield _Found(_SYSTEM, families.SWEEP_ENDS, labels, count)
+            yield _Found(families.SWEEP_ENDS, labels, count)
 
     def _instances(self) -> Iterator[_Found]:
         groups = {(each.process, each.cluster, each.status): each for each in self._work.instances()}
@@ -414,7 +404,7 @@ class _Reader:
             record = self._plan.processes[key]
             pipelines = ["" if record.is_of_feed else ",".join(record.facts.groups)]
         of_it = (cluster, *pipelines, entity, *filter(None, labels))
-        return _Found(_Owner(cluster, entity), family, of_it, value, occurrences)
+        return _Found(family, of_it, value, occurrences, owner=(cluster, entity))
 
     def _age(self, since: datetime) -> float:
         return max(timedelta(0), self._as_of - since).total_seconds()

@@ -6,7 +6,8 @@ path in each; whatever is in no pipeline is in `default`.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import starmap
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -14,7 +15,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from feed_assets.metrics.families import FAMILIES
-from feed_assets.metrics.records import PREFIX, Family, Label, Metrics, MetricType, Sample, SampledFamily
+from feed_assets.metrics.records import PREFIX, Family, Label, Metrics, MetricType, Sample
 
 NO_PIPELINE = "default"
 
@@ -30,11 +31,11 @@ class MetricsCollector(Collector):
 
     def describe(self) -> Iterator[Metric]:
         """Yield the families without samples, so that a scrape may ask for some of them (`?name[]=`)."""
-        return (_convert(SampledFamily(family=family, samples=())) for family in FAMILIES)
+        return (_convert(family, ()) for family in FAMILIES)
 
     def collect(self) -> Iterator[Metric]:
         """Yield the families, also those without samples."""
-        return map(_convert, self._collect().families)
+        return starmap(_convert, self._collect().families.items())
 
 
 def build_registry(collect: Callable[[], Metrics]) -> CollectorRegistry:
@@ -49,10 +50,9 @@ def render_prometheus(metrics: Metrics) -> str:
     return generate_latest(build_registry(lambda: metrics)).decode()
 
 
-def _convert(sampled: SampledFamily) -> Metric:
-    family = sampled.family
+def _convert(family: Family, samples: Iterable[Sample]) -> Metric:
     found = Metric(f"{PREFIX}_{family.name}", family.meaning, family.type.value)
-    for sample in sampled.samples:
+    for sample in samples:
         labels = {label.value: text for label, text in zip(family.labels, sample.labels, strict=True)}
         for name, value in _values(family, sample):
             found.add_sample(name, labels, value)
@@ -70,9 +70,9 @@ def render_graphite(metrics: Metrics, prefix: str = PREFIX) -> str:
     at = int(metrics.as_of.timestamp())
     lines = (
         f"{path} {value:.15g} {at}"
-        for each in metrics.families
-        for sample in each.samples
-        for path, value in _iter_values(each.family, sample, prefix)
+        for family, samples in metrics.families.items()
+        for sample in samples
+        for path, value in _iter_values(family, sample, prefix)
     )
     return "".join(f"{line}\n" for line in lines)
 

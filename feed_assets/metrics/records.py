@@ -1,5 +1,6 @@
 """Records of metrics: families, and their samples at one moment."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -66,18 +67,10 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SampledFamily:
-    """A family with its samples."""
-
-    family: Family
-    samples: tuple[Sample, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """All metrics at one moment, in real time. `left_out` series were more than `limit`."""
+    """The samples of all families at one moment, in real time. `left_out` series were more than `limit`."""
 
     as_of: datetime
-    families: tuple[SampledFamily, ...]
+    families: Mapping[Family, tuple[Sample, ...]]
     limit: int
     left_out: int

@@ -32,8 +32,7 @@ def metrics(told: OperationContext) -> Metrics:
 
 
 def samples(metrics: Metrics, family: Family) -> dict[tuple[str, ...], Sample]:
-    (sampled,) = (each for each in metrics.families if each.family is family)
-    return {sample.labels: sample for sample in sampled.samples}
+    return {sample.labels: sample for sample in metrics.families[family]}
 
 
 def values(metrics: Metrics, family: Family) -> dict[tuple[str, ...], float]:
@@ -102,10 +101,10 @@ def test_the_backlog_is_that_of_the_command(told: OperationContext, metrics: Met
 
 
 def test_every_family_has_samples_after_the_story_and_each_sample_all_labels(metrics: Metrics) -> None:
-    assert [each.family for each in metrics.families] == list(FAMILIES)
-    for each in metrics.families:
-        assert each.samples, each.family.name
-        assert {len(sample.labels) for sample in each.samples} == {len(each.family.labels)}
+    assert list(metrics.families) == list(FAMILIES)
+    for family, found in metrics.families.items():
+        assert found, family.name
+        assert {len(sample.labels) for sample in found} == {len(family.labels)}
 
 
 def test_what_has_not_happened_is_0_so_that_a_rate_counts_the_first_time(tmp_path: Path) -> None:
@@ -126,18 +125,18 @@ def test_what_has_not_happened_is_0_so_that_a_rate_counts_the_first_time(tmp_pat
 
 def test_whole_entities_are_left_out_beyond_the_limit_and_the_system_stays(told: OperationContext) -> None:
     everything = collect_metrics(told)
-    series = sum(len(each.samples) * len(each.family.sample_names) for each in everything.families)
+    series = sum(len(found) * len(family.sample_names) for family, found in everything.families.items())
     limited = collect_metrics(told, limit=60)
     kept = {
         (labels[Label.CLUSTER], labels[Label.ENTITY])
-        for each in limited.families
-        if Label.ENTITY in each.family.labels
-        for sample in each.samples
-        if (labels := dict(zip(each.family.labels, sample.labels, strict=True)))
+        for family, found in limited.families.items()
+        if Label.ENTITY in family.labels
+        for sample in found
+        if (labels := dict(zip(family.labels, sample.labels, strict=True)))
     }
     assert kept == {("backup", "counts"), ("backup", "counts@primary")}
     assert values(limited, families.TICK_AGE) == values(everything, families.TICK_AGE)
-    left = sum(len(each.samples) * len(each.family.sample_names) for each in limited.families)
+    left = sum(len(found) * len(family.sample_names) for family, found in limited.families.items())
     assert left <= 60
     assert limited.left_out == series - left > 0
     assert values(limited, families.LEFT_OUT) == {(): limited.left_out}

@@ -29,12 +29,12 @@ def test_every_family_can_be_parsed_with_its_type_its_labels_and_all_samples(
     text = encode(build_registry(lambda: metrics)).decode()
     found = {each.name: each for each in parse(text)}
     assert set(found) == {f"{PREFIX}_{family.name}" for family in FAMILIES}
-    for sampled in metrics.families:
-        family, parsed = sampled.family, found[f"{PREFIX}_{sampled.family.name}"]
+    for family, samples in metrics.families.items():
+        parsed = found[f"{PREFIX}_{family.name}"]
         assert (parsed.type, parsed.documentation) == (family.type.value, family.meaning)
         assert {sample.name for sample in parsed.samples} == set(family.sample_names)
         assert {tuple(sorted(sample.labels)) for sample in parsed.samples} == {tuple(sorted(family.labels))}
-        assert len(parsed.samples) == len(sampled.samples) * len(family.sample_names)
+        assert len(parsed.samples) == len(samples) * len(family.sample_names)
 
 
 def test_names_follow_the_conventions_of_prometheus() -> None:
