@@ -1,6 +1,7 @@
 """Ask Dagster's webserver over GraphQL to reload the code locations of feed-assets."""
 
 import json
+from typing import Any
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
@@ -27,13 +28,12 @@ def reload_locations(webserver: str) -> tuple[str, ...]:
     Raises:
         WebserverError: it cannot be reached, has no location of feed-assets, or cannot load one.
     """
-    found = _ask(webserver, _SENSORS, {})
-    repositories = _dicts(_dict(found.get("repositoriesOrError")).get("nodes"))
+    repositories = _ask(webserver, _SENSORS, {})["repositoriesOrError"].get("nodes", ())
     names = sorted(
         {
-            str(_dict(repository.get("location")).get("name"))
+            str(repository["location"]["name"])
             for repository in repositories
-            if any(str(sensor.get("name")).startswith(SENSOR_PREFIX) for sensor in _dicts(repository.get("sensors")))
+            if any(sensor["name"].startswith(SENSOR_PREFIX) for sensor in repository["sensors"])
         }
     )
     if not names:
@@ -46,8 +46,8 @@ def reload_locations(webserver: str) -> tuple[str, ...]:
 
 
 def _reload(webserver: str, name: str) -> None:
-    answer = _dict(_ask(webserver, _RELOAD, {"name": name}).get("reloadRepositoryLocation"))
-    loaded = _dict(answer.get("locationOrLoadError"))
+    answer = _ask(webserver, _RELOAD, {"name": name})["reloadRepositoryLocation"]
+    loaded = answer.get("locationOrLoadError") or {}
     if loaded.get("__typename") != "RepositoryLocation":
         reason = str(loaded.get("message") or answer.get("message") or answer.get("__typename")).strip()
         raise WebserverError(
@@ -57,7 +57,8 @@ def _reload(webserver: str, name: str) -> None:
         )
 
 
-def _ask(webserver: str, query: str, variables: dict[str, str]) -> dict[str, object]:
+def _ask(webserver: str, query: str, variables: dict[str, str]) -> dict[str, Any]:
+    """Return the data of an answer, which have the form that the query asks for."""
     url = f"{webserver.rstrip('/')}/graphql"
     body = json.dumps({"query": query, "variables": variables}).encode()
     if not url.startswith(("http://", "https://")):
@@ -70,19 +71,9 @@ def _ask(webserver: str, query: str, variables: dict[str, str]) -> dict[str, obj
         reason = f"it does not answer: {getattr(exc, 'reason', exc)}"
         next_step = "Start it, or correct the setting 'webserver'; the daemon notices the change anyway."
         raise WebserverError(url=webserver, reason=reason, next_step=next_step) from exc
-    data = _dict(answer).get("data")
+    told = answer if isinstance(answer, dict) else {}
+    data = told.get("data")
     if not isinstance(data, dict):
-        raise WebserverError(
-            url=webserver,
-            reason=f"it refused: {_dict(answer).get('errors')}",
-            next_step="Reload the location there by hand.",
-        )
+        reason, next_step = f"it refused: {told.get('errors')}", "Reload the location there by hand."
+        raise WebserverError(url=webserver, reason=reason, next_step=next_step)
     return data
-
-
-def _dict(value: object) -> dict[str, object]:
-    return value if isinstance(value, dict) else {}
-
-
-def _dicts(value: object) -> list[dict[str, object]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

@@ -8,6 +8,8 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator
+from configparser import ConfigParser
+from configparser import Error as ParserError
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -23,8 +25,7 @@ from feed_assets.plan.facts import EntityFacts
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 
 CODE_REFERENCES = "dagster/code_references"
-_REMOTE = re.compile(r'^\s*\[remote "(.*)"\]\s*$')  # [remote "origin"]
-_URL = re.compile(r"^\s*url\s*=\s*(\S+)\s*$")  # url = git@github.com:team/project.git
+_REMOTE = re.compile('remote "(.*)"')  # remote "origin"
 _SHORT = re.compile(r"^(?:[^@/]+@)?([^:/]+):(?!//)(.+)$")  # git@github.com:team/project.git
 _BRANCH = "ref: refs/heads/"
 _DEFAULT_BRANCH = "HEAD"
@@ -132,7 +133,7 @@ def find_remote(folder: Path) -> GitRemote | None:
         return find_remote(folder.parent) if folder != folder.parent else None
     try:
         return _read_remote(folder, git)
-    except (OSError, UnicodeDecodeError):
+    except (OSError, UnicodeDecodeError, ParserError):
         return None
 
 
@@ -152,16 +153,10 @@ def _read_remote(folder: Path, git: Path) -> GitRemote | None:
 
 def _read_urls(config: str) -> dict[str, str]:
     """Return the URLs of the remotes in a configuration of Git, by the names of the remotes."""
-    found: dict[str, str] = {}
-    remote = None
-    for line in config.splitlines():
-        if (section := _REMOTE.match(line)) is not None:
-            remote = section[1]
-        elif line.lstrip().startswith("["):
-            remote = None
-        elif remote is not None and (url := _URL.match(line)) is not None:
-            found.setdefault(remote, url[1])
-    return found
+    parser = ConfigParser(delimiters=("=",), interpolation=None, strict=False, allow_no_value=True)
+    parser.read_string("\n".join(map(str.strip, config.splitlines())))
+    found = ((_REMOTE.fullmatch(name), parser[name].get("url")) for name in parser.sections())
+    return {remote[1]: url for remote, url in found if remote is not None and url}
 
 
 def _read_revision(git: Path, shared: Path, remote: str) -> str:

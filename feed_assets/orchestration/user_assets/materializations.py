@@ -27,8 +27,6 @@ from feed_assets.orchestration.errors import ChecksAwaitedError, PartitionKeyErr
 from feed_assets.orchestration.graph.layout import FindAsset, Producer, find_producers, require_known
 from feed_assets.orchestration.location.reloading import build_context
 from feed_assets.orchestration.location.runtime import Runtime
-from feed_assets.plan.edges import Key
-from feed_assets.sql.database import Database
 
 EVENTS_A_TICK = 1_000
 SETTLED_SECONDS = 10.0
@@ -131,7 +129,9 @@ def record_materializations(
         before = begin_position(instance)
     position = before.following(producers)
     moved = [each.record.key for feed, each in producers.items() if position.assets[feed] != before.assets.get(feed)]
-    _forget_polls(tick.database, moved)
+    if moved:  # these were polled until now
+        with tick.database.begin() as connection:
+            ArrivalPolls(connection).forget(moved)
     fresh = _sort(records, position, producers)
     behind: dict[str, int] = {}
     handled: list[dg.EventLogRecord] = []
@@ -190,13 +190,6 @@ def follow_now(runtime: Runtime, find_asset: FindAsset, clusters: Iterable[str],
             replace(context, stores=runtime.run_stores), cluster, Bulkheads.open(database, cluster, runtime.real_clock)
         )
         record_materializations(tick, find_asset, instance)
-
-
-def _forget_polls(database: Database, keys: Sequence[Key]) -> None:
-    """Remove the polls of feeds that were polled until now."""
-    if keys:
-        with database.begin() as connection:
-            ArrivalPolls(connection).forget(keys)
 
 
 def begin_position(instance: dg.DagsterInstance) -> ReaderPosition:
