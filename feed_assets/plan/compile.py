@@ -8,7 +8,7 @@ updates.
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import lru_cache
 
@@ -227,80 +227,73 @@ def runs_here(bundle: Bundle, process: Process, cluster: str) -> bool:
     return process.workflow.engine.is_supported and all(bundle.get_feed(name).lies_on(cluster) for name in feeds)
 
 
+@dataclass(frozen=True, slots=True)
 class _Compiler:
-    def __init__(
-        self,
-        bundle: Bundle,
-        sources: SourceMap,
-        only: frozenset[str] | None,
-        overlaps: Overlaps,
-        colo: str | None = None,
-    ) -> None:
-        self._bundle = bundle
-        self._sources = sources
-        self._only = only
-        self._overlaps = overlaps
-        self._colo = colo
-        self._inputs: dict[Key, list[InputEdge]] = defaultdict(list)
-        self._outputs: dict[Key, list[OutputEdge]] = defaultdict(list)
+    bundle: Bundle
+    sources: SourceMap
+    only: frozenset[str] | None
+    overlaps: Overlaps
+    colo: str | None = None
+    inputs: dict[Key, list[InputEdge]] = field(default_factory=lambda: defaultdict(list))
+    outputs: dict[Key, list[OutputEdge]] = field(default_factory=lambda: defaultdict(list))
 
     def plan(self) -> Plan:
         processes = {
             (process.name, cluster): self.process(process, cluster)
-            for process in self._bundle.processes
+            for process in self.bundle.processes
             for cluster in self._clusters_of(process)
-            if runs_here(self._bundle, process, cluster)
+            if runs_here(self.bundle, process, cluster)
         }
-        processes |= {each.key: each for feed in self._bundle.feeds for each in self._work_of(feed)}
+        processes |= {each.key: each for feed in self.bundle.feeds for each in self._work_of(feed)}
         feeds = {
             (feed.name, cluster): self._feed(feed, cluster)
-            for feed in self._bundle.feeds
+            for feed in self.bundle.feeds
             for cluster in self._clusters_of(feed)
             if feed.lies_on(cluster)
         }
-        used = {cluster for _, cluster in feeds}.union(self._only or ())
-        clusters = [each for each in self._bundle.clusters if self._colo is None or each.name in used]
+        used = {cluster for _, cluster in feeds}.union(self.only or ())
+        clusters = [each for each in self.bundle.clusters if self.colo is None or each.name in used]
         return Plan(
-            digest=self._bundle.digest,
+            digest=self.bundle.digest,
             clusters={each.name: _cluster(each, is_elsewhere=self._is_elsewhere(each.name)) for each in clusters},
             feeds=feeds,
             processes=processes,
-            datasources={each.name: each for each in self._bundle.datasources},
-            facts={entity.key: self._facts(entity) for entity in self._bundle.entities},
-            colo=self._colo,
+            datasources={each.name: each for each in self.bundle.datasources},
+            facts={entity.key: self._facts(entity) for entity in self.bundle.entities},
+            colo=self.colo,
         )
 
     def _clusters_of(self, entity: Feed | Process) -> list[str]:
         """Return the relevant clusters of an entity, including the sources of its copies on them."""
-        if self._only is None:
+        if self.only is None:
             return list(entity.clusters)
-        relevant = self._only.intersection(entity.clusters)
+        relevant = self.only.intersection(entity.clusters)
         if isinstance(entity, Feed):
-            relevant = relevant.union(*(iter_flows(self._bundle, entity, name) for name in relevant))
+            relevant = relevant.union(*(iter_flows(self.bundle, entity, name) for name in relevant))
         return [name for name in entity.clusters if name in relevant]
 
     def _is_elsewhere(self, cluster: str) -> bool:
-        return self._colo is not None and cluster not in (self._only or ())
+        return self.colo is not None and cluster not in (self.only or ())
 
     def _work_of(self, feed: Feed) -> Iterator[ProcessRecord]:
         """Yield the work that a feed declares, after noting its edges."""
         for cluster in feed.clusters:
-            if self._only is not None and cluster not in self._only:
+            if self.only is not None and cluster not in self.only:
                 continue
             for record in self._transfers(feed, cluster):
                 for edge in record.inputs:
-                    self._inputs[edge.feed_key].append(edge)
+                    self.inputs[edge.feed_key].append(edge)
                 for out in record.outputs:
-                    self._outputs[out.feed_key].append(out)
+                    self.outputs[out.feed_key].append(out)
                 yield record
 
     def _transfers(self, feed: Feed, cluster: str) -> Iterator[ProcessRecord]:
-        for source in iter_flows(self._bundle, feed, cluster):
-            yield compile_flow(self._bundle, feed, source, cluster, self._facts(feed))
-        if (declared := feed.import_on(cluster)) is not None and self._bundle.find_cluster(cluster) is not None:
-            yield compile_import(self._bundle, feed, cluster, declared, self._facts(feed))
-        if (exported := feed.export_on(cluster)) is not None and self._bundle.find_cluster(cluster) is not None:
-            yield compile_export(self._bundle, feed, cluster, exported, self._facts(feed))
+        for source in iter_flows(self.bundle, feed, cluster):
+            yield compile_flow(self.bundle, feed, source, cluster, self._facts(feed))
+        if (declared := feed.import_on(cluster)) is not None and self.bundle.find_cluster(cluster) is not None:
+            yield compile_import(self.bundle, feed, cluster, declared, self._facts(feed))
+        if (exported := feed.export_on(cluster)) is not None and self.bundle.find_cluster(cluster) is not None:
+            yield compile_export(self.bundle, feed, cluster, exported, self._facts(feed))
 
     def process(self, process: Process, cluster: str) -> ProcessRecord:
         sequence, mirror = process.sequence_on(cluster), process.workflow.mirror
@@ -308,9 +301,9 @@ class _Compiler:
         inputs = tuple(self._input(process, name, cluster, sequence, is_late=name in late) for name in process.inputs)
         outputs = self._outputs_of(process, cluster, sequence)
         for edge in inputs:
-            self._inputs[edge.feed, cluster].append(edge)
+            self.inputs[edge.feed, cluster].append(edge)
         for out in outputs:
-            self._outputs[out.feed, cluster].append(out)
+            self.outputs[out.feed, cluster].append(out)
         return ProcessRecord(
             process=process.name,
             cluster=cluster,
@@ -319,7 +312,7 @@ class _Compiler:
             delay=timedelta(0),
             inputs=inputs,
             outputs=outputs,
-            work=compile_mirror(self._bundle, mirror, cluster) if mirror is not None else process.workflow,
+            work=compile_mirror(self.bundle, mirror, cluster) if mirror is not None else process.workflow,
             properties=tuple(process.properties.items()),
             parallel=process.parallel,
             order=process.order,
@@ -331,11 +324,11 @@ class _Compiler:
             on_update=process.trigger.on_update if process.trigger is not None else OnUpdate.IGNORE,
             retry=process.retry,
             late=_late(process.late_process),
-            digest=self._bundle.entity_digest(process),
-            fingerprint=release_fingerprint(self._bundle, process, cluster),
-            members=_members(self._bundle, process, cluster),
+            digest=self.bundle.entity_digest(process),
+            fingerprint=release_fingerprint(self.bundle, process, cluster),
+            members=_members(self.bundle, process, cluster),
             facts=self._facts(process),
-            trigger=compile_trigger(self._bundle, process, cluster),
+            trigger=compile_trigger(self.bundle, process, cluster),
             is_enumerated=not process.makes_batches,
             sla=None if process.makes_batches else compile_sla(process.sla_on(cluster)),
         )
@@ -348,7 +341,7 @@ class _Compiler:
         first = last = None
         if not item.takes_new:
             takes = parse_window(item.start, item.end, sequence.timezone)
-            feed = self._bundle.get_feed(item.feed).sequence_on(cluster)
+            feed = self.bundle.get_feed(item.feed).sequence_on(cluster)
             first = relative_shift(takes, takes.start, feed, sequence)
             last = relative_shift(takes, takes.end, feed, sequence)
         return InputEdge(
@@ -369,13 +362,13 @@ class _Compiler:
     def _outputs_of(self, process: Process, cluster: str, sequence: InstanceSequence) -> tuple[OutputEdge, ...]:
         """Return the outputs of a process, then the quarantines of those whose bad rows are kept."""
         own = [self._output(process, name, cluster, sequence) for name in process.outputs]
-        kept = [(out, feed) for out in own if (feed := self._bundle.find_quarantine(out.feed)) is not None]
+        kept = [(out, feed) for out in own if (feed := self.bundle.find_quarantine(out.feed)) is not None]
         return (*own, *(out.to_quarantine(feed) for out, feed in kept))
 
     def _output(self, process: Process, name: str, cluster: str, sequence: InstanceSequence) -> OutputEdge:
         item = process.outputs[name]
         window = parse_window(item.instance, item.instance, sequence.timezone)
-        feed = self._bundle.get_feed(item.feed).sequence_on(cluster)
+        feed = self.bundle.get_feed(item.feed).sequence_on(cluster)
         return OutputEdge(
             name=name,
             feed=item.feed,
@@ -389,7 +382,7 @@ class _Compiler:
 
     def _feed(self, feed: Feed, cluster: str) -> FeedRecord:
         entry = feed.clusters[cluster]
-        on = self._bundle.get_cluster(cluster)
+        on = self.bundle.get_cluster(cluster)
         store, template, table = _locate(feed, on)
         record = FeedRecord(
             feed=feed.name,
@@ -408,10 +401,10 @@ class _Compiler:
             existing=feed.existing,
             other_columns=feed.columns,
             preview=feed.preview,
-            retention=compile_retention(feed, on, self._overlaps),
+            retention=compile_retention(feed, on, self.overlaps),
             sla=compile_sla(feed.sla_on(cluster)),
-            inputs_of=tuple(self._inputs[feed.name, cluster]),
-            outputs_of=tuple(self._outputs[feed.name, cluster]),
+            inputs_of=tuple(self.inputs[feed.name, cluster]),
+            outputs_of=tuple(self.outputs[feed.name, cluster]),
             facts=self._facts(feed),
             produced_by=entry.produced_by.asset if entry.produced_by else feed.asset,
             is_expected=feed.is_expected,
@@ -428,7 +421,7 @@ class _Compiler:
     def _facts(self, entity: Entity) -> EntityFacts:
         groups = entity.groups if isinstance(entity, Feed) else ()
         groups = entity.pipelines if isinstance(entity, Process) else groups
-        source = self._sources.get(entity.key)
+        source = self.sources.get(entity.key)
         owner = (entity.acl.owner if entity.acl else None) or entity.tags.get("owner")
         return EntityFacts(
             description=entity.description,
@@ -446,7 +439,7 @@ class _Compiler:
     def _metadata(self, entity: Entity) -> Iterator[MetadataRecord]:
         for each in iter_metadata(entity):
             if find_fault(each.key, each.value) is None:
-                source = self._sources.locate(entity.key, each.place)
+                source = self.sources.locate(entity.key, each.place)
                 line = source.line if source else None
                 yield MetadataRecord(column=each.column, key=each.key, value=each.value, line=line)
 
