@@ -189,7 +189,7 @@ class Explanation:
 
     @property
     def _is_pointer(self) -> bool:
-        return any(reason.code in _POINTERS for reason in self.reasons)
+        return any(reason.code is ReasonCode.SEE_ABOVE for reason in self.reasons)
 
     @property
     def digest(self) -> str:
@@ -219,6 +219,3 @@ class Explanation:
                 yield f"{'  ' * (depth + 1)}  $ {reason.command}"
             for cause in reason.causes:
                 yield from cause._iter_lines(depth + 2)
-
-
-_POINTERS = frozenset({ReasonCode.SEE_ABOVE})

@@ -102,21 +102,19 @@ def explain_process_state(
     *,
     is_root: bool,
     is_blocked: bool,
-) -> tuple[Reason, ...]:
-    """Return the other reasons of a process instance. Its inputs are described only for the instance that the query
+) -> Iterator[Reason]:
+    """Yield the other reasons of a process instance. Its inputs are described only for the instance that the query
     names.
     """
     row = facts.row
-    reasons: list[Reason] = []
     if row is not None:
-        reasons.extend(_progress(context, row, facts.active, is_blocked=is_blocked, take=_find_take(context, row)))
+        yield from _progress(context, row, facts.active, is_blocked=is_blocked, take=_find_take(context, row))
     if is_root:
-        reasons.extend(_optional_inputs(facts))
-        reasons.extend(_made_from(context, connection, key, facts))
-        reasons.extend(late_check(connection, AgendaKey(AgendaKind.LATE_INPUTS, *key)))
-        reasons.extend(_update(connection, key))
-        reasons.extend(_rerun(connection, key, facts.awaited))
-    return tuple(reasons)
+        yield from _optional_inputs(facts)
+        yield from _made_from(context, connection, key, facts)
+        yield from late_check(connection, AgendaKey(AgendaKind.LATE_INPUTS, *key))
+        yield from _update(connection, key)
+        yield from _rerun(connection, key, facts.awaited)
 
 
 def _find_take(context: OperationContext, row: ProcessInstance) -> str | None:
@@ -312,50 +310,51 @@ def explain_feed_state(
     omissions: Mapping[ProcessKey, Omission],
     *,
     is_root: bool,
-) -> tuple[Reason, ...]:
-    """Return all reasons of a feed instance; `writers` explain the process instances that write it, and `omissions`
+) -> Iterator[Reason]:
+    """Yield all reasons of a feed instance; `writers` explain the process instances that write it, and `omissions`
     are those that have left it out. Its expiry is described only for the instance that the query names.
     """
     record = facts.record
     status = facts.row.status if facts.row else FeedInstanceStatus.MISSING
     if status is FeedInstanceStatus.AVAILABLE:
-        keeping = _explain_keeping(context, connection, record, key) if is_root else ()
-        return (*explain_availability(facts), *explain_former_place(context, connection, facts), *keeping)
-    reasons: list[Reason] = []
+        yield from explain_availability(facts)
+        yield from explain_former_place(context, connection, facts)
+        yield from _explain_keeping(context, connection, record, key) if is_root else ()
+        return
     if status is FeedInstanceStatus.EVICTED:
-        reasons.extend(_explain_eviction(connection, key, facts))
+        yield from _explain_eviction(connection, key, facts)
     elif key.nominal_time > context.as_of:
         text, at = "its nominal time is in the future", {"at": rendered(key.nominal_time)}
-        reasons.append(blocking(ReasonCode.NOT_DUE, text, at))
+        yield blocking(ReasonCode.NOT_DUE, text, at)
     elif facts.lost is not None:
-        reasons.append(explain_lost(facts, facts.lost))
+        yield explain_lost(facts, facts.lost)
         if status is FeedInstanceStatus.PARTIAL:
-            reasons.append(_absence(context, facts, key, status))
-        reasons.extend([_polls(facts, context.as_of)] if facts.poll is not None else [])
+            yield _absence(context, facts, key, status)
+        if facts.poll is not None:
+            yield _polls(facts, context.as_of)
     elif facts.check is not None and status is FeedInstanceStatus.PARTIAL:
-        reasons.append(_held_back(key, facts.check))
-        reasons.extend([_polls(facts, context.as_of)] if facts.poll is not None else [])
+        yield _held_back(key, facts.check)
+        if facts.poll is not None:
+            yield _polls(facts, context.as_of)
     elif record.produced_by is not None and facts.poll is None:
-        reasons.append(_not_materialized(context, record, key))
+        yield _not_materialized(context, record, key)
     elif record.is_external and facts.row is None and not record.is_expected:
-        reasons.append(_not_noticed(context, record, key))
+        yield _not_noticed(context, record, key)
     elif record.is_external and facts.row is None and facts.poll is None:
-        reasons.append(_not_polled(context, record, key))
+        yield _not_polled(context, record, key)
     elif record.is_external:
         obstacle = facts.poll.obstacle if facts.poll is not None else None
-        reasons.append(
+        yield (
             _absence(context, facts, key, status) if obstacle is None else _obstruction(context, record, key, obstacle)
         )
-        reasons.append(_polls(facts, context.as_of))
+        yield _polls(facts, context.as_of)
     elif omissions:
-        reasons.extend(
-            explain_left_out(f"process {writer.process} has succeeded, and has {each.render()}", each, blocks=True)
-            for writer, each in omissions.items()
-        )
+        for writer, each in omissions.items():
+            text = f"process {writer.process} has succeeded, and has {each.render()}"
+            yield explain_left_out(text, each, blocks=True)
     else:
-        reasons.append(_not_written(context, record, key, writers))
-    reasons.extend(explain_history(facts))
-    return tuple(reasons)
+        yield _not_written(context, record, key, writers)
+    yield from explain_history(facts)
 
 
 def _absence(context: OperationContext, known: FeedFacts, key: FeedKey, status: FeedInstanceStatus) -> Reason:
