@@ -36,16 +36,8 @@ if TYPE_CHECKING:
 def build_on_time_checks(runtime: Runtime, layout: AssetLayout, cluster: str) -> list[dg.AssetChecksDefinition]:
     """Return the op that makes the checks of all feeds with an SLA on a cluster; none without such feeds."""
     feeds = {layout.feed_asset(key)[0]: key[0] for key in feeds_on_time(layout, cluster)}
-    if not feeds:
-        return []
-    specs = [
-        dg.AssetCheckSpec(
-            names.ON_TIME_CHECK,
-            asset=key,
-            description="Fails while instances are late: an error after sla.high, a warning after sla.low.",
-        )
-        for key in feeds
-    ]
+    description = "Fails while instances are late: an error after sla.high, a warning after sla.low."
+    specs = [dg.AssetCheckSpec(names.ON_TIME_CHECK, asset=key, description=description) for key in feeds]
 
     def evaluate(connection: "Connection", wanted: Sequence[dg.AssetKey]) -> Iterator[dg.AssetCheckEvaluation]:
         from feed_assets.alerts.deadlines.alerts import FeedLateness, find_lateness
@@ -55,7 +47,7 @@ def build_on_time_checks(runtime: Runtime, layout: AssetLayout, cluster: str) ->
             grid = layout.grids[feeds[key], cluster]
             yield build_evaluation(key, grid, found.get(feeds[key], FeedLateness()))
 
-    return [build_feed_checks(runtime, names.OfCluster.ON_TIME_OP.of(cluster), specs, evaluate)]
+    return build_feed_checks(runtime, names.OfCluster.ON_TIME_OP.of(cluster), specs, evaluate)
 
 
 def build_feed_checks(
@@ -63,8 +55,10 @@ def build_feed_checks(
     op_name: str,
     specs: Sequence[dg.AssetCheckSpec],
     evaluate: "Callable[[Connection, Sequence[dg.AssetKey]], Iterable[dg.AssetCheckEvaluation]]",
-) -> dg.AssetChecksDefinition:
-    """Return the op that makes checks of feeds from the record."""
+) -> list[dg.AssetChecksDefinition]:
+    """Return the op that makes checks of feeds from the record; none without checks."""
+    if not specs:
+        return []
 
     @dg.multi_asset_check(name=op_name, specs=specs, can_subset=True)
     def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
@@ -75,7 +69,7 @@ def build_feed_checks(
             for each in found:
                 yield to_result(each)
 
-    return check
+    return [check]
 
 
 def to_result(found: dg.AssetCheckEvaluation) -> dg.AssetCheckResult:
@@ -134,7 +128,7 @@ def build_replica_checks(runtime: Runtime, layout: AssetLayout, cluster: str) ->
         behind = LateChecks(connection).behind(runtime.clock.now())
         return [_evaluate(asset, assets[asset], cluster, behind) for asset in wanted]
 
-    return [build_feed_checks(runtime, names.OfCluster.IN_SYNC_OP.of(cluster), specs, evaluate)] if specs else []
+    return build_feed_checks(runtime, names.OfCluster.IN_SYNC_OP.of(cluster), specs, evaluate)
 
 
 def evaluate_changed(
