@@ -87,10 +87,15 @@ def clear_place(
     names = set(_list(store, path)) - {MANIFEST_NAME}
     if not names:
         return None
-    manifest, is_ours = _find_manifest(store, path)
-    if manifest is not None and clearing.keep is not None:
-        clearing.keep(manifest)
-    is_ours = is_ours or PUBLISHING_NAME in names
+    is_ours, manifest = PUBLISHING_NAME in names, None
+    try:
+        manifest = store.published_manifest(path)
+    except ManifestError:
+        is_ours = True
+    if manifest is not None:
+        is_ours = True
+        if clearing.keep is not None:
+            clearing.keep(manifest)
     names.discard(PUBLISHING_NAME)
     if not is_ours:
         refuse_foreign(store, path, names, clearing)
@@ -170,15 +175,6 @@ def _list(store: InstanceStore, path: str) -> tuple[str, ...]:
         return store.standing_files(path)
     except PathRefusedError as exc:
         raise _in_the_way(store, path, exc.reason) from exc
-
-
-def _find_manifest(store: InstanceStore, path: str) -> tuple[Manifest | None, bool]:
-    """Return the last manifest, if it can be read, and whether there is one."""
-    try:
-        manifest = store.published_manifest(path)
-    except ManifestError:
-        return None, True
-    return manifest, manifest is not None
 
 
 def _is_flag(name: str, flag: str | None) -> bool:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from typing import Any, BinaryIO, Self
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
@@ -37,13 +37,7 @@ class Publication:
         return cls(digest=manifest.digest, bytes=manifest.bytes, files=manifest.files, extra=manifest.extra)
 
 
-class SupportsWrite(Protocol):
-    """A sink for bytes."""
-
-    def write(self, data: bytes | memoryview, /) -> object: ...
-
-
-def read_entry(path: str, chunks: Iterable[bytes | memoryview], copy: SupportsWrite | None = None) -> ManifestEntry:
+def read_entry(path: str, chunks: Iterable[bytes | memoryview], copy: BinaryIO | None = None) -> ManifestEntry:
     """Read the chunks of a file and return its manifest entry; write every chunk to `copy`."""
     checksum = Checksum()
     size = 0

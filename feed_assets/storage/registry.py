@@ -50,7 +50,8 @@ abfss, az, file, gcs, gs, hdfs, memory, s3, s3a, sftp, viewfs.
     scheme, found, rest = url.partition("://")
     if not found:
         scheme, rest = "file", url
-    opener = _TABLES.get(scheme) or (_open_lake if scheme.startswith(ICEBERG) else _SCHEMES.get(scheme))
+    is_lake = scheme.startswith(ICEBERG)
+    opener = _open_table if scheme == "thrift" else _open_lake if is_lake else _SCHEMES.get(scheme)
     if opener is None:
         raise StoreUnknownError(
             url=url,
@@ -220,5 +221,4 @@ _SCHEMES = {
     **dict.fromkeys(("memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "sftp"), _open_objects),
     **dict.fromkeys(("hdfs", "viewfs"), _open_hdfs),
 }
-_TABLES = {"thrift": _open_table}
 _SFTP_SECONDS = {"timeout": 10, "channel_timeout": 60}

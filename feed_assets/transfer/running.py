@@ -107,32 +107,23 @@ def run_task(
     `throttle` is shared with the other tasks of this process. So is `ended`, the keys of failed copies that need no
     more work.
     """
-    work = _Work(
-        stores=stores,
-        limits=[limit for limit in (throttle, Throttle(task.rate) if task.rate else None) if limit],
-        on_bytes=on_bytes or _ignore_progress,
-        ended=set() if ended is None else ended,
-    )
-    return tuple(_Runner(work, copy).run() for copy in task.copies)
+    limits = [limit for limit in (throttle, Throttle(task.rate) if task.rate else None) if limit]
+    over, tell = set[int]() if ended is None else ended, on_bytes or _ignore_progress
+    return tuple(_Runner(stores, limits, tell, over, copy).run() for copy in task.copies)
 
 
 def _ignore_progress(size: int, files: int) -> None:
     """Ignore the progress."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Work:
-    """The state shared by all copies of a task."""
+@dataclass(slots=True)
+class _Runner:
+    """Copies the files of one copy; what it copies with is shared by all copies of a task."""
 
     stores: StorePool
     limits: Sequence[Throttle]
     on_bytes: OnBytes
     ended: set[int]
-
-
-@dataclass(slots=True)
-class _Runner:
-    work: _Work
     copy: TaskCopy
     written: list[StagedFile] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
@@ -142,16 +133,16 @@ class _Runner:
     def run(self) -> CopyResult:
         key = self.copy.key
         try:
-            if key not in self.work.ended:
+            if key not in self.ended:
                 self._run()
         except FeedAssetsError as exc:
-            self.work.ended.add(key)
+            self.ended.add(key)
             return CopyResult(key=key, error=exc)
         return CopyResult(key=key, written=tuple(self.written), failures=tuple(self.failures))
 
     def _run(self) -> None:
         with ExitStack() as stack:
-            copy, stores = self.copy, self.work.stores
+            copy, stores = self.copy, self.stores
             staging = stack.enter_context(closing(stores.get(copy.target.store).staging(copy.target.path, copy.token)))
             staging.join(copy.generation)
             try:
@@ -164,7 +155,7 @@ class _Runner:
                     self._record(staging)
 
     def _copy_all(self, reading: Reading, staging: Staging) -> None:
-        copy, ended = self.copy, self.work.ended
+        copy, ended = self.copy, self.ended
         for file in copy.files:
             if copy.key in ended:
                 return
@@ -181,7 +172,7 @@ class _Runner:
         checksum = Checksum(file.checksum)
         block_size = None if file.traits is None else file.traits.block_size
         staging.put(file.path, file.size, self._checked_chunks(file, reading, checksum), block_size)
-        self.work.on_bytes(0, 1)
+        self.on_bytes(0, 1)
         self.written.append(StagedFile(file.path, file.size, checksum.render(), file.version, file.is_settled))
         self.unrecorded_bytes += file.size
         if self.unrecorded_bytes >= _RECORD_BYTES or len(self.written) - self.recorded >= _RECORD_FILES:
@@ -204,10 +195,10 @@ class _Runner:
             if size > file.size:
                 raise FileFailedError(path, f"{path!r} has more than {file.size:,} bytes now")
             checksum.update(chunk)
-            for limit in self.work.limits:
+            for limit in self.limits:
                 limit.take(len(chunk))
             yield chunk
-            self.work.on_bytes(len(chunk), 0)
+            self.on_bytes(len(chunk), 0)
         if size != file.size:
             raise FileFailedError(path, f"{path!r} has {size:,} bytes now instead of {file.size:,}")
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 from sqlalchemy import Connection
 
@@ -53,7 +54,7 @@ from feed_assets.plan.records import FeedRecord
 from feed_assets.sql.database import lock_log
 from feed_assets.storage.deliveries import DeliveredFile, Deliveries
 from feed_assets.storage.errors import InstanceChangingError, StorageAwayError, StorageError
-from feed_assets.storage.manifests import SupportsWrite, read_entry
+from feed_assets.storage.manifests import read_entry
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability, Manifest, ManifestEntry, StagingPlace
 
@@ -249,7 +250,7 @@ class _Inbox:
         self._see(file, FileStatus.CHANGING, "it was changed while it was read")
         return None
 
-    def _entry(self, file: InboxFile | DeliveredFile, copy: SupportsWrite | None = None) -> ManifestEntry | None:
+    def _entry(self, file: InboxFile | DeliveredFile, copy: BinaryIO | None = None) -> ManifestEntry | None:
         """Read a file of the inbox; None if it is gone, or has another version."""
         return _read_version(self._deliveries, file.name, file.version, copy)
 
@@ -494,9 +495,7 @@ class _Inbox:
         )
 
 
-def _read_version(
-    place: Deliveries, name: str, version: str, copy: SupportsWrite | None = None
-) -> ManifestEntry | None:
+def _read_version(place: Deliveries, name: str, version: str, copy: BinaryIO | None = None) -> ManifestEntry | None:
     """Read a file; None if it is gone, or has another version."""
     try:
         return read_entry(name, place.chunks(name, version), copy)

@@ -13,7 +13,6 @@ the former writer wanted to publish is then no longer there.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from pathlib import Path
 
 from feed_assets.storage.copy_port import Acl, Prepared, Reading, Traits
 from feed_assets.storage.errors import (
@@ -30,7 +29,7 @@ from feed_assets.storage.object.client import RootAwayError, RootRefusedError, U
 from feed_assets.storage.object.staged_objects import INTENT, STAGING_PREFIX, Intent, StagedObjects, read_marker
 from feed_assets.storage.object.staging import ObjectStaging
 from feed_assets.storage.object.store import ObjectReading, ObjectStore
-from feed_assets.storage.paths import MANIFEST_NAME, SINGLE_FILE
+from feed_assets.storage.paths import MANIFEST_NAME, SINGLE_FILE, parse_path
 from feed_assets.storage.port import Trash
 from feed_assets.storage.records import Guard, Manifest
 
@@ -42,14 +41,11 @@ class HdfsFolders(StagedObjects):
 
     __slots__ = ()
 
-    @property
-    def hdfs(self) -> HdfsClient:
-        assert isinstance(self.client, HdfsClient)
-        return self.client
+    client: HdfsClient
 
     def make(self, names: Collection[str] | None = None) -> None:
         super().make(names)
-        self.hdfs.make_folder(self.data(1))
+        self.client.make_folder(self.data(1))
 
     def take_over(self, generation: int | None = None) -> int | None:
         current, former = self.read_generation(), self._newest()
@@ -58,13 +54,13 @@ class HdfsFolders(StagedObjects):
         if generation is not None and not generation == current == former:
             raise self._lost()
         ready, target = self._ready(former), self.data(former + 1)
-        source = self.data(former) if self.hdfs.status(ready) is None else ready
+        source = self.data(former) if self.client.status(ready) is None else ready
         try:
-            self.hdfs.move(source, target)
+            self.client.move(source, target)
         except (FileNotFoundError, FileExistsError):
             raise self._take_over_conflict() from None
         if source == ready and read_marker(self.client, self.path) == self.token:  # its publication has begun meanwhile
-            self.hdfs.move(target, ready)
+            self.client.move(target, ready)
             raise self._take_over_conflict()
         self.write_header(former + 1)
         self.client.remove([f"{self.prefix}/{INTENT}"])
@@ -72,7 +68,7 @@ class HdfsFolders(StagedObjects):
 
     def _newest(self) -> int:
         """Return the number of the generation that has the files; 0 if there is none."""
-        areas = (self.hdfs.children(f"{self.prefix}/{area}").folders for area in ("data", "ready"))
+        areas = (self.client.children(f"{self.prefix}/{area}").folders for area in ("data", "ready"))
         return max((int(name) for names in areas for name in names), default=0)
 
     def _ready(self, generation: int) -> str:
@@ -88,7 +84,7 @@ class HdfsFolders(StagedObjects):
 
         Raises `StagingLostError` if it has been taken over meanwhile.
         """
-        data, ready, hdfs = self.data(max(intent.files.values(), default=0)), self.content(intent), self.hdfs
+        data, ready, hdfs = self.data(max(intent.files.values(), default=0)), self.content(intent), self.client
         hdfs.make_folder(data)
         hdfs.remove([f"{data}/{name}" for name in hdfs.list(data).files.keys() - intent.files.keys()])
         hdfs.remove_empty_folders(data)
@@ -120,14 +116,14 @@ class HdfsFolders(StagedObjects):
     def remove(self, names: object = None) -> None:
         if names == ():  # what is there stays
             return
-        self.hdfs.remove_whole(self.prefix)
+        self.client.remove_whole(self.prefix)
         with suppress(OSError):  # other stagings of this token
-            self.hdfs.remove_folder(self.prefix.rpartition("/")[0])
+            self.client.remove_folder(self.prefix.rpartition("/")[0])
 
     def keep(self, names: Mapping[str, str]) -> None:
         data = self.data(1)
         written = self.client.list(data).files
-        each(lambda name: self.hdfs.move(f"{data}/{name}", f"{data}/{names[name]}"), sorted(written.keys() & names))
+        each(lambda name: self.client.move(f"{data}/{name}", f"{data}/{names[name]}"), sorted(written.keys() & names))
         self.client.remove([f"{data}/{name}" for name in written.keys() - {*names, *names.values()}])
 
     def _replace(self, intent: Intent, manifest: Manifest) -> None:
@@ -135,7 +131,7 @@ class HdfsFolders(StagedObjects):
 
     def _swap(self, intent: Intent) -> None:
         """Rename the old instance away and the new one to its path, from any intermediate state."""
-        content, old, hdfs = self.content(intent), f"{self.prefix}/{_OLD}", self.hdfs
+        content, old, hdfs = self.content(intent), f"{self.prefix}/{_OLD}", self.client
         if hdfs.status(content) is None:  # an earlier try has come so far
             self._require_own(intent)
             return
@@ -157,14 +153,14 @@ class HdfsFolders(StagedObjects):
     def _move_in(self, key: str, intent: Intent) -> None:
         """Rename what is staged to the path of the instance; it is no error if another process has done so."""
         try:
-            self.hdfs.move(key, self.path)
+            self.client.move(key, self.path)
         except FileNotFoundError:  # the parents, or it
-            if self.hdfs.status(key) is None:
+            if self.client.status(key) is None:
                 self._require_own(intent)
                 return
             if parent := self.path.rpartition("/")[0]:
-                self.hdfs.make_folder(parent)
-            self.hdfs.move(key, self.path)
+                self.client.make_folder(parent)
+            self.client.move(key, self.path)
 
     def _require_own(self, intent: Intent) -> None:
         """Let the old instance come back and raise `StagingLostError` if the staging has been taken over."""
@@ -173,7 +169,7 @@ class HdfsFolders(StagedObjects):
         old = f"{self.prefix}/{_OLD}"
         if self.client.list(old).files:
             with suppress(FileExistsError, FileNotFoundError):
-                self.hdfs.move(old, self.path)
+                self.client.move(old, self.path)
         if self.read_intent() is None:
             self.client.remove([self.client.marker(self.path)])
         raise self._lost()
@@ -200,19 +196,19 @@ class HdfsStaging(ObjectStaging):
     def dress(self, file: str, modified: int | None, mode: int | None) -> None:
         with self._translated(file):
             if mode is not None:
-                self.objects.hdfs.set_permission(self._key(file), mode)
+                self.objects.client.set_permission(self._key(file), mode)
             if modified is not None:
-                self.objects.hdfs.set_times(self._key(file), modified)
+                self.objects.client.set_times(self._key(file), modified)
 
     def grant(self, file: str, traits: Traits, acl: Acl | None) -> None:
         with self._translated(file):
-            self.objects.hdfs.grant(self._key(file), traits, acl)
+            self.objects.client.grant(self._key(file), traits, acl)
 
     def _key(self, file: str) -> str:
         return f"{self.objects.data(self._files.get(file, self._generation))}/{file}"
 
     def _put(self, key: str, size: int, chunks: Iterable[bytes | memoryview], block_size: int | None) -> None:
-        self.objects.hdfs.put_chunks(key, size, chunks, block_size)
+        self.objects.client.put_chunks(key, size, chunks, block_size)
 
     def _gather(self) -> None:
         """Move the files of earlier generations to those of this one."""
@@ -220,26 +216,26 @@ class HdfsStaging(ObjectStaging):
         for file, generation in self._files.items():
             if 0 < generation != self._generation:
                 to = f"{self.objects.data(self._generation)}/{file}"
-                self.objects.hdfs.make_folder(to.rpartition("/")[0])
-                self.objects.hdfs.move(f"{self.objects.data(generation)}/{file}", to, overwrite=True)
+                self.objects.client.make_folder(to.rpartition("/")[0])
+                self.objects.client.move(f"{self.objects.data(generation)}/{file}", to, overwrite=True)
                 self._names = None
 
 
 class HdfsReading(ObjectReading):
     """The files of an instance on HDFS."""
 
+    _client: HdfsClient
+
     def acl(self, file: str) -> Acl | None:
         with self._store._translated(file):
-            assert isinstance(self._client, HdfsClient)
             return self._client.acl(f"{self._key}/{file}")
 
 
 class HdfsStore(ObjectStore):
     """The instances below a folder of HDFS; Spark reads and writes them by its own client."""
 
-    def __init__(self, client: HdfsClient, *, root_url: str, spark_scheme: str, scratch: Path | None = None) -> None:
-        super().__init__(client, root_url=root_url, spark_scheme=spark_scheme, scratch=scratch)
-        self._hdfs = client
+    client: HdfsClient
+    _staged_objects = HdfsFolders
 
     def listings(
         self, paths: Sequence[str], view: View, names: Sequence[str] = (), *, manifest: int = 0
@@ -252,32 +248,28 @@ class HdfsStore(ObjectStore):
 
     @contextmanager
     def reading(self, path: str) -> Iterator[Reading]:
-        yield HdfsReading(self, self.client, self._key(path))
+        yield HdfsReading(self, self.client, parse_path(self.root_url, path))
 
     def sweep_staging(self, older_than: datetime) -> int:
         number = super().sweep_staging(older_than)
         with self._translated(STAGING_PREFIX):
-            self._hdfs.remove_empty_folders(STAGING_PREFIX, nanoseconds(older_than))
+            self.client.remove_empty_folders(STAGING_PREFIX, nanoseconds(older_than))
         return number
 
     def trash(self) -> Trash:
-        return HdfsTrash(self, self._hdfs)
+        return HdfsTrash(self, self.client)
 
-    def _staging(self, path: str, token: str) -> HdfsStaging:
+    def staging(self, path: str, token: str) -> HdfsStaging:
         return HdfsStaging(self._objects(path, token), self._refused, self._place)
-
-    def _objects(self, path: str, token: str) -> HdfsFolders:
-        found = super()._objects(path, token)
-        return HdfsFolders(client=found.client, store=found.store, path=found.path, token=found.token)
 
     def _list_again(self, keys: Mapping[str, str], look: Callable[[str], Listing]) -> Mapping[str, Listing]:
         """A publication may be between its two renames, or have made them while others were listed."""
-        marked = self._hdfs.children(PUBLISHING_FOLDER).files
+        marked = self.client.children(PUBLISHING_FOLDER).files
         found = dict[str, Listing]()
         for path, key in keys.items():
-            if self._hdfs.marker(key).rpartition("/")[2] in marked:
+            if self.client.marker(key).rpartition("/")[2] in marked:
                 found[path] = Listing(is_marked=True)
-            elif self._hdfs.status(key) is not None:
+            elif self.client.status(key) is not None:
                 found[path] = look(path)
         return found
 

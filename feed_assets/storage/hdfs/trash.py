@@ -24,9 +24,10 @@ _STAYS = frozenset({errno.ENOTEMPTY, errno.ENOTDIR, errno.EACCES})
 class HdfsMove(TrashMove):
     """The move of the instance at `path` in the sweep whose folder is `prefix`."""
 
+    _client: HdfsClient
+
     def __init__(self, client: HdfsClient, *, prefix: str, path: str) -> None:
         super().__init__(client, prefix=prefix, path=path)
-        self._hdfs = client
         self._prefix = prefix
         self._kept = kept_at(prefix, path)
 
@@ -41,7 +42,7 @@ class HdfsMove(TrashMove):
                 return self._answer(Outcome.ALREADY, "this sweep has already removed it")
             return self._answer(Outcome.VANISHED, "it does not exist")
         except FileExistsError:
-            if self._hdfs.status(self._path) is None:
+            if self._client.status(self._path) is None:
                 return self._answer(Outcome.ALREADY, "this sweep has already removed it")
             reason = "this sweep has already removed another one; the present one came later"
             return self._answer(Outcome.CHANGED, reason)
@@ -52,14 +53,14 @@ class HdfsMove(TrashMove):
     def keep(self, flag: str | None) -> Moved:  # noqa: ARG002
         if self.settle():
             return self._answer(Outcome.ALREADY, "this sweep has one already")
-        before = list_objects(self._hdfs, self._path)
+        before = list_objects(self._client, self._path)
         if not before.exists:
             return self._answer(Outcome.VANISHED, "it does not exist")
         draft = f"{self._prefix}/draft-{uuid4().hex}"
         for name in before.files:
-            self._hdfs.copy(key_of(self._path, name), key_of(draft, name), None)
-        if list_objects(self._hdfs, self._path) != before:
-            self._hdfs.remove_tree(draft)
+            self._client.copy(key_of(self._path, name), key_of(draft, name), None)
+        if list_objects(self._client, self._path) != before:
+            self._client.remove_tree(draft)
             return self._answer(Outcome.CHANGED, "it changed while it was copied")
         self._rename(draft, self._kept)
         return self._answer(Outcome.MOVED, None)
@@ -77,25 +78,25 @@ class HdfsMove(TrashMove):
 
     def settle(self) -> bool:
         """Return whether the trash has the instance; a rename is never half done."""
-        return self._hdfs.status(self._kept) is not None
+        return self._client.status(self._kept) is not None
 
     def _rename(self, key: str, to: str) -> None:
         """Rename a tree; make the missing parents like those from which it comes."""
         try:
-            self._hdfs.move(key, to)
+            self._client.move(key, to)
         except FileNotFoundError:
-            if self._hdfs.status(key) is None:
+            if self._client.status(key) is None:
                 raise
             above = to.rpartition("/")[0]
             self._make(above, key.rpartition("/")[0], self._path.count("/"))
-            self._hdfs.move(key, to)
+            self._client.move(key, to)
 
     def _make(self, folder: str, like: str, mirrored: int) -> None:
         """Create a folder and its parents; its last `mirrored` parts are also those of `like`."""
-        if not folder or self._hdfs.status(folder) is not None:
+        if not folder or self._client.status(folder) is not None:
             return
         self._make(folder.rpartition("/")[0], like.rpartition("/")[0], mirrored - 1)
-        self._hdfs.make_folder(folder, like=self._hdfs.status(like) if mirrored > 0 else None)
+        self._client.make_folder(folder, like=self._client.status(like) if mirrored > 0 else None)
 
 
 class HdfsTrash(ObjectTrash):

@@ -31,7 +31,7 @@ from feed_assets.storage.iceberg.trash import LakeTrash
 from feed_assets.storage.listing import NOTHING, Entry, Listing, View
 from feed_assets.storage.manifests import parse_json, parse_manifest, render_json
 from feed_assets.storage.paths import MANIFEST_NAME, is_content, path_name
-from feed_assets.storage.port import StorePath, Trash
+from feed_assets.storage.port import InstanceStore, StorePath, Trash
 from feed_assets.storage.records import Availability, Clearing, Extra, Guard, Manifest, StagingPlace
 from feed_assets.storage.table.partition_names import PartitionSpec
 from feed_assets.storage.table.partition_store import WHOLE, PartitionStore, partition_lock
@@ -188,12 +188,8 @@ class LakeStore(PartitionStore[LakeTable]):
     def recover(self, path: str) -> bool:  # noqa: ARG002 - a commit is made or not
         return False
 
-    def sweep_staging(self, older_than: datetime) -> int:
-        table = self._partitions.find_table()
-        if table is None:
-            return 0
-        root = self._partitions.root(table)
-        swept = root.sweep_staging(older_than)
+    def _sweep_versions(self, table: LakeTable, root: InstanceStore, older_than: datetime) -> int:  # noqa: ARG002
+        swept = 0
         pending = root.documents(_PENDING, ".json")
         for token in pending.names():
             content = pending.find(token)

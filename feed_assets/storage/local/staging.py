@@ -274,8 +274,9 @@ class LocalStaging(Staging):
         chunks: Iterable[bytes | memoryview],
         block_size: int | None = None,  # noqa: ARG002 - only HDFS lets it be chosen
     ) -> None:
-        data, part = self._opened_data(), f"{_PART}{self._writer}-{next(self._parts)}"
+        part = f"{_PART}{self._writer}-{next(self._parts)}"
         with self._translated(file):
+            data = self._opened_data()
             descriptor = os.open(part, _NEW, 0o666, dir_fd=data)
             try:
                 try:
@@ -467,8 +468,6 @@ class LocalStaging(Staging):
                 self._data = os.open(self._data_path, _FOLDER)
             except FileNotFoundError:
                 raise self._lost() from None
-            except OSError as exc:
-                raise self._reader.refuse(self.path, exc) from exc
         return self._data
 
     def _make_parents(self, file: str) -> None:

@@ -2,10 +2,11 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 from feed_assets.storage.checksums import Checksum
 from feed_assets.storage.clearing import clearing_guard
@@ -68,6 +69,8 @@ class ObjectStore(InstanceStore):
 
     Writers without a connector for the store write below `StagingPlace.local_path`, in `scratch`.
     """
+
+    _staged_objects: ClassVar[type[StagedObjects]] = StagedObjects
 
     def __init__(
         self, client: ObjectClient, *, root_url: str, spark_scheme: str | None = None, scratch: Path | None = None
@@ -151,20 +154,20 @@ class ObjectStore(InstanceStore):
 
     @contextmanager
     def reading(self, path: str) -> Iterator[Reading]:
-        yield ObjectReading(self, self.client, self._key(path))
+        yield ObjectReading(self, self.client, parse_path(self.root_url, path))
 
     def staging_url(self, path: str, token: str) -> str:
-        return f"{self.root_url}/{self._staging(path, token).objects.data(1)}"
+        return f"{self.root_url}/{self.staging(path, token).objects.data(1)}"
 
     def staged_files(self, path: str, token: str) -> Mapping[str, int]:
-        objects = self._staging(path, token).objects
+        objects = self.staging(path, token).objects
         local = self._scratch.folder(objects.token, objects.path)
         with self._translated(objects.path):
             written = {name: file.size for name, file in self.client.list(objects.data(1)).files.items()}
             return {name: (local / name).stat().st_size for name in self._scratch.files(local)} | written
 
     def keep_staged(self, path: str, token: str, names: Mapping[str, str]) -> None:
-        objects = self._staging(path, token).objects
+        objects = self.staging(path, token).objects
         with self._translated(objects.path):
             keep_files(self._scratch.folder(objects.token, objects.path), names)
             objects.keep(names)
@@ -173,7 +176,7 @@ class ObjectStore(InstanceStore):
         self, staging: StagingPlace, *, flag: str | None, guard: Guard, extra: Extra, clearing: Clearing | None = None
     ) -> Manifest:
         flag = parse_flag(self.root_url, flag)
-        staged = self._staging(staging.path, staging.token)
+        staged = self.staging(staging.path, staging.token)
         objects = staged.objects
         staged.join(1)
         with self._translated(objects.path):
@@ -191,17 +194,19 @@ class ObjectStore(InstanceStore):
         clear = clearing_guard(self, objects.path, objects.token, flag, guard, clearing)
 
         def decide() -> None:
-            with ExitStack() as forbidden:
-                forbidden.callback(self._drop, objects)
+            try:
                 clear()
-                forbidden.pop_all()
+            except BaseException:
+                self._scratch.remove(objects.token, objects.path)
+                objects.remove()
+                raise
 
         staged.publish(decide)
         self._scratch.remove(objects.token, objects.path)
         return manifest
 
     def discard(self, staging: StagingPlace) -> None:
-        objects = self._staging(staging.path, staging.token).objects
+        objects = self.staging(staging.path, staging.token).objects
         self._scratch.remove(objects.token, objects.path)
         with self._translated(objects.path):
             if read_marker(self.client, objects.path) == objects.token:
@@ -211,7 +216,7 @@ class ObjectStore(InstanceStore):
     def recover(self, path: str) -> bool:
         path = parse_path(self.root_url, path)
         with self._translated(path):
-            return recover(self._staging(path, "recovery").objects)
+            return recover(self.staging(path, "recovery").objects)
 
     def sweep_staging(self, older_than: datetime) -> int:
         with self._translated(CONTROL_FOLDER):
@@ -251,20 +256,14 @@ class ObjectStore(InstanceStore):
         whole = f"{CONTROL_FOLDER}/{folder}"
         return ObjectDocuments(self.client, self.root_url, whole, suffix, self._translated(about or whole))
 
-    def staging(self, path: str, token: str) -> ObjectStaging:
-        return self._staging(path, token)
-
     def deliveries(self, folder: str) -> Deliveries:
-        return ObjectDeliveries(self, self.client, self._key(folder))
+        return ObjectDeliveries(self, self.client, parse_path(self.root_url, folder))
 
-    def _key(self, path: str) -> str:
-        return parse_path(self.root_url, path)
-
-    def _staging(self, path: str, token: str) -> ObjectStaging:
+    def staging(self, path: str, token: str) -> ObjectStaging:
         return ObjectStaging(self._objects(path, token), self._refused, self._place)
 
     def _objects(self, path: str, token: str) -> StagedObjects:
-        return StagedObjects(
+        return self._staged_objects(
             client=self.client,
             store=self.root_url,
             path=parse_path(self.root_url, path),
@@ -279,9 +278,6 @@ class ObjectStore(InstanceStore):
             url = f"{self.spark_scheme}://{self.root_url.split('://', 1)[1]}/{objects.data(1)}"
         return StagingPlace(path=objects.path, token=objects.token, url=url, local_path=local)
 
-    def _read_all(self, key: str, files: Sequence[str]) -> list[ManifestEntry]:
-        return each(lambda file: read_entry(file, self.client.chunks(f"{key}/{file}".rstrip("/"))), files)
-
     def _prepare(self, staged: ObjectStaging, flag: str | None, extra: Extra) -> Manifest:
         """Upload the locally written files, and read the files that were written into the store directly."""
         objects = staged.objects
@@ -293,8 +289,10 @@ class ObjectStore(InstanceStore):
             listed = self.client.list(objects.data(1)).files
             names = {name: listed[name] for name in sorted(listed.keys() - {flag, MANIFEST_NAME, PUBLISHING_NAME})}
             remote = [name for name in names if is_content(name, flag) and name not in uploaded]
-            read = {entry.path: entry for entry in self._read_all(objects.data(1), remote)}
-            entries = {**read, **{name: entry for name, entry in uploaded.items() if name in names}}
+            key = objects.data(1)
+            read = each(lambda name: read_entry(name, self.client.chunks(f"{key}/{name}")), remote)
+            written = [*read, *(entry for name, entry in uploaded.items() if name in names)]
+            entries = {entry.path: entry for entry in written}
             content = {name: entry for name, entry in entries.items() if is_content(name, flag)}
             hidden = [ManifestEntry(name, file.size, "") for name, file in names.items() if name not in content]
         missing = [ManifestEntry(name, entry.size, "") for name, entry in uploaded.items() if name not in listed]
@@ -314,10 +312,6 @@ class ObjectStore(InstanceStore):
 
             staged.put(name, size, read())
         return ManifestEntry(path=name, size=size, checksum=checksum.render())
-
-    def _drop(self, objects: StagedObjects) -> None:
-        self._scratch.remove(objects.token, objects.path)
-        objects.remove()
 
     def _refused(self, path: str, exc: Exception) -> StorageError:
         away = self.client.find_refusal(exc)

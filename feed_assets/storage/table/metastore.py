@@ -220,17 +220,14 @@ class Metastore:
             parameters={**_without_statistics(like.parameters), "EXTERNAL": "TRUE"},
             tableType="EXTERNAL_TABLE",
         )
-        try:
-            self._request(lambda client: client.create_table(described))
-        except _Existing:
-            return False
-        return True
+        return self._make(lambda client: client.create_table(described))
 
     def add_partition(self, table: Table, values: Sequence[str], location: str, description: str = "") -> bool:
         """Add a partition in the table's current format, or as described by `Partition.describe`; return False if one
         with these values exists.
         """
-        return self._add(_new_partition(table, values, location, _unpack(description) if description else None))
+        described = _new_partition(table, values, location, _unpack(description) if description else None)
+        return self._make(lambda client: client.add_partition(described))
 
     def add_partitions(self, table: Table, places: Mapping[tuple[str, ...], str]) -> None:
         """Add partitions by their values, each at a location, in the table's current format; those that exist stay."""
@@ -310,10 +307,7 @@ class Metastore:
             parameters={"EXTERNAL": "TRUE", **parameters},
             tableType="EXTERNAL_TABLE",
         )
-        try:
-            self._request(lambda client: client.create_table(described))
-        except _Existing:
-            return
+        self._make(lambda client: client.create_table(described))
 
     def put_parameter(self, table: Table, name: str, text: str) -> None:
         """Let a table have a parameter."""
@@ -323,11 +317,13 @@ class Metastore:
 
     def put_back(self, packed: str) -> bool:
         """Restore a dropped partition (see `Partition.pack`); return False if one with its values exists."""
-        return self._add(_unpack(packed))
+        described = _unpack(packed)
+        return self._make(lambda client: client.add_partition(described))
 
-    def _add(self, described: Any) -> bool:
+    def _make(self, call: Callable[[Any], object]) -> bool:
+        """Make a table or a partition; return False if there is one already."""
         try:
-            self._request(lambda client: client.add_partition(described))
+            self._request(call)
         except _Existing:
             return False
         return True

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
@@ -131,6 +132,13 @@ class PartitionStore(InstanceStore, Generic[TableT]):
         root, version = self._version(staging.path, staging.token)
         root.discard(replace(staging, path=version))
 
+    def sweep_staging(self, older_than: datetime) -> int:
+        table = self._partitions.find_table()
+        if table is None:
+            return 0
+        root = self._partitions.root(table)
+        return root.sweep_staging(older_than) + self._sweep_versions(table, root, older_than)
+
     def walk_folders(self, base: str, depth: int, choose: Choose) -> Iterator[FolderNames]:
         """Find partitions: one level per key of the table that `base` does not name, in any order of the keys.
 
@@ -188,6 +196,10 @@ class PartitionStore(InstanceStore, Generic[TableT]):
     @abstractmethod
     def _receive_table(self, source: Self) -> None:
         """Make the table of the copies if it is not there. Raises `TableRefusedError` if it cannot have them."""
+
+    @abstractmethod
+    def _sweep_versions(self, table: TableT, root: InstanceStore, older_than: datetime) -> int:
+        """Remove what was published long ago and never shown, or is shown no more; return the number of versions."""
 
     @abstractmethod
     def _require_writable(self, table: TableT, path: str) -> None:

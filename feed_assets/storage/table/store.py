@@ -126,12 +126,8 @@ class TableStore(PartitionStore[Table]):
             return False
         return place.store.recover(place.path)
 
-    def sweep_staging(self, older_than: datetime) -> int:
-        table = self._partitions.find_table()
-        if table is None:
-            return 0
-        root = self._partitions.root(table)
-        swept = root.sweep_staging(older_than)
+    def _sweep_versions(self, table: Table, root: InstanceStore, older_than: datetime) -> int:
+        swept = 0
         purge_superseded(root)
         for version in self._orphans(table):
             (look,) = root.look([version], None)

@@ -182,7 +182,7 @@ def test_what_comes_between_the_two_renames_stays_and_is_told(
 
 
 def test_an_instance_keeps_its_rights_and_so_do_its_parents(store: HdfsStore) -> None:
-    hdfs = store._hdfs
+    hdfs = store.client
     publish(store, PATH, OLD)
     for key, mode in (("weather", 0o711), (PATH, 0o750)):
         hdfs.set_permission(key, mode)
@@ -259,13 +259,13 @@ def test_row_8_staging_and_working_folders_are_checked_on_hdfs(store: HdfsStore,
     def found(*, prepare: bool = False) -> list[str]:
         return _cluster({"storage": url, "locations": {"staging": "/apps/staging"}}, prepare=prepare)
 
-    store._hdfs.make_folder("apps/staging")
+    store.client.make_folder("apps/staging")
     assert "apps/staging cannot be used: its permissions are 755, and must be 777" in found()[0]
-    store._hdfs.set_permission("apps/staging", 0o777)
+    store.client.set_permission("apps/staging", 0o777)
     assert found() == []
-    assert store._hdfs.status("apps/staging/working") is None
+    assert store.client.status("apps/staging/working") is None
     assert found(prepare=True) == []
-    working = store._hdfs.status("apps/staging/working")
+    working = store.client.status("apps/staging/working")
     assert working is not None
     assert working.permission == 0o755
 
