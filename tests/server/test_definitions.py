@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from feed_assets.clock import FrozenClock, SystemClock
-from feed_assets.definitions import contents, folder, journal
+from feed_assets.definitions import contents, folder
+from feed_assets.definitions.journal import Journal
 from feed_assets.loading.entity_files import stamp_files
 from feed_assets.server.definitions import KeptDefinitions
 from feed_assets.settings import load_settings
@@ -119,7 +120,7 @@ def test_questions_about_entities_share_what_is_kept_and_see_each_edit_at_once(
 def test_whoever_asks_in_the_middle_of_a_change_of_several_files_sees_it_whole(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept, readers, seen, write = KeptDefinitions(load_settings(), database), list[Thread](), list[int](), journal._write
+    kept, readers, seen, write = KeptDefinitions(load_settings(), database), list[Thread](), list[int](), Journal._write
     before = len(kept.open_context().plan.feeds)
 
     def write_and_ask(*change: Any) -> None:
@@ -128,7 +129,7 @@ def test_whoever_asks_in_the_middle_of_a_change_of_several_files_sees_it_whole(
         readers[-1].start()
         readers[-1].join(0.1)
 
-    monkeypatch.setattr(journal, "_write", write_and_ask)
+    monkeypatch.setattr(Journal, "_write", write_and_ask)
     added = [
         {**CLICKS, "name": name, "locations": {"data": f"/{name}/${{YEAR}}-${{MONTH}}-${{DAY}}/${{HOUR}}"}}
         for name in ("one", "two", "three")
