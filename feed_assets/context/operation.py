@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from sqlalchemy import Connection
 
@@ -136,8 +136,11 @@ class OperationContext(TimelineContext):
 
     def by(self, author: str, *, dry_run: bool = False) -> "ChangeContext":
         """Return the context of a call that changes something in the name of an author."""
-        shared = {each.name: getattr(self, each.name) for each in fields(OperationContext)}
-        return ChangeContext(**shared, author=author, dry_run=dry_run)
+        return ChangeContext(**self.shared(), author=author, dry_run=dry_run)
+
+    def shared(self) -> dict[str, Any]:
+        """Return what a context for something more than queries has of it."""
+        return {each.name: getattr(self, each.name) for each in fields(OperationContext)}
 
     @contextmanager
     def read(self) -> Iterator[Connection]:

@@ -5,7 +5,7 @@ later. Stores are asked at all endpoints at once and with a time limit; what fai
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial, wraps
 from itertools import chain
@@ -20,9 +20,6 @@ from feed_assets.context.errors import NotAskedError
 from feed_assets.context.operation import OperationContext
 from feed_assets.errors import NoAnswerError
 from feed_assets.plan.copy_records import StoreAddress, endpoint_of
-from feed_assets.plan.records import Plan
-from feed_assets.releases.timeline import ReleaseTimeline
-from feed_assets.sql.database import Database
 from feed_assets.storage.pool import StorePool
 
 _Arguments = ParamSpec("_Arguments")
@@ -31,44 +28,18 @@ _Otherwise = TypeVar("_Otherwise")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tick:
+class Tick(OperationContext):
     """What the steps of a tick of a cluster have at hand: made by `open_tick`.
 
     `real_now` is the real time at its beginning. While it `is_held`, because of safe mode or since the state was
     restored, nothing is taken or cut.
     """
 
-    context: OperationContext
     cluster: str
     bulkheads: Bulkheads
     budget: TimeBudget
-    real_now: datetime
+    real_now: datetime = field()
     is_held: bool = False
-
-    @property
-    def database(self) -> Database:
-        """The state."""
-        return self.context.database
-
-    @property
-    def stores(self) -> StorePool:
-        """The stores."""
-        return self.context.stores
-
-    @property
-    def timeline(self) -> ReleaseTimeline:
-        """The releases; they are current."""
-        return self.context.timeline
-
-    @property
-    def plan(self) -> Plan:
-        """The plan of the current definitions."""
-        return self.context.timeline.plan
-
-    @property
-    def as_of(self) -> datetime:
-        """The time of the data."""
-        return self.context.as_of
 
 
 def open_tick(
@@ -81,7 +52,7 @@ def open_tick(
 ) -> Tick:
     """Return a tick of a cluster. Without bulkheads what fails is raised; without a budget the time is ample."""
     return Tick(
-        context=context,
+        **context.shared(),
         cluster=cluster,
         bulkheads=bulkheads or Unconfined(cluster, context.real_clock),
         budget=budget or TimeBudget.ample(),

@@ -87,7 +87,7 @@ def _drop_former(tick: Tick, feed: str, table: str) -> bool:
     former = None if record is None else find_former(tick.plan, record, table)
     if record is None or former is None or former.registration is None:
         return True
-    address, call = former.registration.store, partial(drop_former, tick.context, record, former)
+    address, call = former.registration.store, partial(drop_former, tick, record, former)
 
     def ask() -> bool:
         _ask(tick, address, call)
@@ -127,7 +127,7 @@ class RegistrationHandler(Handler[Registration, int]):
         return [len(entries)]
 
     def put_off(self, tick: Tick, entries: Sequence[Registration], pause: timedelta) -> list[int]:
-        reason, due_at = tick.bulkheads.reason(self.step, entries[0].name), tick.as_of + tick.context.clock.span(pause)
+        reason, due_at = tick.bulkheads.reason(self.step, entries[0].name), tick.as_of + tick.clock.span(pause)
         with tick.database.begin() as connection:
             Registrations(connection).plan([each.feed_key for each in entries], tick.as_of, due_at, reason)
         return []
@@ -137,7 +137,7 @@ def _settle(tick: Tick, record: FeedRecord | None, times: Sequence[datetime]) ->
     """Settle instances of a feed; return why some cannot be registered. One without a table keeps what it has."""
     if record is None or record.registration is None or not times:
         return {}
-    return _ask(tick, record.registration.store, partial(settle, tick.context, record, times))
+    return _ask(tick, record.registration.store, partial(settle, tick, record, times))
 
 
 def _ask(tick: Tick, address: StoreAddress, call: Callable[[], _Answer]) -> _Answer:
@@ -148,7 +148,7 @@ def _ask(tick: Tick, address: StoreAddress, call: Callable[[], _Answer]) -> _Ans
 
 
 def _later(tick: Tick, entry: Registration, pause: timedelta, reason: str | None) -> Registration:
-    due_at = tick.as_of + tick.context.clock.span(pause)
+    due_at = tick.as_of + tick.clock.span(pause)
     return replace(entry, planned_at=tick.as_of, due_at=due_at, reason=reason)
 
 

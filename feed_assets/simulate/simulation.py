@@ -503,7 +503,7 @@ class Simulation:
             request.key: RunState.ALIVE for run_id, request in self.in_flight.items() if run_id not in self._dead
         }
         by_request |= {key: RunState.ENDED for key in self._dead if not key.startswith("run-")}
-        apply_reconciliation(tick.context, launched, by_run, by_request)
+        apply_reconciliation(tick, launched, by_run, by_request)
 
     def _row(self, key: Key, time: datetime) -> ProcessInstance | None:
         with self.database.read() as connection:

@@ -178,7 +178,7 @@ def test_what_a_person_kills_and_what_is_passed_over_is_told_of_at_once(
     )
     only(harness, 4)
     killed = ProcessKey("summing", "here", START + 4 * HOUR)
-    apply_action(harness.open_tick("here").context.by("ann"), InstanceAction.KILL, [killed])
+    apply_action(harness.open_tick("here").by("ann"), InstanceAction.KILL, [killed])
     tick_at(harness, 4.11)
     assert {(partition, status) for partition, status, _ in told(harness)} == {
         *((key(hour), "SKIPPED") for hour in range(4)),

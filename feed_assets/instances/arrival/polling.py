@@ -415,7 +415,7 @@ def _apply_polls(tick: Tick, candidates: Sequence[Candidate], watermarks: Sequen
         decide_poll_result(candidate, wait_until_settled(candidate.record, look, tick.real_now), tick.as_of)
         for candidate, look in zip(candidates, looks, strict=True)
     ]
-    seen = read_versions(tick.context, seen, tick.bulkheads)
+    seen = read_versions(tick, seen, tick.bulkheads)
     with tick.database.begin() as connection:
         arrived = record_poll_results(connection, seen)
         Watermarks(connection).move(watermarks)
@@ -497,7 +497,7 @@ def apply_past_polls(tick: Tick) -> None:
             return
         waited = [(each, _missing(connection, tick.plan, each, tick.as_of)) for each in older]
     for each, states in waited:
-        poll = partial(poll_missing_inputs, tick.context, each.plan, states, partial(poll_confined, tick))
+        poll = partial(poll_missing_inputs, tick, each.plan, states, partial(poll_confined, tick))
         tick.bulkheads.run_unit(TickStep.PAST_ARRIVALS, each.record.process, None, poll)
     with tick.database.begin() as connection:
         Cursors(connection).put(_cursor(tick.cluster), (tick.as_of + PAUSE).isoformat())

@@ -166,7 +166,7 @@ def apply_announcements(
         _told(decide_poll_result(candidate, look, tick.as_of, each.origin), each.facts)
         for each, candidate, look in zip(due, candidates, looks, strict=True)
     ]
-    seen = read_versions(tick.context, seen, tick.bulkheads)
+    seen = read_versions(tick, seen, tick.bulkheads)
     seen += [plan_first_poll(each.candidate, tick.as_of) for each in new if each.nominal_time > tick.as_of]
     refused = [
         (each.row, each.event, reason)

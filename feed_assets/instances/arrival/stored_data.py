@@ -215,7 +215,7 @@ def _record_lost(tick: Tick, url: str, missing: Iterable[Candidate], origin: str
     failed.
     """
     try:
-        lost = record_vanished(tick.context, missing, origin)
+        lost = record_vanished(tick, missing, origin)
         if obstacle and not lost:
             raise StorageError(store=url, path="", reason=obstacle, next_step="Remove the obstacle.")
     except StorageError as exc:

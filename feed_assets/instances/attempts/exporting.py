@@ -163,7 +163,7 @@ class StagedTablesHandler(Handler[StagedTables, int]):
         return [len(entries)]
 
     def put_off(self, tick: Tick, entries: Sequence[StagedTables], pause: timedelta) -> list[int]:
-        due_at = tick.as_of + tick.context.clock.span(pause)
+        due_at = tick.as_of + tick.clock.span(pause)
         with tick.database.begin() as connection:
             StagedTablesAgenda(connection).put(replace(each, planned_at=tick.as_of, due_at=due_at) for each in entries)
         return []

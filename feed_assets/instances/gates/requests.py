@@ -224,7 +224,7 @@ def apply_requests(
         mode: request only instances of this launch mode; None for all.
         not_yet: processes that cannot run at the moment; their instances stay READY.
     """
-    requests, run_time = list[LaunchRequest](), tick.context.clock.span(RUN_TIME)
+    requests, run_time = list[LaunchRequest](), tick.clock.span(RUN_TIME)
     with tick.database.read() as connection:
         if not ProcessInstances(connection).has_unrequested(tick.cluster):
             return []

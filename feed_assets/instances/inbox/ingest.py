@@ -529,7 +529,7 @@ def apply_inboxes(tick: Tick) -> ArrivalResult:
             continue
         if tick.budget.is_spent:
             return ArrivalResult.sum_of(*results, ArrivalResult(is_complete=False))
-        known = (tick.context, record, found)
+        known = (tick, record, found)
         seen = tick.bulkheads.run_unit(step, record.feed, (), take_files, *known, largest=LARGEST_IN_TICKS)
         arrived = {each.nominal_time for each in seen if each.status is FileStatus.TAKEN}
         results.append(ArrivalResult(polled=len(found.files), arrived=len(arrived)))

@@ -420,7 +420,7 @@ class LateDataChecks(_Checks):
         with tick.database.read() as connection:
             tick.timeline.refresh(connection, tick.as_of)
             batch = CheckBatch.of(connection, tick, entries)
-        contents = scan_contents(tick.context, batch.to_scan(), tick.bulkheads, follows_declared=True)
+        contents = scan_contents(tick, batch.to_scan(), tick.bulkheads, follows_declared=True)
         is_current = {key: content for key, content in contents.items() if content.record.is_current}
         gone = frozenset(key for key, each in is_current.items() if each.scan is not None and not each.is_available)
         _note_failures(contents.values(), tick)

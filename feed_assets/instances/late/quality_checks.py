@@ -260,7 +260,7 @@ def apply_quality_requests(
     held = {key for key, row in rows.items() if row.status is FeedInstanceStatus.PARTIAL}
     gone = [each.key for each in due if each.feed_key not in rows or rows[each.feed_key].status in _GONE]
     alive = find_alive({each.request for each in due if each.request is not None})
-    span = tick.context.clock.span
+    span = tick.clock.span
     planned, wanted = list[QualityCheck](), dict[str, list[QualityCheck]]()
     for each in due:
         record = tick.plan.feeds.get((each.name, tick.cluster))

@@ -73,8 +73,8 @@ def _work(runtime: Runtime, loaded: AssetLayout, cluster: str, instance: dg.Dags
     present = find_present(database, cluster, as_of, runtime.real_clock.now())
     if present == BEGINNING:
         return "arrivals have not been looked for yet, so that nobody knows what is late"
-    looking = replace(tick, context=replace(tick.context, as_of=present))
-    found, watched = apply_deadlines(looking, partial(find_causes, tick.context)), WatchResult()
+    looking = replace(tick, as_of=present)
+    found, watched = apply_deadlines(looking, partial(find_causes, tick)), WatchResult()
     if as_of - present <= TOLD_BEHIND:  # what has come since is not known, and would be forecast as late
         watched = apply_forecasts(replace(looking, budget=TimeBudget(FORECAST_SECONDS_A_TICK)))
     observed = _observe(tick, active.layout, instance)

@@ -59,7 +59,7 @@ def build_asset_events(
         return []
     if event.kind not in CONTENT or (event.kind in _PUBLISHED and find_run(event.origin) in known_runs):
         return []
-    database, server_url = tick.database, tick.context.server_url
+    database, server_url = tick.database, tick.server_url
     more: dict[str, Any] = dict(page_metadata(server_url, Kind.FEED, event.feed, event.nominal_time))
     if event.kind in ARRIVING - {FeedEventKind.RESTORED}:  # what an undo restores had come before
         more |= late_metadata(database, record, event.nominal_time, event.recorded_at)

@@ -75,10 +75,10 @@ class _Notices(Handler[ProcessInstance, ProcessKey]):
         return entry.process
 
     def handle(self, tick: Tick, entries: Sequence[ProcessInstance]) -> list[ProcessKey]:
-        with tick.context.read() as connection:
+        with tick.read() as connection:
             standing = ProcessInstances(connection).get_many([row.key for row in entries])
             due = [row for row in entries if standing.get(row.key) == row]
-            found = find_explanations(tick.context, connection, due)
+            found = find_explanations(tick, connection, due)
         told: list[OverdueNotice] = []
         news: list[ProcessKey] = []
         try:
@@ -208,8 +208,8 @@ def follow_hands(tick: Tick, layout: AssetLayout, instance: dg.DagsterInstance) 
     apply_announcements(tick, looked, cursor)
     for feed, _, time in found:
         asset, grid = layout.feed_asset((feed, cluster))
-        subject = resolve_subject(tick.context, feed, time, kind=Kind.FEED, clusters=[cluster])
-        for each in explain(tick.context, subject).items:
+        subject = resolve_subject(tick, feed, time, kind=Kind.FEED, clusters=[cluster])
+        for each in explain(tick, subject).items:
             if each.status != FeedInstanceStatus.AVAILABLE:
                 said = build_observation(asset, grid.partition(time), each, "it was reported as materialized, but ")
                 instance.report_runless_asset_event(said)

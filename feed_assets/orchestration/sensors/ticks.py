@@ -94,7 +94,7 @@ def reconcile(tick: Tick, use: ServerUse | None, instance: dg.DagsterInstance, h
         runs = {run.tags[names.TAG_REQUEST]: run for run in reversed(found)}  # newest wins
     by_request = {key: _state(run.status) for key, run in runs.items()}
     known_runs = by_run | find_commands(tick.database, launched, tick.real_now)
-    changed = set(apply_reconciliation(tick.context, launched, known_runs, by_request))
+    changed = set(apply_reconciliation(tick, launched, known_runs, by_request))
     for key, run in runs.items():
         if by_request[key] is RunState.CANCELED:
             _tell_not_begun(instance, run, [row for row in launched.requested if row.request_key == key], changed)
@@ -263,7 +263,7 @@ class _SensorTick:
         said = describe(done, len(asset_events), self.active) + health.describe(cluster)
         if (cursor.location, cursor.health) != (following.location, following.health):
             asset_events.append(health.check(self.runtime.location_key))
-        said += describe_oldest(tick.context, cluster) if is_quiet else ""
+        said += describe_oldest(tick, cluster) if is_quiet else ""
         return dg.SensorResult(
             run_requests=run_requests or None,
             asset_events=asset_events,
