@@ -13,14 +13,13 @@ from feed_assets.access.rights import require_acts
 from feed_assets.catalog.descriptions import NOBODY, by_cluster
 from feed_assets.catalog.run_metadata import Facts
 from feed_assets.catalog.store import DescribedEntity, MetadataChange, MetadataStore, compare, render_metadata
-from feed_assets.catalog.targets import INSTANCE, RUN, find_place, find_target
+from feed_assets.catalog.targets import INSTANCE, RUN, find_target, refuse_declared, require_room
 from feed_assets.catalog.writing import Target, Writing, Written, write_many
 from feed_assets.context.operation import ChangeContext, OperationContext
 from feed_assets.context.preconditions import require_demanded
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError, MetadataRefusedError
 from feed_assets.entities.metadata import (
-    MOST_BYTES,
     Create,
     MetadataKey,
     MetadataKind,
@@ -31,9 +30,7 @@ from feed_assets.entities.metadata import (
     Scope,
     Update,
     find_fault,
-    measure,
 )
-from feed_assets.errors import Fault
 from feed_assets.json_form import Hidden, shows
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.attempts import Attempts
@@ -238,7 +235,7 @@ def mutate(
         done = write_many(connection, writings, origin=origin, now=context.as_of)
         for target, written in zip(wanted, done, strict=True):
             _require_own(context, target, written)
-            _require_room(target, written)
+            require_room(target.path, written.before, written.after, "Remove what nobody needs.")
         if context.dry_run:
             connection.rollback()
     return tuple(
@@ -278,20 +275,7 @@ def _require_own(context: OperationContext, target: Target, written: Written) ->
     """Raise MetadataRefusedError if a person has changed what a declaration says."""
     for key, each in written.before.items():
         if each.origin is Origin.DEFINITION and written.after.get(key) != each:
-            place = find_place(context.plan, target.path, key)
-            reason = f"{key.kind.value} {key.name!r} is declared{f' in {place}' if place else ''}"
-            raise MetadataRefusedError(
-                entity=target.path, reason=reason, next_step="Change it there.", fault=Fault.STATE
-            )
-
-
-def _require_room(target: Target, written: Written) -> None:
-    size = measure(written.after)
-    if size > MOST_BYTES and size > measure(written.before):
-        reason = f"its metadata would have {size:,} bytes, more than {MOST_BYTES:,}"
-        raise MetadataRefusedError(
-            entity=target.path, reason=reason, next_step="Remove what nobody needs.", fault=Fault.STATE
-        )
+            refuse_declared(context.plan, target.path, key, "Change it there.")
 
 
 def find_recorded(connection: Connection, plan: Plan, target: Target) -> dict[str, str]:

@@ -8,12 +8,11 @@ from sqlalchemy import Connection, exists, select, true
 
 from feed_assets.catalog.store import MetadataStore
 from feed_assets.catalog.tables import facts
-from feed_assets.catalog.targets import find_place, find_target
+from feed_assets.catalog.targets import find_target, refuse_declared, require_room
 from feed_assets.catalog.writing import Target, write_metadata
 from feed_assets.engines.run_metadata import ReportedMetadata, Values
 from feed_assets.entities.common import Kind
-from feed_assets.entities.errors import MetadataRefusedError
-from feed_assets.entities.metadata import MOST_BYTES, Metadata, MetadataKey, MetadataValue, Origin, Update, measure
+from feed_assets.entities.metadata import Metadata, MetadataKey, MetadataValue, Origin, Update
 from feed_assets.errors import FeedAssetsError
 from feed_assets.log.definitions.records import DefinitionAction
 from feed_assets.log.definitions.store import Definitions
@@ -118,13 +117,8 @@ def check_reported(database: Database, plan: Plan, path: str, values: Values) ->
         before = store.read(entity.id) if entity is not None else {}
     for key in values:
         if key in before and before[key].origin is Origin.DEFINITION:
-            place = find_place(plan, target.path, key)
-            reason = f"{key.kind.value} {key.name!r} is declared{f' in {place}' if place else ''}"
-            raise MetadataRefusedError(entity=path, reason=reason, next_step="Say it under another name.")
-    size = measure({**before, **_sign(values, "")})
-    if size > MOST_BYTES and size > measure(before):
-        reason = f"its metadata would have {size:,} bytes, more than {MOST_BYTES:,}"
-        raise MetadataRefusedError(entity=path, reason=reason, next_step="Say less.")
+            refuse_declared(plan, target.path, key, "Say it under another name.")
+    require_room(target.path, before, {**before, **_sign(values, "")}, "Say less.")
 
 
 def apply_reported(

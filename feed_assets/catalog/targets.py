@@ -5,6 +5,7 @@ whatever people want to describe, such as `dashboard/otd`.
 """
 
 import re
+from typing import NoReturn
 
 from sqlalchemy import Connection
 
@@ -14,7 +15,7 @@ from feed_assets.catalog.writing import Target
 from feed_assets.entities.common import Kind
 from feed_assets.entities.content.columns import iter_columns
 from feed_assets.entities.errors import EntityNotFoundError, MetadataRefusedError
-from feed_assets.entities.metadata import MetadataKey
+from feed_assets.entities.metadata import MOST_BYTES, Metadata, MetadataKey, measure
 from feed_assets.errors import Fault, find_similar
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.plan.records import Plan
@@ -78,6 +79,21 @@ def find_place(plan: Plan, path: str, key: MetadataKey) -> str | None:
     column = below[-1] if below else None
     line = next((each.line for each in facts.metadata if (each.column, each.key) == (column, key)), facts.line)
     return f"{facts.file}:{line}"
+
+
+def refuse_declared(plan: Plan, path: str, key: MetadataKey, next_step: str) -> NoReturn:
+    """Refuse to say what a declaration says already. Raises MetadataRefusedError."""
+    place = find_place(plan, path, key)
+    reason = f"{key.kind.value} {key.name!r} is declared{f' in {place}' if place else ''}"
+    raise MetadataRefusedError(entity=path, reason=reason, next_step=next_step, fault=Fault.STATE)
+
+
+def require_room(path: str, before: Metadata, after: Metadata, next_step: str) -> None:
+    """Require that the metadata of an entity do not become too large. Raises MetadataRefusedError."""
+    size = measure(after)
+    if size > MOST_BYTES and size > measure(before):
+        reason = f"its metadata would have {size:,} bytes, more than {MOST_BYTES:,}"
+        raise MetadataRefusedError(entity=path, reason=reason, next_step=next_step, fault=Fault.STATE)
 
 
 def _find_below(plan: Plan, kind: Kind, parts: list[str], kinds: tuple[str, ...], names: tuple[str, ...]) -> Target:

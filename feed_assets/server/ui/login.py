@@ -5,6 +5,7 @@ only has the token, or that of the session.
 import hmac
 import re
 import secrets
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Literal
 from urllib.parse import quote, unquote, urlencode
@@ -13,6 +14,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import RedirectResponse, Response
 from starlette.types import Scope
 
+from feed_assets.context.errors import VerbRefusedError
 from feed_assets.server.errors import RequestRefusedError
 from feed_assets.server.identity.callers import is_loopback
 from feed_assets.server.identity.oidc import Issuer, derive, refused
@@ -179,7 +181,8 @@ def log_out(asked: Asked) -> Response:
     address = LOGIN
     if found is not None and found.session_of:
         address = f"{LOGIN}?out=yes"
-        revoke_token(database, found.name, author=found.session_of, now=now, dry_run=False)
+        with suppress(VerbRefusedError):  # it was ended meanwhile
+            revoke_token(database, found.name, author=found.session_of, now=now, dry_run=False)
     response = RedirectResponse(address, HTTPStatus.SEE_OTHER)
     for path in _find_paths(asked):
         response.delete_cookie(COOKIE, path=path, httponly=True, samesite="strict")
