@@ -242,8 +242,8 @@ def test_an_instance_runs_again_with_the_present_code(
 
 
 @of(
-    "retention.sweeps.sweeping._reason_not_to_begin: retention show",
-    "retention.running._require_state: retention show",
+    "retention.sweeps.sweeping._require_runnable: retention show",
+    "retention.running._refused: retention show",
     "retention.running.find_sweep: retention list",
 )
 def test_an_unfitting_or_unknown_sweep_is_shown(expired: Path, paste: Pasting) -> None:
