@@ -246,11 +246,11 @@ def test_a_webserver_shows_what_was_changed_when_it_is_asked(tmp_path: Path) -> 
 def _assets(url: str) -> set[str] | None:
     """The feeds that a webserver shows; None while it does not answer."""
     from feed_assets.orchestration.errors import WebserverError
-    from feed_assets.orchestration.webserver import _ask, _dict, _dicts
+    from feed_assets.orchestration.webserver import _ask
 
     try:
         found = _ask(url, "query {assetNodes {assetKey {path}}}", {})
     except WebserverError:
         return None
-    paths = [_dict(node.get("assetKey")).get("path") for node in _dicts(found.get("assetNodes"))]
-    return {path[1] for path in paths if isinstance(path, list) and path[0] == "here"}
+    paths = [node["assetKey"]["path"] for node in found["assetNodes"]]
+    return {path[1] for path in paths if path[0] == "here"}

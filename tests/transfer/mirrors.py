@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from feed_assets.clock import FrozenClock
 from feed_assets.engines.port import Work
-from feed_assets.entities.copies.mirror import MirrorSnapshots
+from feed_assets.entities.copies.mirror import MirrorSnapshots, RemovalLimits
 from feed_assets.entities.copies.options import Existing, RemovedFiles
 from feed_assets.errors import FeedAssetsError
 from feed_assets.plan.copy_records import CopyOptions, Directory, MirrorRecord
@@ -65,8 +65,7 @@ class Mirrored:
                 for name in self.names
             ),
             options=CopyOptions(**options),
-            share=self.limits[0],
-            files=self.limits[1],
+            limits=RemovalLimits(share=self.limits[0], files=self.limits[1]),
             allow_emptying=self.allow_emptying,
             snapshots=self.snapshots,
         )
