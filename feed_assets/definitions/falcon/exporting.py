@@ -77,7 +77,7 @@ def export_documents(
             if name is not None and document.key not in keys:
                 continue
             issues.extend(document.issues)
-            if document.entity is not None:
+            if document.entity is not None and document.entity.key[0] in kinds:
                 entities[document.entity.key] = document.entity
     if issues:
         raise DefinitionsError(location=str(location), issues=issues)
@@ -86,9 +86,7 @@ def export_documents(
         raise EntityNotFoundError(kind=kind or "entity", name=name, suggestions=(close,) if close else ())
     if name is not None and len(entities) > 1:
         raise AmbiguousNameError(name=name, kinds=sorted(each for each, _ in entities))
-    return tuple(
-        _document(entities[each]) for each in sorted(entities, key=lambda key: (kinds.index(Kind(key[0])), key[1]))
-    )
+    return tuple(_document(entities[each]) for each in sorted(entities, key=lambda key: (kinds.index(key[0]), key[1])))
 
 
 def write_documents(

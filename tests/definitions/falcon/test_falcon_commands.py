@@ -3,6 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from feed_assets.definitions.falcon.exporting import export_documents
+from feed_assets.entities.common import Kind
 from tests.cli.project import must, run, shown
 
 DOCUMENTS = Path(__file__).parents[2] / "loading" / "falcon" / "documents"
@@ -75,6 +77,7 @@ def test_export_prints_or_writes_falcons_xml(project: Path) -> None:
     assert [(each["key"]["kind"], each["key"]["name"], each["text"]) for each in as_json["documents"]] == [
         ("feed", "clicks", printed.stdout)
     ]
+    assert [len(export_documents("entities", kind, None)) for kind in (Kind.FEED, Kind.PROCESS)] == [1, 0]  # by HTTP
     assert run("export-falcon", "--all", "--to", "xml", "--dry-run").exit_code == 0
     assert not (project / "xml").exists()
     written = run("export-falcon", "--all", "--to", "xml")
