@@ -27,7 +27,7 @@ class LocalDocuments(Documents):
 
     def names(self) -> list[str]:
         with self.translated, suppress(FileNotFoundError), self._opened() as folder:
-            return self._names_of(self.calls.list_folder(folder))
+            return self._names_of(name for name in self.calls.list_folder(folder) if not name.startswith("."))
         return []
 
     def find(self, name: str) -> bytes | None:

@@ -120,6 +120,13 @@ def test_a_description_is_text_for_people(root: Path) -> None:
     assert (root / f".feed-assets/trash/{SWEEP}/sweep.json").read_text() == '{\n "feed": "weather"\n}'
 
 
+def test_hidden_files_among_documents_are_none(root: Path) -> None:
+    traces = LocalStore(root).traces()
+    traces.keep("one", b"{}")
+    (root / ".feed-assets/holds/._one.json").write_bytes(b"")
+    assert traces.names() == ["one"]
+
+
 def test_a_link_counts_as_a_file_without_bytes_and_is_told_by_its_path(root: Path) -> None:
     land(root, "weather/05/sub", data=b"123")
     (root / "weather/05/sub/link").symlink_to("data")
