@@ -308,6 +308,7 @@ def change_work_of(
         concerned.append((entity, active))
     if verb is EntityVerb.SCHEDULE:
         require_reachable(context, loaded.bundle, [entity.key for entity in entities])
+        view = context.schedules()  # that may have taken long
     outcomes = tuple(set_state(context, view, entity, active, verb) for entity, active in concerned)
     return VerbResult(verb=verb, outcomes=outcomes, dry_run=context.dry_run)
 

@@ -8,6 +8,7 @@ from feed_assets.catalog.store import MetadataStore
 from feed_assets.context.errors import NotSchedulableError, NotScheduledError, VerbRefusedError
 from feed_assets.definitions.lists.reading import find_status
 from feed_assets.definitions.verbs import changes as entity_changes
+from feed_assets.definitions.verbs import schedules
 from feed_assets.definitions.verbs.context import EntityContext
 from feed_assets.definitions.verbs.schedules import change_work, touch
 from feed_assets.definitions.verbs.states import EntityState
@@ -56,6 +57,18 @@ def test_row_88_a_second_schedule_has_no_effect_and_what_is_suspended_stays_so(h
     change_work(context, EntityVerb.SUSPEND, Kind.PROCESS, ["counting"])
     again = change_work(context, EntityVerb.SCHEDULE, Kind.PROCESS, ["counting"]).outcomes[0]
     assert (again.outcome, dict(again.clusters)) == (VerbOutcome.UNCHANGED, {"primary": "SUSPENDED"})
+
+
+def test_what_is_scheduled_while_storage_is_asked_is_told_as_it_is(
+    harness: EntityHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def schedule_meanwhile(context: EntityContext, *_: object) -> None:
+        monkeypatch.undo()
+        assert outcome_of(context, EntityVerb.SCHEDULE) is VerbOutcome.SCHEDULED
+
+    monkeypatch.setattr(schedules, "require_reachable", schedule_meanwhile)
+    done = change_work(harness.context(), EntityVerb.SCHEDULE, Kind.PROCESS, ["counting"]).outcomes[0]
+    assert (done.outcome, dict(done.clusters)) == (VerbOutcome.UNCHANGED, {"primary": "SCHEDULED"})
 
 
 def test_metadata_say_the_state_of_the_schedule_at_once(harness: EntityHarness) -> None:
