@@ -13,7 +13,7 @@ from feed_assets.catalog.writing import Target, write_metadata
 from feed_assets.engines.run_metadata import ReportedMetadata, Values
 from feed_assets.entities.common import Kind
 from feed_assets.entities.metadata import Metadata, MetadataKey, MetadataValue, Origin, Update
-from feed_assets.errors import FeedAssetsError
+from feed_assets.errors import Fault, FeedAssetsError
 from feed_assets.log.definitions.records import DefinitionAction
 from feed_assets.log.definitions.store import Definitions
 from feed_assets.log.instances.process_instances import ProcessInstances
@@ -117,8 +117,8 @@ def check_reported(database: Database, plan: Plan, path: str, values: Values) ->
         before = store.read(entity.id) if entity is not None else {}
     for key in values:
         if key in before and before[key].origin is Origin.DEFINITION:
-            refuse_declared(plan, target.path, key, "Say it under another name.")
-    require_room(target.path, before, {**before, **_sign(values, "")}, "Say less.")
+            refuse_declared(plan, target.path, key, "Say it under another name.", Fault.ASKED)
+    require_room(target.path, before, {**before, **_sign(values, "")}, "Say less.", Fault.ASKED)
 
 
 def apply_reported(

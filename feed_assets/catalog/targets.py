@@ -81,19 +81,19 @@ def find_place(plan: Plan, path: str, key: MetadataKey) -> str | None:
     return f"{facts.file}:{line}"
 
 
-def refuse_declared(plan: Plan, path: str, key: MetadataKey, next_step: str) -> NoReturn:
+def refuse_declared(plan: Plan, path: str, key: MetadataKey, next_step: str, fault: Fault = Fault.STATE) -> NoReturn:
     """Refuse to say what a declaration says already. Raises MetadataRefusedError."""
     place = find_place(plan, path, key)
     reason = f"{key.kind.value} {key.name!r} is declared{f' in {place}' if place else ''}"
-    raise MetadataRefusedError(entity=path, reason=reason, next_step=next_step, fault=Fault.STATE)
+    raise MetadataRefusedError(entity=path, reason=reason, next_step=next_step, fault=fault)
 
 
-def require_room(path: str, before: Metadata, after: Metadata, next_step: str) -> None:
+def require_room(path: str, before: Metadata, after: Metadata, next_step: str, fault: Fault = Fault.STATE) -> None:
     """Require that the metadata of an entity do not become too large. Raises MetadataRefusedError."""
     size = measure(after)
     if size > MOST_BYTES and size > measure(before):
         reason = f"its metadata would have {size:,} bytes, more than {MOST_BYTES:,}"
-        raise MetadataRefusedError(entity=path, reason=reason, next_step=next_step, fault=Fault.STATE)
+        raise MetadataRefusedError(entity=path, reason=reason, next_step=next_step, fault=fault)
 
 
 def _find_below(plan: Plan, kind: Kind, parts: list[str], kinds: tuple[str, ...], names: tuple[str, ...]) -> Target:

@@ -13,6 +13,7 @@ from feed_assets.engines.port import Context
 from feed_assets.engines.run_metadata import ReportedMetadata
 from feed_assets.entities.errors import EntityNotFoundError, MetadataRefusedError
 from feed_assets.entities.metadata import Scope
+from feed_assets.errors import Fault
 from feed_assets.log.records import ProcessKey
 from tests.context.contexts import context_of
 from tests.instances.harness import START, LifecycleHarness, at, counted_statements, feed, process
@@ -126,8 +127,9 @@ def test_what_an_attempt_said_that_failed_or_was_killed_is_not_written(lifecycle
 def test_what_cannot_be_kept_is_refused_at_the_call_and_nothing_is_published(
     lifecycle: LifecycleHarness, code: Callable[[Context], None], reason: str
 ) -> None:
-    with pytest.raises(MetadataRefusedError, match=reason):
+    with pytest.raises(MetadataRefusedError, match=reason) as refused:
         run(lifecycle, code)
+    assert refused.value.fault is Fault.ASKED  # to a caller of a batch, 409 says that it has ended
     assert lifecycle.content("counts", START) is None
 
 
