@@ -102,7 +102,7 @@ def blocking(
     causes: "Iterable[Explanation]" = (),
 ) -> Reason:
     """Return a reason that holds the instance back."""
-    return Reason(code=code, text=text, blocks=True, facts=facts, causes=tuple(causes), command=command)
+    return Reason(code=code, text=text, blocks=True, facts={**facts}, causes=tuple(causes), command=command)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

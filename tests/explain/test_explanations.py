@@ -294,6 +294,7 @@ def test_a_suspended_instance_and_a_running_one(tmp_path: Path) -> None:
     )
     held = why(lifecycle, "count", START, at("01T01:10"))
     assert codes(held)[:2] == [ReasonCode.SUSPENDED, ReasonCode.INPUT_MISSING]
+    assert render_document(held)["reasons"][0]["facts"] == {}
     runs = why(lifecycle, "count", at("01T01:00"), at("01T01:10"))
     assert reason(runs, ReasonCode.RUNNING).text == "run r7 has been running since 2013-11-01T01:05:00Z, attempt 2"
     assert runs.blockers == ()

@@ -128,6 +128,15 @@ def test_pages_are_those_of_a_known_platform_and_a_revision_that_it_has(
     assert (found and found.pages) == pages
 
 
+def test_a_remote_is_what_git_fetches_from(tmp_path: Path) -> None:
+    lay_checkout(
+        tmp_path, "git@github.com:team/feeds.git ; ours\n\turl = git@github.com:mirror/feeds.git\n[alias]\n\t= x"
+    )
+    found = find_remote(tmp_path)
+    assert found is not None
+    assert found.pages == "https://github.com/team/feeds/blob/HEAD"
+
+
 def test_a_worktree_has_the_remote_of_its_repository(tmp_path: Path) -> None:
     lay_checkout(tmp_path / "main", "git@github.com:team/feeds.git")
     own = tmp_path / "main" / ".git" / "worktrees" / "one"

@@ -85,7 +85,7 @@ def tell_all_ends(connection: Connection, timeline: ReleaseTimeline, ended: Iter
     for each in ended:
         by_process[each.row.process, each.row.cluster].append(each)
     for key, found in by_process.items():
-        active = timeline.find(connection, key, found[0].row.nominal_time)
+        active = timeline.find_or_declared(connection, key, found[0].row.nominal_time)
         plan, process = (timeline.plan, None) if active is None else (active.plan, active.record)
         tell_ends(connection, plan, process, found, now, timeline.plan)
 

@@ -8,8 +8,6 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator
-from configparser import ConfigParser
-from configparser import Error as ParserError
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -25,7 +23,9 @@ from feed_assets.plan.facts import EntityFacts
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 
 CODE_REFERENCES = "dagster/code_references"
-_REMOTE = re.compile('remote "(.*)"')  # remote "origin"
+_SECTION = re.compile(r"^(?=[ \t]*\[)", re.MULTILINE)
+_REMOTE = re.compile(r'[ \t]*\[remote "(.*)"\]')  # [remote "origin"]
+_URL = re.compile(r"^[ \t]*url[ \t]*=[ \t]*(\S+)", re.MULTILINE)  # url = git@github.com:team/project.git
 _SHORT = re.compile(r"^(?:[^@/]+@)?([^:/]+):(?!//)(.+)$")  # git@github.com:team/project.git
 _BRANCH = "ref: refs/heads/"
 _DEFAULT_BRANCH = "HEAD"
@@ -133,7 +133,7 @@ def find_remote(folder: Path) -> GitRemote | None:
         return find_remote(folder.parent) if folder != folder.parent else None
     try:
         return _read_remote(folder, git)
-    except (OSError, UnicodeDecodeError, ParserError):
+    except (OSError, UnicodeDecodeError):
         return None
 
 
@@ -153,10 +153,11 @@ def _read_remote(folder: Path, git: Path) -> GitRemote | None:
 
 def _read_urls(config: str) -> dict[str, str]:
     """Return the URLs of the remotes in a configuration of Git, by the names of the remotes."""
-    parser = ConfigParser(delimiters=("=",), interpolation=None, strict=False, allow_no_value=True)
-    parser.read_string("\n".join(map(str.strip, config.splitlines())))
-    found = ((_REMOTE.fullmatch(name), parser[name].get("url")) for name in parser.sections())
-    return {remote[1]: url for remote, url in found if remote is not None and url}
+    found: dict[str, str] = {}
+    for section in _SECTION.split(config):
+        if (remote := _REMOTE.match(section)) is not None and (url := _URL.search(section)) is not None:
+            found.setdefault(remote[1], url[1])  # Git fetches from the first, and pushes to all
+    return found
 
 
 def _read_revision(git: Path, shared: Path, remote: str) -> str:

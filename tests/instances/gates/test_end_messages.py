@@ -185,6 +185,22 @@ def test_a_time_out_a_kill_and_a_lost_worker_are_told(tmp_path: Path) -> None:
     assert render_payload(told(lifecycle)[-1].payload)["error"] == "killed by ann"
 
 
+def test_a_lost_worker_of_an_instance_before_its_release_is_told_as_it_is_declared(tmp_path: Path) -> None:
+    lifecycle = LifecycleHarness.of(
+        tmp_path, feed("counts"), process("count", "days(1)", outputs={"counts": "now(0,0)"})
+    )
+    lifecycle.tick(at("02T02:00"))
+    lifecycle.declare(feed("counts"), process("count", outputs={"counts": "now(0,0)"}))
+    time, now = at("01T04:00"), at("02T06:00")
+    lifecycle.tick(now)
+    with lifecycle.database.begin() as connection:
+        begin_attempt(connection, lifecycle.process("count"), time, "run-1", now)
+    launched = find_launched(lifecycle.database, "primary", now)
+    apply_reconciliation(lifecycle.context(now), launched, {"run-1": RunState.ENDED}, {})
+    url = f"file://{lifecycle.folder('counts', time)}"
+    assert lines(lifecycle) == [("primary", "count", "GENERATE", "counts", url, "FAILED", "1", False)]
+
+
 def test_time_outs_of_one_look_are_one_message_that_why_finds(tmp_path: Path) -> None:
     work = process("count", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"}, frequency="minutes(5)")
     lifecycle = LifecycleHarness.of(
