@@ -258,14 +258,17 @@ class TimeExpression:
     def bounds(self, zone: ZoneInfo) -> tuple[timedelta, timedelta]:
         """Return safe outer bounds (least, greatest) of result − nominal time over all nominal times.
 
-        The bounds include clock changes.
+        The bounds include clock changes. They are the widest for an expression whose results are outside the calendar.
         """
         if self.truncation is Truncation.NONE:
             return self.elapsed, self.elapsed
         slack = offset_spread(zone)
         least, most = _day_bounds(self.truncation, self.months)
-        fixed = self.days * _DAY + self.elapsed
-        return fixed + least * _DAY - slack, fixed + most * _DAY + slack
+        try:
+            fixed = self.days * _DAY + self.elapsed
+            return fixed + least * _DAY - slack, fixed + most * _DAY + slack
+        except OverflowError:
+            return timedelta.min, timedelta.max
 
     def shift(self, process: InstanceSequence, feed: InstanceSequence) -> int | None:
         """Return the k for which the expression at process instance n names feed instance n + k, for every n ≥ 0.

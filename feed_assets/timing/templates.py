@@ -360,13 +360,14 @@ Did you mean ${MONTH}?
 def find_variables(text: str | None) -> tuple[TimeVariable, ...] | None:
     """Return the time variables of a template or of the address of a table; None if the text is neither.
 
-    >>> find_variables("/ref/countries"), find_variables("catalog:web:clicks#year=${YEAR}"), find_variables("${no}")
+    >>> find_variables("/ref/lands"), find_variables("catalog:web:clicks#year=${YEAR}"), find_variables("catalog:web")
     ((), (<TimeVariable.YEAR: 'YEAR'>,), None)
     """
     try:
         if text is None:
             return None
-        return (parse_table_address(text).template if _ADDRESS.match(text) else parse_path_template(text)).variables
+        is_table = text.startswith("catalog:")
+        return (parse_table_address(text).template if is_table else parse_path_template(text)).variables
     except (TemplateError, TableAddressError):
         return None
 

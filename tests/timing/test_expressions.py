@@ -79,6 +79,8 @@ def test_blanks_signs_and_leading_zeros_are_allowed() -> None:
 def test_a_result_outside_the_calendar_is_refused() -> None:
     with pytest.raises(InstanceError, match="outside the years"):
         at("currentYear(120000,0,0,0)", "2015-01-01T00:00Z")
+    far = parse_time_expression("currentYear(40000000,0,0,0)")
+    assert far.bounds(ZoneInfo("UTC")) == (timedelta.min, timedelta.max)
     with pytest.raises(ExpressionError, match="too large"):
         parse_time_expression(f"now({10**12},0)")
 

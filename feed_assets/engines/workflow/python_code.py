@@ -26,12 +26,17 @@ class PythonFiles:
     def __init__(self, root: Path, search: Sequence[str] = sys.path) -> None:
         self.root = root
         self._search = search
+        self._found: dict[str, Path | MissingModule | None] = {}
         self._parsed: dict[Path, ast.Module | CodeFault] = {}
         self._lines: dict[Path, dict[str, int]] = {}
 
     def find(self, where: str) -> "Path | MissingModule | None":
         """Return the file of a module, or at a path: `package.module`, `file.py`; None if it is not a Python file."""
-        return self.root / where if where.endswith(".py") else find_module(where, [str(self.root), *self._search])
+        if where.endswith(".py"):
+            return self.root / where
+        if where not in self._found:  # many workflows are of one module
+            self._found[where] = find_module(where, [str(self.root), *self._search])
+        return self._found[where]
 
     def parse(self, file: Path) -> ast.Module | CodeFault:
         """Return the tree of a file, or why there is none."""

@@ -140,7 +140,10 @@ def url_of(storage: str, directory: str) -> str:
 
     >>> url_of("file:///data/", "/models/"), url_of("file:///", "models"), url_of("file:///data", "s3://bucket/models")
     ('file:///data/models', 'file:///models', 's3://bucket/models')
+    >>> url_of("file:///data", "file:///")
+    'file://'
     """
-    scheme, separator, path = storage.partition("://")
-    below = f"{scheme}{separator}{path.rstrip('/')}/{directory.strip('/')}"
-    return directory.rstrip("/") if "://" in directory else below
+    is_elsewhere = "://" in directory
+    scheme, separator, path = (directory if is_elsewhere else storage).partition("://")
+    url = f"{scheme}{separator}{path.rstrip('/')}"
+    return url if is_elsewhere else f"{url}/{directory.strip('/')}"
