@@ -30,12 +30,10 @@ class BatchStep:
 @shows("at", "process=record.process, cluster=record.cluster, batch=row.nominal_time, attempt=row.attempt, next_step")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalledBatch:
-    """A batch after a call: its attempt, how that is, and the step that is to be done next; None if all have been.
-    `said` is what the call says, if it does not take it.
-    """
+    """A batch after a call: its attempt, how that is, and the step that is to be done next; None if all have been."""
 
     at: Hidden[BatchAtWork]
-    status: ProcessInstanceStatus = ProcessInstanceStatus.RUNNING
+    status: ProcessInstanceStatus
     dry_run: bool
     said: Hidden[str] = ""
 

@@ -256,7 +256,8 @@ def init_batch(
         raise
     if not (context.dry_run or known):
         _note(context, batch, "init")
-    return InitBatch(at=batch, dry_run=context.dry_run, inputs=inputs, outputs=tuple(map(StagedOutput, stagings)))
+    status, outputs = ProcessInstanceStatus.RUNNING, tuple(map(StagedOutput, stagings))
+    return InitBatch(at=batch, status=status, dry_run=context.dry_run, inputs=inputs, outputs=outputs)
 
 
 def call_step(
@@ -287,7 +288,8 @@ def call_step(
         batch = find_at_work(connection, context.timeline, record, at.nominal_time, at.attempt)
         if dry_run:
             connection.rollback()
-    return CalledBatch(at=batch, said=f"step {step} {_SAID[status]}", dry_run=dry_run)
+    said = f"step {step} {_SAID[status]}"
+    return CalledBatch(at=batch, status=ProcessInstanceStatus.RUNNING, said=said, dry_run=dry_run)
 
 
 def end_batch(context: ChangeContext, at: AtWork, *, marking: str | None = None, facts: str | bytes = "") -> EndedBatch:

@@ -48,6 +48,12 @@ def test_every_result_is_as_the_document_says(document: Any) -> None:
     assert {"instance list", "feed notify", "entity history", "queue add", "retention approve"} < told
 
 
+def test_what_every_answer_has_is_required(document: Any) -> None:
+    required = {name: each.get("required", []) for name, each in document["components"]["schemas"].items()}
+    assert all("status" in required[name] for name in ("CalledBatch", "InitBatch", "EndedBatch"))
+    assert {"quarantine", "process", "process_time", "attempt"} <= {*required["InstanceQuality"]}
+
+
 def test_examples_are_as_their_schemas_say(document: Any) -> None:
     found = 0
     for each in list_routes():

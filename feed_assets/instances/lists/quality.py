@@ -42,10 +42,10 @@ class InstanceQuality:
     percent: float
     threshold: float
     broken: Mapping[str, int]
-    quarantine: str | None = None
-    process: str | None = None
-    process_time: NominalTime | None = None
-    attempt: int | None = None
+    quarantine: str | None
+    process: str | None
+    process_time: NominalTime | None
+    attempt: int | None
     recorded_at: datetime
     failed: Mapping[str, str] = field(default_factory=dict)
     accepted: str | None = None
@@ -197,6 +197,10 @@ def _judged(context: OperationContext, connection: Connection, feed: Subject, li
                 cluster=each.cluster,
                 nominal_time=each.nominal_time,
                 **_figures(each.facts),
+                quarantine=None,
+                process=None,
+                process_time=None,
+                attempt=None,
                 recorded_at=each.planned_at,
                 accepted=each.accepted,
             )
