@@ -259,7 +259,8 @@ class _Later(ModuleType):
 
 def later(names: dict[str, Any]) -> None:
     """Let a module use the modules that it imports under `if TYPE_CHECKING`, which stands above: each is imported when
-    something of it is asked for. So help and completion load no database, and a command only what it needs.
+    something of it is asked for. So help and completion load no database, and a command only what it needs. From Python
+    3.15 on, `lazy` imports (PEP 810) do the same.
 
     Args:
         names: the names of the module, `globals()`.

@@ -19,7 +19,7 @@ def apply_staging_sweep(tick: Tick) -> int | None:
     """Remove a cluster's abandoned stagings, once a day of real time; return how many, or None if it is not yet time.
 
     Removes only stagings, which no reader sees, and recovers interrupted publications first. A store that fails is
-    tried again, unless its endpoint fails slowly: then it is swept the next day.
+    tried again, unless its endpoint is away: then it is swept the next day.
     """
     name = f"staging-sweep/{tick.cluster}"
     with tick.database.read() as connection:
