@@ -5,6 +5,8 @@ All adapters use the same layout of the hidden folder: `.feed-assets/staging/<to
 
 import hashlib
 import re
+from collections.abc import Iterable
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import PurePosixPath
 
@@ -83,3 +85,16 @@ def is_content(file: str, flag: str | None) -> bool:
     if "/." not in rooted and "/_" not in rooted:
         return True
     return all(is_content_name(part) for part in PurePosixPath(file).parts)
+
+
+def parents_below(store: str, base: str, paths: Iterable[str]) -> list[str]:
+    """Return the parents of paths that are strictly below a base, or below the root if it is "", deepest first."""
+    below = f"{parse_path(store, base)}/" if base.strip("/") else ""
+    found: set[str] = set()
+    for path in paths:
+        with suppress(PathRefusedError):
+            parent = parse_path(store, path).rpartition("/")[0]
+            while parent and parent.startswith(below) and parent not in found:
+                found.add(parent)
+                parent = parent.rpartition("/")[0]
+    return sorted(found, key=lambda parent: (-parent.count("/"), parent))

@@ -49,6 +49,7 @@ from feed_assets.storage.paths import (
     MANIFEST_NAME,
     PUBLISHING_NAME,
     SINGLE_FILE,
+    parents_below,
     parse_flag,
     parse_path,
     parse_token,
@@ -573,17 +574,8 @@ class Trash(ABC):
         `base` may be "", the root. Paths that are not below `base` are ignored. Only empty directories are removed; a
         link or mount point on the way ends the removal. A store without directories removes none.
         """
-        below = f"{parse_path(self.store.root_url, base)}/" if base.strip("/") else ""
-        found: set[str] = set()
-        for path in paths:
-            with suppress(PathRefusedError):
-                parent = parse_path(self.store.root_url, path).rpartition("/")[0]
-                while parent and parent.startswith(below) and parent not in found:
-                    found.add(parent)
-                    parent = parent.rpartition("/")[0]
-        deepest_first = sorted(found, key=lambda parent: (-parent.count("/"), parent))
         removed, occupied = list[str](), set[str]()
-        for parent in deepest_first:
+        for parent in parents_below(self.store.root_url, base, paths):
             is_removed = parent not in occupied and self._remove_empty(parent)
             if is_removed:
                 removed.append(parent)
