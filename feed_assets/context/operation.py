@@ -126,7 +126,7 @@ class OperationContext(TimelineContext):
     that keep entities out of the plan.
     """
 
-    as_of: datetime = field()
+    as_of: datetime = field()  # without it, the property above would be its default
     webserver: str | None = None
     server_url: str | None = None
     retention_grace: timedelta = timedelta(0)

@@ -28,7 +28,7 @@ def reload_locations(webserver: str) -> tuple[str, ...]:
     Raises:
         WebserverError: it cannot be reached, has no location of feed-assets, or cannot load one.
     """
-    repositories = _ask(webserver, _SENSORS, {})["repositoriesOrError"].get("nodes", ())
+    repositories = (_ask(webserver, _SENSORS, {}).get("repositoriesOrError") or {}).get("nodes", ())
     names = sorted(
         {
             str(repository["location"]["name"])
@@ -58,7 +58,7 @@ def _reload(webserver: str, name: str) -> None:
 
 
 def _ask(webserver: str, query: str, variables: dict[str, str]) -> dict[str, Any]:
-    """Return the data of an answer, which have the form that the query asks for."""
+    """Return the data of an answer. What Dagster answers has the form that the query asks for."""
     url = f"{webserver.rstrip('/')}/graphql"
     body = json.dumps({"query": query, "variables": variables}).encode()
     if not url.startswith(("http://", "https://")):

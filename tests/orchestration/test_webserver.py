@@ -55,6 +55,7 @@ def test_locations_of_ours_are_loaded_anew() -> None:
     ("answers", "message"),
     [
         ([{"data": THEIRS}], "it shows no location of feed-assets. Reload the location there by hand."),
+        ([{"data": {}}], "it shows no location of feed-assets. Reload the location there by hand."),
         ([{"errors": ["no such field"]}], "it refused: ['no such field']."),
         ([{"data": OURS}, loaded("PythonError", "oh\nno")], "location 'here' was not loaded: oh."),
         ([["nonsense"]], "it refused: None."),
